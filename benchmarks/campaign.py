@@ -12,6 +12,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from kvproof.check.isolation.factory import factory_for
 from kvproof.check.oracle.level import level_of
@@ -56,8 +57,10 @@ def earlier(folder: Path) -> Result | None:
     return result if result is not None and result.run.is_complete else None
 
 
-def drive(subject: str, operations: int, seed: int, folder: Path) -> Result:
+def drive(subject: str, operations: int, seed: int, folder: Path, fixed: dict[str, Any] | None = None) -> Result:
     """Walk so many operations on a subject, after every finding too. A release that is not here is downloaded.
+
+    fixed: fields of the configuration that every run keeps.
 
     The result of a subject that cannot be made has no check, and a message that says why.
     """
@@ -72,7 +75,7 @@ def drive(subject: str, operations: int, seed: int, folder: Path) -> Result:
             one = make()
             run.host["level"], run.host["lacks"] = level_of(one).name, ", ".join(lacking(one.capabilities))
             saving = Saving(make, subject, seed, store, seconds=SHRINK_SECONDS)
-            stage = walker_stage(make, one, saving, 100.0, operations, keeps_going=True)
+            stage = walker_stage(make, one, saving, 100.0, operations, keeps_going=True, fixed=fixed)
             Session(result, store, [stage], SECONDS_MAX, Silent()).run()
     except (UnknownSubject, EngineError) as error:
         result.messages.append(f"{NOT_DRIVEN}{error}")

@@ -24,7 +24,7 @@ from kvproof.check.subjects.registry import ROWS
 
 OPERATIONS, SLICE = 20_000_000, 50_000
 BUILT_IN = tuple(row.name for row in ROWS if not is_foreign(row.name))
-# The newest releases in which docs/engines.md has no finding.
+# The newest releases in which docs/engines.md has no finding, with the settings of FIXED.
 BELIEVED_GOOD = (
     "lmdeploy==0.18.0",
     "sglang==0.5.23",
@@ -33,6 +33,7 @@ BELIEVED_GOOD = (
     "vllm-v1-pool==0.33.0",
     "vllm-v1-scheduler==0.33.0",
 )
+FIXED = {"vllm-v1==0.33.0": {"drafting": False}}  # with a draft model it misses hits: docs/findings.md
 
 
 def bar(subjects: Sequence[str], operations: int, size: int, out: Path) -> tuple[Counter[str], list[str]]:
@@ -48,7 +49,7 @@ def bar(subjects: Sequence[str], operations: int, size: int, out: Path) -> tuple
             if counts.total() >= operations:
                 return counts, alarms
             folder = folder_of(out, subject) / str(seed)
-            result = earlier(folder) or drive(subject, size, seed, folder)
+            result = earlier(folder) or drive(subject, size, seed, folder, FIXED.get(subject))
             counts[subject] += num_operations(result)
             found = [f"{subject}, seed {seed}: {one.id}: {one.text}" for one in findings(result) if not one.excused]
             found += [f"{subject}, seed {seed}: {problem}"] if (problem := fault(result)) else []

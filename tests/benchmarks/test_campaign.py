@@ -77,7 +77,7 @@ def test_the_bar_counts_what_it_did_before_and_drops_a_subject_that_is_refuted(
 ) -> None:
     driven: list[tuple[str, int]] = []
 
-    def drive(subject: str, operations: int, seed: int, folder: Path) -> Result:
+    def drive(subject: str, operations: int, seed: int, folder: Path, fixed: dict[str, bool] | None) -> Result:
         driven.append((subject, seed))
         return result(subject, *[REFUTED] * (subject == "bad"), operations=operations)
 

@@ -326,6 +326,14 @@ FAULTS = (
         SIZES | {"kv_groups": ("full:2", "window:4")},
     ),
     Fault(
+        "a block is cached before its last token",
+        "computed",
+        "stop // self.sizes[group]",
+        "-(-stop // self.sizes[group])",
+        {"hit-computed", "sharing-equal", "cow-copied"},
+        SIZES | {"caching": True, "chunked": True},  # after a whole prompt such a block has a key that nobody asks for
+    ),
+    Fault(
         "a state is found under the boundary before its own",
         "key",
         "(index + 1)",

@@ -75,8 +75,8 @@ class Oracle(SubjectCalls):
         self.explainer = Explainer(config, first, self.identities, self.coverage, num_flights)
         self.worker, self.state = self.explainer.worker, self.explainer.state
         # Of blocks of several sizes, and of states, not all that could be found is cached
-        self.has_one_size = len({*config.block_sizes}) == 1
-        has_order = config.caching and 1 not in config.windows and self.has_one_size and not config.has_states
+        has_one_size = len({*config.block_sizes}) == 1
+        has_order = config.caching and 1 not in config.windows and has_one_size and not config.has_states
         can_judge_order = judges_eviction_order and has_order and not is_large(config)
         if can_judge_order and self.capabilities.eviction:
             self.explainer.watch_eviction_order(self.capabilities.eviction)
@@ -250,9 +250,9 @@ class Oracle(SubjectCalls):
 
         At least one token of a prompt is computed, so a hit of the last block of a prompt is not missed, unless the
         subject declares that it finds whole prompts. With a window of one token nothing before a token is read, so that
-        there is nothing to find. With drafting the last block of a hit is dropped; if the groups have blocks of
-        different sizes, each may drop one of its own, and what is left is rounded down to a common boundary, which all
-        of them must have: how much that costs is not judged.
+        there is nothing to find. With drafting the last block of a hit is dropped. If the groups have blocks of
+        different sizes, a group drops one of its own, or all up to the next common boundary: a hit is missed if both
+        are cached.
         """
         size, declared = self.config.block_size, self.capabilities.lost_hits
         num_hit, num_dropped = hit // size, int(self.config.drafting)
@@ -270,8 +270,6 @@ class Oracle(SubjectCalls):
             longest -= 1
         if longest > num_hit:
             self.notes["hit-complete"] += 1
-        if num_dropped and not self.has_one_size:
-            return
         if declared is not None and longest - num_hit > declared:
             raise Finding(
                 "hit-found",

@@ -42,6 +42,7 @@ def exit_code(script: str, subject: str) -> int:
         ("vllm_preempted_request_stays_in_the_step.py", "vllm-v1-scheduler==0.11.0", "vllm-v1-scheduler==0.11.1"),
         ("vllm_long_prompt_is_overtaken.py", "vllm-v1-scheduler==0.11.2", "vllm-v1-scheduler==0.12.0"),
         ("vllm_send_frees_what_is_loaded.py", "vllm-v1-scheduler==0.33.0", None),
+        ("vllm_window_hit_is_rounded_twice.py", "vllm-v1==0.33.0", None),
     ],
 )
 def test_a_script_fails_on_the_faulty_release_and_passes_on_the_repaired_one(
