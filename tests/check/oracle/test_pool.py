@@ -55,6 +55,31 @@ class HandsOutTwice(OwnPool):
         return super().allocate(num_blocks)
 
 
+class IgnoresDoubleFree(OwnPool):
+    """A block that nobody holds is freed once more, and nothing changes."""
+
+    capabilities = replace(OwnPool.capabilities, ignores_double_free=True)
+
+    def free(self, blocks: list[int]) -> None:
+        super().free([block for block in blocks if self.refcounts[block]])
+
+
+class TakesBackTwice(IgnoresDoubleFree):
+    """What is freed once more is free twice, as in LMCache's issue 5005."""
+
+    def open(self, config: PoolConfig) -> None:
+        super().open(config)
+        self.twice: list[int] = []
+
+    def free(self, blocks: list[int]) -> None:
+        self.twice = [block for block in blocks if not self.refcounts[block]]
+        super().free(blocks)
+
+    def observe(self) -> Observation:
+        shown = super().observe()
+        return shown._replace(free_ids=[*(shown.free_ids or ()), *self.twice])
+
+
 class RefusesEarly(OwnPool):
     """The last free block is never given."""
 
@@ -106,10 +131,16 @@ FAULTS = [
     (Leaks, {"conservation", "no-leak-at-rest"}),
     (HandsOutTwice, {"no-use-after-free"}),
     (RefusesEarly, {"admission-sound"}),
+    (TakesBackTwice, {"no-double-free"}),
     (FindsByLastPage, {"sharing-equal"}),
     (TakesWhileItRefuses, {"failed-call-changes-nothing"}),
     (Miscounts, {"conservation"}),
 ]
+
+
+def test_a_pool_that_ignores_a_double_free_is_not_refuted() -> None:
+    done = walk(POOLS, IgnoresDoubleFree(), 1, max_operations=1_000, seconds=100)
+    assert (done.counterexample, done.coverage["given up twice"] > 0) == (None, True)
 
 
 def test_our_own_pool_is_not_refuted_and_meets_every_witness() -> None:

@@ -48,6 +48,8 @@ def kvproof(*arguments: str) -> str:
         pytest.param(
             "vllm-offload==0.18.1", "vllm-offload==0.19.1", "failed-call-changes-nothing", "begin_store: ", id="refused"
         ),
+        pytest.param("lmcache-allocator==0.5.4", None, "no-double-free", "give_again: ", id="5005"),
+        pytest.param("lmcache-allocator==0.5.6", None, "no-double-free", "give_again: ", id="5005-newest"),
         pytest.param("lmcache-l1==0.5.4", "lmcache-l1==0.5.6", "hit-written", "", id="4967"),
         pytest.param("lmcache-l1==0.5.5", "lmcache-l1==0.5.6", "hit-written", "", id="4967-too"),
         pytest.param("vllm-offload==0.21.0", "vllm-offload==0.30.0", "refusal-needed", "begin_store: ", id="arc"),

@@ -249,6 +249,7 @@ POOL_WITNESSES: Witnesses = {
     "hit on an evictable block": lambda can: can.caching,
     "evict": lambda can: can.caching,
     "reset": lambda can: can.caching and can.reset,
+    "given up twice": lambda can: can.ignores_double_free,
 }
 POOL_NEEDS = {
     "refcount-exact": REFCOUNTS,

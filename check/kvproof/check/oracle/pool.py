@@ -26,6 +26,11 @@ ROOT = Key()
 ONE_PAGE = 1  # tokens of a block, as the specification counts
 
 
+def can_give_again(judge: "PoolJudge") -> bool:
+    """Whether blocks were given up, and nobody has got one of them since."""
+    return bool(judge.last_given) and not any(judge.state.refcount[block] for block in judge.last_given)
+
+
 def has_room(judge: "PoolJudge") -> bool:
     """Whether the specification can hold one more holder."""
     return bool(judge.explainer.free_slots)
@@ -41,6 +46,7 @@ class PoolJudge(Oracle, RuledJudge):
         # For exhaustive searches; a sparse judge, which walks only, does not keep them.
         self.stored: list[int] = []  # blocks, in the order in which they were last cached
         self.given_up: list[int] = []  # blocks, in the order in which they were last released
+        self.last_given: list[int] = []
         self.holders: dict[int, int] = {}  # holder -> its number in the specification
         super().__init__(subject, config, identities)
 
@@ -246,10 +252,22 @@ class PoolJudge(Oracle, RuledJudge):
             slot = self.holders.pop(one)
             self.explainer.run(operations.free_sequence(self.state, slot), context)
             self.explainer.free_slots.append(slot)
+        self.last_given = blocks
         self.coverage["a block twice in one call"] += len(set(blocks)) < len(blocks)
         if not self.is_sparse:
             _move_to_the_end(self.given_up, blocks)
         self._settle_pool(context)
+        return True
+
+    @enabled_when(can_give_again)
+    def op_give_again(self) -> bool:
+        """The blocks that were given up last are given up once more, which changes nothing."""
+        self.call("total-calls", "free", self.last_given[:])
+        self.coverage["given up twice"] += 1
+        try:
+            self._settle_pool(f"free({self.last_given}) once more")
+        except Finding as finding:
+            raise finding.of_property("no-double-free") from None
         return True
 
     @enabled_when()

@@ -38,6 +38,20 @@ class Finding(Exception):
         self.expected, self.observed, self.blocks, self.sequence = expected, observed, tuple(blocks), sequence
         super().__init__(property, self.text, cause)
 
+    def of_property(self, property: str) -> "Finding":
+        """The same finding under another property, which says more exactly what is wrong."""
+        return Finding(
+            property,
+            self.sentence,
+            self.cause,
+            call=self.call,
+            expected=self.expected,
+            observed=self.observed,
+            blocks=self.blocks,
+            sequence=self.sequence,
+            frames=self.frames,
+        )
+
     @property
     def text(self) -> str:
         """The finding as one sentence."""

@@ -228,6 +228,9 @@ class Capabilities:
     double_free_errors: tuple[str, ...] = ()  # names of the exceptions by which the subject reports a double free
     dedups_after_step: bool = False  # after a step, a filled block may be replaced by a cached block of equal content
 
+    # Of pools only
+    ignores_double_free: bool = False  # blocks that nobody holds can be freed once more, which changes nothing
+
     # Of schedulers only
     async_steps: int = 0  # steps that may be under way when the next one is scheduled
     aborts: bool = True  # a request may be aborted at any time

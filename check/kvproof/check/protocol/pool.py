@@ -33,7 +33,10 @@ class PoolConfig(Config):
 
 
 class PoolSubject(Protocol):
-    """A block pool behind an adapter. Of its capabilities, only `fork` (to share), `caching` and `reset` are used."""
+    """A block pool behind an adapter.
+
+    Of its capabilities, only `fork` (to share), `caching`, `reset` and `ignores_double_free` are used.
+    """
 
     name: str
     capabilities: Capabilities
@@ -49,7 +52,10 @@ class PoolSubject(Protocol):
         """Hold one more reference to each block. Each is held already, or was just found in the cache."""
 
     def free(self, blocks: list[int]) -> None:
-        """Give up one reference for each mention of a block. A block that two holders give up at once occurs twice."""
+        """Give up one reference for each mention of a block. A block that two holders give up at once occurs twice.
+
+        A pool that declares `ignores_double_free` is also called for blocks that nobody holds, and changes nothing.
+        """
 
     def cache(self, blocks: list[int], pages: list[int]) -> None:
         """The KV of the blocks is computed. From now on block i can be found under `pages[: i + 1]`."""
@@ -161,6 +167,16 @@ class Give(PoolOperation, tag="give", frozen=True):
     def text(self, config: Config) -> str:
         together = [self.holder, *(self.others or ())]
         return f"give(holder{'s' if len(together) > 1 else ''} {', '.join(map(str, together))})"
+
+
+class GiveAgain(PoolOperation, tag="give_again", frozen=True):
+    """The blocks that were given up last are given up once more, by mistake."""
+
+    is_optional: ClassVar[bool] = True
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return can.ignores_double_free
 
 
 class Forget(PoolOperation, tag="forget", frozen=True):

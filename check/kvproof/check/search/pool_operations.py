@@ -4,7 +4,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from kvproof.check.oracle.pool import PoolJudge
+from kvproof.check.oracle.pool import PoolJudge, can_give_again
 from kvproof.check.oracle.replay import NUM_TIMED
 from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.protocol.pool import PoolConfig, PoolSubject
@@ -24,6 +24,7 @@ WEIGHTS = {  # holders end less often than they begin, so that pools fill
     "give": (0.3, 0.6, 1.0),
     "forget": (0.0, 0.05),
 }
+GIVE_AGAIN = (0.0, 0.1, 0.3)
 
 
 def draw_config(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None) -> PoolConfig:
@@ -44,6 +45,8 @@ class PoolOperations:
         self.random, self.config = random, config
         self.judge = PoolJudge(subject, config)
         self.weights = {kind: random.choice(choices) for kind, choices in WEIGHTS.items()}
+        if subject.capabilities.ignores_double_free:
+            self.weights["give_again"] = random.choice(GIVE_AGAIN)
         self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
         is_large, pick = has_large_sizes(config), random.choice
         self.values = draw_values(random)
@@ -72,6 +75,8 @@ class PoolOperations:
             kinds.append("give")
         if holders and len(holders) < self.num_holders_max:
             kinds.append("share")
+        if self.weights.get("give_again") and can_give_again(self.judge):
+            kinds.append("give_again")
         kind = random.choices(kinds, [self.weights[kind] + 1e-9 for kind in kinds])[0]
         if kind == "give":
             first = random.choice(holders)
@@ -81,7 +86,7 @@ class PoolOperations:
             return kind, first, tuple(random.sample(others, random.randint(1, min(2, len(others)))))
         if kind == "find":
             return kind, self._pages()
-        if kind == "forget":
+        if kind in ("forget", "give_again"):
             return (kind,)
         self.num_holders += 1
         if kind == "share":

@@ -99,6 +99,15 @@ ROWS = (
         _by("builtin.scheduler.BuiltInScheduler"),
     ),
     Row(
+        "lmcache-allocator",
+        POOL,
+        "LMCache's paged allocator with the reference counts of its memory objects",
+        _by("lmcache.allocator.LMCacheAllocator"),
+        "lmcache",
+        ("0.5.4", "0.5.6"),
+        needs="torch",
+    ),
+    Row(
         "lmcache-l1",
         STORE,
         "LMCache's L1 manager: objects in host memory, whose locks are leases",

@@ -401,15 +401,7 @@ def _sharpened(finding: Finding, ended: Transfer) -> Finding:
         property = "abort-unseen"
     elif ended.is_load and property == "refcount-exact":
         property = "pin-own"
-    return Finding(
-        property,
-        finding.sentence,
-        finding.cause,
-        call=finding.call,
-        expected=finding.expected,
-        observed=finding.observed,
-        blocks=finding.blocks,
-    )
+    return finding.of_property(property)
 
 
 def _unordered(shown: StoreObservation) -> StoreObservation:

@@ -10,7 +10,7 @@ nothing is assumed of a pool that prefers one.
 from collections.abc import Hashable, Iterator
 from itertools import permutations, product
 
-from kvproof.check.oracle.pool import PoolJudge
+from kvproof.check.oracle.pool import PoolJudge, can_give_again
 from kvproof.check.protocol.manager import Assumption, Unsupported
 from kvproof.check.protocol.pool import PoolConfig, PoolSubject
 from kvproof.check.protocol.scopes import Scope
@@ -53,6 +53,7 @@ class EnabledPoolOperations:
     def __init__(self, scope: Scope, subject: PoolSubject) -> None:
         self.scope = scope
         self.shares = scope.fork and subject.capabilities.fork
+        self.gives_again = subject.capabilities.ignores_double_free
         self.forgets = scope.caching and subject.capabilities.reset
         lengths = range(1, scope.num_tokens + 1)
         self.lists = [pages for length in lengths for pages in product(PAGES, repeat=length)] if scope.caching else []
@@ -74,6 +75,8 @@ class EnabledPoolOperations:
         for count in range(1, min(GIVING_MAX, len(holders)) + 1):
             for first, *others in permutations(holders, count):
                 yield ("give", first, tuple(others)) if others else ("give", first)
+        if self.gives_again and can_give_again(judge):
+            yield ("give_again",)
         if self.forgets:
             yield ("forget",)
 
@@ -94,6 +97,7 @@ def state_key(judge: PoolJudge) -> Hashable:
         tuple(block for block in free if not state.refcount[block]),
         tuple(known if has_copies else sorted(known)),
         explainer.num_reserved,
+        tuple(judge.last_given) if judge.capabilities.ignores_double_free else (),
     )
 
 
