@@ -11,10 +11,11 @@ from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.runs.fault_store import FaultStore
 from kvproof.check.search.exhaustive.mutation_score import ALIVE, COLUMNS, JUDGES, Fault, MutantResult, judge_all
 from kvproof.models.mutation.handmade import handmade
-from kvproof.models.mutation.machinery import PLANTS
-from kvproof.models.mutation.operators import Mutant, changes, deletions
+from kvproof.models.mutation.machinery import PLANTS, Plant
+from kvproof.models.mutation.operators import SYSTEMS, Mutant, changes, deletions, row_of
 from kvproof.models.mutation.weakenings import weakenings
 from kvproof.reports.result import Check, Result
+from kvproof.spec.store.machine import STORES
 from kvproof.spec.verdict import Exit, Verdict
 
 NOTICED = "every-fault-noticed"
@@ -42,16 +43,19 @@ class FaultRequest:
         every: list[Fault] = [*deletions()]
         if not self.deletions_only:
             every += [*changes(), *weakenings(), *handmade(), *PLANTS]
+        every += deletions(STORES.name)
+        if not self.deletions_only:
+            every += [*changes(STORES.name), *weakenings(STORES.name)]
         for pattern in self.only:
             if not any(_is_selected(one, pattern) for one in every):
-                known = sorted({RULES, *map(_row, every)})
+                known = sorted({*(row_of(suite, RULES) for suite in SYSTEMS), *map(_row, every)})
                 raise UsageError(f"no rule, step or kind of fault is named {pattern}{did_you_mean(pattern, known)}")
         return [one for one in every if not self.only or any(_is_selected(one, pattern) for pattern in self.only)]
 
 
 def _row(fault: Fault) -> str:
     """The row of the table that a fault is counted in: its rule or step, or its kind."""
-    return fault.function if isinstance(fault, Mutant) else fault.kind
+    return fault.kind if isinstance(fault, Plant) else fault.row
 
 
 def _place(fault: Fault) -> tuple[bool, str]:
@@ -60,7 +64,7 @@ def _place(fault: Fault) -> tuple[bool, str]:
 
 
 def _is_selected(fault: Fault, pattern: str) -> bool:
-    name = RULES if isinstance(fault, Mutant) else fault.id
+    name = row_of(fault.suite, RULES) if isinstance(fault, Mutant) else fault.id
     return fnmatchcase(_row(fault), pattern) or fnmatchcase(name, pattern)
 
 

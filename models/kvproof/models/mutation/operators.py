@@ -1,9 +1,9 @@
-"""The mutants of the specification's rules: each makes one small change that some judge should notice.
+"""The mutants of the rules of a specification: each makes one small change that some judge should notice.
 
 A mutant changes one statement of one rule or step. *Deletions* leave the statement out: a guard, a write, a call of a
 step, or a branch. *Changes* replace a comparison operator, swap `and` and `or`, leave out one operand of them, drop a
-`not`, negate a condition, add one to a number, flip a truth value, name another list of blocks, swap `+` and `-`, or
-replace a name by another of the same type.
+`not`, negate a condition, add one to a number, flip a truth value, name another list, kind or phase, swap `+` and `-`,
+or replace a name by another of the same type.
 
 Calls of `check` are not changed, because they do not affect what a rule does. Predicates and functions are not changed
 either: invariants use them too, so a change would alter the claims and not only the rules.
@@ -16,9 +16,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from kvproof.spec import texts
-from kvproof.spec.language import COLLECTED
 from kvproof.spec.native import called, functions, target_of
+from kvproof.spec.store.machine import STORES
+from kvproof.spec.systems import BLOCK_MANAGERS, System
+
+SYSTEMS: dict[str, System] = {one.name: one for one in (BLOCK_MANAGERS, STORES)}
+
+
+def row_of(suite: str, name: str) -> str:
+    """How a rule, step or kind of fault is called: those of stores have the name of their specification in front."""
+    return name if suite == BLOCK_MANAGERS.name else f"{suite}/{name}"
 
 
 @dataclass(frozen=True)
@@ -26,31 +33,38 @@ class Mutant:
     """One change of one rule or step.
 
     old, new: the statement before and after; `new` is empty for a deletion. occurrence: index among equal statements.
+    suite: the name of the specification.
     """
 
     function: str
     old: str
     new: str = ""
     occurrence: int = 0
+    suite: str = BLOCK_MANAGERS.name
 
     def __str__(self) -> str:
-        return f"{self.function}: {self.old} -> {self.new or 'nothing'}"
+        return f"{self.row}: {self.old} -> {self.new or 'nothing'}"
+
+    @property
+    def row(self) -> str:
+        """The row of the table: the rule or step."""
+        return row_of(self.suite, self.function)
 
     @property
     def id(self) -> str:
         """A name of one line. Of a branch it has only the condition, and a number if several begin alike."""
         old, new = (text.partition("\n")[0] for text in (self.old, self.new))
-        alike = [text for text in _texts(self.function) if text.partition("\n")[0] == old]
+        alike = [text for text in _texts(self.suite, self.function) if text.partition("\n")[0] == old]
         number = f" ({alike.index(self.old) + self.occurrence + 1})" if len(alike) > 1 else ""
-        return f"{self.function}: {old}{number} -> {new or 'nothing'}"
+        return f"{self.row}: {old}{number} -> {new or 'nothing'}"
 
 
 @cache
-def mutable() -> tuple[str, ...]:
-    """The names of all functions in the files that define rules, sorted."""
+def mutable(suite: str = BLOCK_MANAGERS.name) -> tuple[str, ...]:
+    """The names of all functions in the files that define the rules of a specification, sorted."""
     in_rules = {
         node.name
-        for text in texts.RULE_TEXTS
+        for text in SYSTEMS[suite].rule_texts
         for node in ast.parse(inspect.getsource(text)).body
         if isinstance(node, ast.FunctionDef)
     }
@@ -58,36 +72,38 @@ def mutable() -> tuple[str, ...]:
 
 
 @cache
-def _texts(function: str) -> tuple[str, ...]:
-    return tuple(ast.unparse(one) for one in statements(functions()[function][0].body))
+def _texts(suite: str, function: str) -> tuple[str, ...]:
+    return tuple(ast.unparse(one) for one in statements(functions(SYSTEMS[suite])[function][0].body))
 
 
-def deletions() -> Iterator[Mutant]:
+def deletions(suite: str = BLOCK_MANAGERS.name) -> Iterator[Mutant]:
     """A mutant for each statement that can be left out. Assignments to local names are needed to run the rule."""
-    for name, statement, occurrence in _all_statements():
+    for name, statement, occurrence in _all_statements(suite):
         if _is_deletable(statement):
-            yield Mutant(name, ast.unparse(statement), occurrence=occurrence)
+            yield Mutant(name, ast.unparse(statement), "", occurrence, suite)
 
 
-def changes() -> Iterator[Mutant]:
+def changes(suite: str = BLOCK_MANAGERS.name) -> Iterator[Mutant]:
     """Every change of every statement of every rule and step."""
-    for name, statement, occurrence in _all_statements():
+    for name, statement, occurrence in _all_statements(suite):
         if called(statement) == "check":
             continue
         old = ast.unparse(statement)
         found = {old}
-        for changed_one in _changed(statement, _types(functions()[name][0])):
+        types = _types(functions(SYSTEMS[suite])[name][0])
+        for changed_one in _changed(statement, types, OTHER_NAMES[suite]):
             new = ast.unparse(changed_one)
             if new not in found:
                 found.add(new)
-                yield Mutant(name, old, new, occurrence)
+                yield Mutant(name, old, new, occurrence, suite)
 
 
-def _all_statements() -> Iterator[tuple[str, ast.stmt, int]]:
-    rules_and_steps = {one.__name__ for one in (*COLLECTED.rules, *COLLECTED.steps)}
-    for name in mutable():
+def _all_statements(suite: str) -> Iterator[tuple[str, ast.stmt, int]]:
+    collected = SYSTEMS[suite].collected
+    rules_and_steps = {one.__name__ for one in (*collected.rules, *collected.steps)}
+    for name in mutable(suite):
         times: dict[str, int] = {}
-        for statement in statements(functions()[name][0].body):
+        for statement in statements(functions(SYSTEMS[suite])[name][0].body):
             text = ast.unparse(statement)
             if name in rules_and_steps:
                 yield name, statement, times.get(text, 0)
@@ -111,7 +127,7 @@ def _is_deletable(statement: ast.stmt) -> bool:
 
 def changed(mutant: Mutant) -> ast.FunctionDef:
     """The function after the change. Raises LookupError if it has no such statement."""
-    function = copy.deepcopy(functions()[mutant.function][0])
+    function = copy.deepcopy(functions(SYSTEMS[mutant.suite])[mutant.function][0])
     same = [s for s in statements(function.body) if ast.unparse(s) == mutant.old]
     if len(same) <= mutant.occurrence:
         raise LookupError(f"no such statement: {mutant}")
@@ -142,7 +158,20 @@ SIGNS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq,
 }
-LISTS = {"FREE": "USED", "USED": "EVICTABLE", "EVICTABLE": "FREE"}
+
+
+def _in_a_circle(*names: str) -> dict[str, str]:
+    return dict(zip(names, (*names[1:], names[0]), strict=True))
+
+
+OTHER_NAMES = {  # by the specification: what a name of a list, of a kind of pin, or of a phase is replaced by
+    BLOCK_MANAGERS.name: _in_a_circle("FREE", "USED", "EVICTABLE"),
+    STORES.name: {
+        **_in_a_circle("FREE", "RESERVED", "HELD", "EVICTABLE"),
+        **_in_a_circle("READ", "WRITE", "PROMISE"),
+        **_in_a_circle("SUBMITTED", "LANDED", "FAILED"),
+    },
+}
 
 
 def _types(function: ast.FunctionDef) -> dict[str, str]:
@@ -150,7 +179,7 @@ def _types(function: ast.FunctionDef) -> dict[str, str]:
     return {one.arg: ast.unparse(one.annotation) for one in function.args.args[1:] if one.annotation is not None}
 
 
-def _changed(statement: ast.stmt, types: dict[str, str]) -> Iterator[ast.stmt]:
+def _changed(statement: ast.stmt, types: dict[str, str], others: dict[str, str]) -> Iterator[ast.stmt]:
     """Copies of the statement, each with one change. Of a branch, only the condition is changed."""
     if isinstance(statement, ast.AugAssign) and isinstance(statement.op, (ast.Add, ast.Sub)):
         yield _with(statement, statement, "op", _other_sign(statement.op))
@@ -159,7 +188,7 @@ def _changed(statement: ast.stmt, types: dict[str, str]) -> Iterator[ast.stmt]:
     roots: list[ast.AST] = [statement.test] if isinstance(statement, ast.If) else [statement]
     for root in roots:
         for node in ast.walk(root):
-            for field, value in _other(node, types):
+            for field, value in _other(node, types, others):
                 yield _with(statement, node, field, value)
 
 
@@ -172,7 +201,7 @@ def _with(statement: ast.stmt, node: ast.AST, field: str, value: object) -> ast.
     return ast.fix_missing_locations(copied)
 
 
-def _other(node: ast.AST, types: dict[str, str]) -> Iterator[tuple[str, object]]:
+def _other(node: ast.AST, types: dict[str, str], others: dict[str, str]) -> Iterator[tuple[str, object]]:
     """The changes of one node: a field, and its new value."""
     match node:
         case ast.Compare(ops=[sign]):
@@ -188,8 +217,8 @@ def _other(node: ast.AST, types: dict[str, str]) -> Iterator[tuple[str, object]]
             yield "value", not truth
         case ast.Constant(value=int() as number):
             yield "value", number + 1
-        case ast.Name(id=name, ctx=ast.Load()) if name in LISTS:
-            yield "id", LISTS[name]
+        case ast.Name(id=name, ctx=ast.Load()) if name in others:
+            yield "id", others[name]
         case ast.Name(id=name, ctx=ast.Load()) if name in types:
             yield from (("id", one) for one, type in types.items() if one != name and type == types[name])
 

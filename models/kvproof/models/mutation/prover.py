@@ -12,7 +12,8 @@ from functools import partial
 
 import z3
 
-from kvproof.models.mutation.operators import Mutant, changed
+from kvproof.models.mutation.operators import SYSTEMS, Mutant, changed
+from kvproof.models.mutation.weakenings import contracts_of
 from kvproof.models.proofs.contracts import contract_obligations
 from kvproof.models.proofs.induction import Induction, Rule, guards, hypotheses
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
@@ -21,9 +22,8 @@ from kvproof.models.translation.rules import Outcome
 from kvproof.models.translation.terms import conjunction, equal
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator
-from kvproof.spec.contract_texts import CONTRACTS
-from kvproof.spec.language import COLLECTED, Contract, Least
-from kvproof.spec.native import FIELDS
+from kvproof.spec.language import Contract, Least
+from kvproof.spec.systems import BLOCK_MANAGERS
 
 EFFORT_MAX = 1_500_000  # in Z3's units: more than twice what any obligation of a rule takes
 EQUIVALENCE = "equivalence"
@@ -31,10 +31,10 @@ Build = Callable[[Induction], Iterable[Obligation]]
 
 
 class MutantProver:
-    """Judges mutants, one at a time."""
+    """Judges mutants of one specification, one at a time."""
 
-    def __init__(self) -> None:
-        self.text = specification()
+    def __init__(self, suite: str = BLOCK_MANAGERS.name) -> None:
+        self.text, self.contracts = specification(SYSTEMS[suite]), contracts_of(suite)
         self.induction = Induction(Translator(text=self.text))
         self._before: dict[str, dict[str, Obligation]] = {}  # by rule or contract, of the unchanged specification
 
@@ -53,7 +53,7 @@ class MutantProver:
         """The rules and contracts that use the changed function; the obligations of all others are as before."""
         for rule in self._rules(mutant):
             yield rule.__name__, partial(Induction.rule, rule=rule)
-        for contract in CONTRACTS:
+        for contract in self.contracts:
             if self._is_used(mutant, functions_of(contract)):
                 yield contract.name, partial(contract_obligations, contract=contract)
 
@@ -75,7 +75,7 @@ class MutantProver:
         return induction
 
     def _rules(self, mutant: Mutant) -> list[Rule]:
-        return [rule for rule in COLLECTED.rules if self._is_used(mutant, [rule.__name__])]
+        return [rule for rule in self.induction.collected.rules if self._is_used(mutant, [rule.__name__])]
 
     def _is_used(self, mutant: Mutant, names: list[str]) -> bool:
         return any(mutant.function in reached(self.text, name) for name in names)
@@ -95,7 +95,7 @@ class MutantProver:
     def _same_after(
         self, name: str, ours: Outcome, theirs: Outcome, enabled: tuple[Hypothesis, ...]
     ) -> Iterator[Obligation]:
-        for field_name, field in FIELDS.items():
+        for field_name, field in self.text.system.fields.items():
             if field.kind == "ghost":
                 continue
             at = [z3.Int(f"at_{place}") for place in range(len(field.domains))]

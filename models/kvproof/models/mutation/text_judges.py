@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+from kvproof.models.mutation.operators import SYSTEMS
 from kvproof.models.mutation.prover import first_open, functions_of
-from kvproof.models.mutation.weakenings import Weakening
+from kvproof.models.mutation.weakenings import Weakening, contracts_of
 from kvproof.models.pin import Pin, pinned_lines, subject_of
-from kvproof.models.proofs import contracts, induction
+from kvproof.models.proofs import contracts
 from kvproof.models.proofs.contracts import contract_obligations
 from kvproof.models.proofs.induction import INITIAL, THEOREM, Induction
 from kvproof.models.proofs.lints import lints
@@ -18,8 +19,7 @@ from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.translation.dependencies import reached
 from kvproof.models.translation.text import specification
 from kvproof.models.translation.translator import Translator
-from kvproof.spec.contract_texts import CONTRACTS
-from kvproof.spec.language import COLLECTED
+from kvproof.spec.systems import BLOCK_MANAGERS
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,12 @@ class Group:
 
 
 class TextJudges:
-    """The judges of the text, which know the obligations of the unchanged one."""
+    """The judges of the text of a specification, which know the obligations of the unchanged one."""
 
-    def __init__(self) -> None:
-        self.plain = specification()
+    def __init__(self, suite: str = BLOCK_MANAGERS.name) -> None:
+        self.plain, self.contracts = specification(SYSTEMS[suite]), contracts_of(suite)
         self.induction = Induction(Translator(text=self.plain))
+        self.collected = self.induction.collected
 
     @cached_property
     def _pinned(self) -> list[str]:
@@ -71,22 +72,23 @@ class TextJudges:
     def _induction(self, weakening: Weakening) -> Induction:
         """The induction over the changed text. Invariants that are unchanged are shared with the plain text."""
         made = Induction(Translator(text=weakening.text(self.plain)))
-        if not self._touches(weakening, (claim.name for claim in COLLECTED.invariants)):
+        if not self._touches(weakening, (claim.name for claim in self.collected.invariants)):
             made.before = self.induction.before
             vars(made)["invariants"] = self.induction.invariants
         return made
 
     def _groups(self, weakening: Weakening) -> Iterator[Group]:
         """What reads a changed function: the claims, the rules and the contracts."""
-        claims = [claim.name for claim in (*COLLECTED.invariants, *COLLECTED.theorems)]
-        is_all = self._touches(weakening, (claim.name for claim in COLLECTED.invariants))
+        claims = [claim.name for claim in (*self.collected.invariants, *self.collected.theorems)]
+        is_all = self._touches(weakening, (claim.name for claim in self.collected.invariants))
+        suite = self.induction.suite
         if self._touches(weakening, claims):
-            of_claims = frozenset(f"{induction.SUITE}/{name}" for name in (INITIAL, THEOREM, *claims))
+            of_claims = frozenset(f"{suite}/{name}" for name in (INITIAL, THEOREM, *claims))
             yield Group(of_claims, _claims)
-        for rule in COLLECTED.rules:
+        for rule in self.collected.rules:
             if is_all or self._touches(weakening, [rule.__name__]):
-                yield Group(frozenset([f"{induction.SUITE}/{rule.__name__}"]), partial(Induction.rule, rule=rule))
-        for one in CONTRACTS:
+                yield Group(frozenset([f"{suite}/{rule.__name__}"]), partial(Induction.rule, rule=rule))
+        for one in self.contracts:
             if is_all or self._touches(weakening, functions_of(one)):
                 subjects = frozenset([f"{contracts.SUITE}/{one.name}"])
                 yield Group(subjects, partial(contract_obligations, contract=one))

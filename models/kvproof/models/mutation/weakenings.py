@@ -13,48 +13,68 @@ A weakening replaces functions of the text by their new source. The module `hand
 
 import ast
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kvproof.models.mutation.operators import SYSTEMS, row_of
 from kvproof.models.translation.text import Text, returned, specification
 from kvproof.spec.contract_texts import CONTRACTS
-from kvproof.spec.language import COLLECTED, Contract
+from kvproof.spec.language import Contract
 from kvproof.spec.native import called
+from kvproof.spec.store.machine import STORES
+from kvproof.spec.systems import BLOCK_MANAGERS
 
 THEOREMS, INVARIANTS, CHECKS, GUARDS, OF_CONTRACTS = "theorems", "invariants", "checks", "guards", "contracts"
-IDS = ("seq", "block", "flight", "child")  # parameters that are ids, of rules and of contracts
+IDS = {  # parameters that are ids, of rules and of contracts
+    BLOCK_MANAGERS.name: ("seq", "block", "flight", "child"),
+    STORES.name: ("pin", "owner", "block", "tier", "key", "flight", "read", "write"),
+}
 
 
 @dataclass(frozen=True)
 class Weakening:
-    """A change of the text. kind: the row of the table. sources: the new source of each function that changes."""
+    """A change of the text of a specification, which `suite` names. kind: the row of the table, without that name.
+
+    sources: the new source of each function that changes.
+    """
 
     kind: str
     name: str
     sources: Mapping[str, str]
+    suite: str = BLOCK_MANAGERS.name
+
+    @property
+    def row(self) -> str:
+        """The row of the table: the kind."""
+        return row_of(self.suite, self.kind)
 
     @property
     def id(self) -> str:
         """The name of the change, with its kind."""
-        return f"{self.kind}/{self.name}"
+        return f"{self.row}/{self.name}"
 
     def text(self, plain: Text) -> Text:
         """The text after the change. Raises NotInLanguage."""
         return plain.rewritten("\n\n".join(self.sources.values()), f"{self.id}.py")
 
 
-def weakenings() -> Iterator[Weakening]:
-    """Every weakening that is made from the text."""
-    text = specification()
-    for kind, claims in ((THEOREMS, COLLECTED.theorems), (INVARIANTS, COLLECTED.invariants)):
+def weakenings(suite: str = BLOCK_MANAGERS.name) -> Iterator[Weakening]:
+    """Every weakening that is made from the text of a specification."""
+    text, collected = specification(SYSTEMS[suite]), SYSTEMS[suite].collected
+    for kind, claims in ((THEOREMS, collected.theorems), (INVARIANTS, collected.invariants)):
         for claim in claims:
             yield from _less(kind, text, claim.name)
-    for name in dict.fromkeys(one.__name__ for one in (*COLLECTED.rules, *COLLECTED.steps)):
+    for name in dict.fromkeys(one.__name__ for one in (*collected.rules, *collected.steps)):
         yield from _without_checks(text, name)
-    for rule in COLLECTED.rules:
+    for rule in collected.rules:
         yield from _stronger_guards(text, rule.__name__)
-    for contract in CONTRACTS:
+    for contract in contracts_of(suite):
         yield from _contract(text, contract)
+
+
+def contracts_of(suite: str) -> Sequence[Contract]:
+    """The contracts of a specification, which are imported here."""
+    return CONTRACTS if suite == BLOCK_MANAGERS.name else SYSTEMS[suite].collected.contracts
 
 
 def source_of(function: ast.FunctionDef, body: list[ast.stmt] | None = None) -> str:
@@ -65,7 +85,7 @@ def source_of(function: ast.FunctionDef, body: list[ast.stmt] | None = None) -> 
 
 def _returning(kind: str, text: Text, name: str, what: str, value: ast.expr) -> Weakening:
     function, _ = text.functions[name]
-    return Weakening(kind, f"{name}: {what}", {name: source_of(function, [ast.Return(value)])})
+    return Weakening(kind, f"{name}: {what}", {name: source_of(function, [ast.Return(value)])}, text.system.name)
 
 
 def _less(kind: str, text: Text, name: str, also_true: bool = True) -> Iterator[Weakening]:
@@ -102,14 +122,15 @@ def _without_checks(text: Text, name: str) -> Iterator[Weakening]:
         changed = copy.deepcopy(function)
         found = [node for node in ast.walk(changed) if isinstance(node, ast.stmt) and called(node) == "check"]
         found[place].value = ast.Constant(None)  # type: ignore[attr-defined]  # a statement that is one call
-        yield Weakening(CHECKS, f"{name}: without {ast.unparse(check)}", {name: source_of(changed)})
+        yield Weakening(CHECKS, f"{name}: without {ast.unparse(check)}", {name: source_of(changed)}, text.system.name)
 
 
 def _stronger_guards(text: Text, rule: str) -> Iterator[Weakening]:
     function, _ = text.functions[rule]
-    for one in [each.arg for each in function.args.args if each.arg in IDS]:
+    for one in [each.arg for each in function.args.args if each.arg in IDS[text.system.name]]:
         (guard,) = ast.parse(f"require({one} != 0, 'the {one} is not the first')").body
-        yield Weakening(GUARDS, f"{rule}: {one} != 0", {rule: source_of(function, [guard, *function.body])})
+        source = source_of(function, [guard, *function.body])
+        yield Weakening(GUARDS, f"{rule}: {one} != 0", {rule: source}, text.system.name)
 
 
 def _contract(text: Text, contract: Contract) -> Iterator[Weakening]:
@@ -121,7 +142,7 @@ def _contract(text: Text, contract: Contract) -> Iterator[Weakening]:
     for _, choice in contract.firings:
         if choice is not None:
             yield from _less(OF_CONTRACTS, text, choice, also_true=False)
-            names = [one.arg for one in text.functions[choice][0].args.args if one.arg in IDS]
+            names = [one.arg for one in text.functions[choice][0].args.args if one.arg in IDS[text.system.name]]
             for name in names:
                 yield from _stronger(text, choice, f"{name} != 0")
     if contract.can_choose is not None:

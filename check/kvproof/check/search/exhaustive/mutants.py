@@ -5,21 +5,22 @@ fails, or if what can be reached is not what it was: a guard made too strong bre
 """
 
 import math
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
 
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.specification import explore_specification
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
+from kvproof.check.search.exhaustive.store_rules import StoreRuleSpace, StoreScope, explore_stores
 from kvproof.check.search.result import SearchResult
-from kvproof.models.mutation.operators import Mutant, changed
+from kvproof.models.mutation.operators import SYSTEMS, Mutant, changed
 from kvproof.models.mutation.weakenings import Weakening
 from kvproof.models.translation.dependencies import reached
 from kvproof.models.translation.text import specification
-from kvproof.spec.language import COLLECTED
 from kvproof.spec.native import Functions, Machine, Sizes, functions
+from kvproof.spec.store.machine import STORES, StoreMachine
+from kvproof.spec.systems import BLOCK_MANAGERS
 
-RULES = [rule.__name__ for rule in COLLECTED.rules]
 TRANSITIONS_MAX = 1_000_000  # in one scope, nine times as many as any has; a search that needs more found nothing
 
 # Small searches that fire every rule in every way it branches: tables, windows, lookahead, cache, swap, flights.
@@ -41,6 +42,14 @@ SCOPES: tuple[Scope, ...] = (
     Scope(2, 0, 1, 1, 1, caching=True, fork=False, num_flights=2, level="rules"),
     Scope(2, 1, 2, 1, 1, caching=True, fork=False, swap=True, level="rules"),
 )
+STORE_SCOPES: tuple[StoreScope, ...] = (
+    StoreScope((1, 1), num_keys=2, is_built=False),
+    StoreScope((2,), num_keys=2, num_pins=2, num_flights=2),
+    StoreScope(num_pins=2, num_owners=2, leases=True, ends=True, promises=True, drops=True, is_built=False),
+    StoreScope((1, 1), num_pins=3, num_flights=2, moves=True),
+    StoreScope((1, 1), num_pins=2, leases=True, moves=True, drops=True),
+)
+BY_SUITE: dict[str, Sequence[Scope | StoreScope]] = {BLOCK_MANAGERS.name: SCOPES, STORES.name: STORE_SCOPES}
 
 
 def noticed(mutant: Mutant | Weakening) -> str:
@@ -49,43 +58,55 @@ def noticed(mutant: Mutant | Weakening) -> str:
 
 
 def _noticed(mutant: Mutant | Weakening) -> Iterator[str]:
-    rules = frozenset[str]().union(*(rules_reaching(name) for name in _functions_changed(mutant)))
-    for number, scope in enumerate(SCOPES if rules else ()):
-        expected = _expected(number)
+    rules = frozenset[str]().union(*(rules_reaching(mutant.suite, name) for name in _functions_changed(mutant)))
+    for scope in BY_SUITE[mutant.suite] if rules else ():
+        expected, expected_edges = _unchanged(scope)
         if not expected.coverage.keys() & rules:
             continue
         try:
-            space = RuleSpace(scope, mutated(mutant, sizes_of(scope)))
-            found = explore_specification(scope, seconds=math.inf, max_transitions=TRANSITIONS_MAX, space=space)
+            found, edges = _explored(scope, mutant)
         except Exception as error:  # the text as it is raises nothing
             yield f"{type(error).__name__} in {scope}"
             continue
         if found.counterexample is not None:
             broken = found.counterexample
             yield f"{broken.finding.property} breaks after {len(broken.operations)} rules"
-        elif found.is_exhausted and _reach(found) != _reach(expected):
+        elif found.is_exhausted and _reach(mutant.suite, found) != _reach(mutant.suite, expected):
             yield f"{found.num_states} states and {found.num_operations} firings instead of {_words(expected)}"
+        elif found.is_exhausted and edges != expected_edges:
+            yield f"the {found.num_operations} firings lead to other states"
 
 
-def _reach(found: SearchResult) -> tuple[object, ...]:
-    return found.num_states, found.num_operations, {rule: found.coverage[rule] for rule in RULES}
+def _reach(suite: str, found: SearchResult) -> tuple[object, ...]:
+    rules = [rule.__name__ for rule in SYSTEMS[suite].collected.rules]
+    return found.num_states, found.num_operations, {rule: found.coverage[rule] for rule in rules}
 
 
 def _words(found: SearchResult) -> str:
     return f"{found.num_states} and {found.num_operations}"
 
 
-@cache
-def _expected(number: int) -> SearchResult:
+@lru_cache(maxsize=len(SCOPES) + len(STORE_SCOPES))
+def _unchanged(scope: Scope | StoreScope) -> tuple[SearchResult, int]:
     """The search of the unchanged text."""
-    return explore_specification(SCOPES[number], seconds=math.inf)
+    return _explored(scope)
+
+
+def _explored(scope: Scope | StoreScope, mutant: Mutant | Weakening | None = None) -> tuple[SearchResult, int]:
+    """The search of the text, or of a changed one; and a number for all transitions, which only stores have."""
+    if isinstance(scope, StoreScope):
+        text = None if mutant is None else _functions(mutant)
+        stores = StoreRuleSpace(scope, StoreMachine(scope.sizes, text=text))
+        return explore_stores(scope, max_transitions=TRANSITIONS_MAX, space=stores), stores.edges
+    space = None if mutant is None else RuleSpace(scope, mutated(mutant, sizes_of(scope)))
+    return explore_specification(scope, seconds=math.inf, max_transitions=TRANSITIONS_MAX, space=space), 0
 
 
 @cache
-def rules_reaching(function: str) -> frozenset[str]:
-    """The rules that are the function or call it, directly or not."""
-    text = specification()
-    return frozenset(rule.__name__ for rule in COLLECTED.rules if function in reached(text, rule.__name__))
+def rules_reaching(suite: str, function: str) -> frozenset[str]:
+    """The rules of a specification that are the function or call it, directly or not."""
+    text = specification(SYSTEMS[suite])
+    return frozenset(rule.__name__ for rule in text.system.collected.rules if function in reached(text, rule.__name__))
 
 
 def _functions_changed(mutant: Mutant | Weakening) -> list[str]:
@@ -94,17 +115,18 @@ def _functions_changed(mutant: Mutant | Weakening) -> list[str]:
 
 @cache
 def _text(mutant: Mutant) -> Functions:
-    text = functions()
+    text = functions(SYSTEMS[mutant.suite])
     return {**text, mutant.function: (changed(mutant), text[mutant.function][1])}
 
 
 def _functions(mutant: Mutant | Weakening) -> Functions:
     if isinstance(mutant, Mutant):
         return _text(mutant)
-    text = mutant.text(specification())
-    return {name: text.functions[name] for name in functions()}
+    system = SYSTEMS[mutant.suite]
+    text = mutant.text(specification(system))
+    return {name: text.functions[name] for name in functions(system)}
 
 
 def mutated(mutant: Mutant | Weakening, sizes: Sizes, with_ghosts: bool = True, with_checks: bool = True) -> Machine:
-    """A machine that runs the changed text."""
+    """A machine that runs the changed text of block managers."""
     return Machine(sizes, with_ghosts, with_checks, _functions(mutant))

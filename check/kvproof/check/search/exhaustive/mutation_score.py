@@ -93,9 +93,9 @@ def _verdict(fault: Fault, judges: tuple[str, ...]) -> tuple[str, str]:
 def _mutant_verdict(mutant: Mutant, judges: tuple[str, ...]) -> tuple[str, str]:
     if PROVER in judges:
         try:
-            if obligation := _prover().killer(mutant):
+            if obligation := _prover(mutant.suite).killer(mutant):
                 return PROVER, obligation
-            if _prover().is_equivalent(mutant):
+            if _prover(mutant.suite).is_equivalent(mutant):
                 return EQUIVALENT, "proved to be enabled alike and to leave every real field the same"
         except NotInLanguage:
             return PROVER, NO_TEXT
@@ -116,18 +116,18 @@ def _judges_of(fault: Weakening | Plant) -> Iterator[tuple[str, Callable[[], str
         yield (SUITE, partial(suite_notices, fault, fault.tests)) if fault.tests else (PIN, partial(pin_notices, fault))
         return
     if fault.kind == HANDMADE:
-        yield PROVER, partial(_text_judges().lint, fault)
-        yield PROVER, partial(_text_judges().open_obligation, fault)
+        yield PROVER, partial(_text_judges(fault.suite).lint, fault)
+        yield PROVER, partial(_text_judges(fault.suite).open_obligation, fault)
     if fault.kind in (HANDMADE, GUARDS):
         yield EXPLORER, partial(noticed, fault)
-    yield PIN, partial(_text_judges().pin_difference, fault)
+    yield PIN, partial(_text_judges(fault.suite).pin_difference, fault)
 
 
 @cache
-def _prover() -> MutantProver:
-    return MutantProver()
+def _prover(suite: str) -> MutantProver:
+    return MutantProver(suite)
 
 
 @cache
-def _text_judges() -> TextJudges:
-    return TextJudges()
+def _text_judges(suite: str) -> TextJudges:
+    return TextJudges(suite)
