@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: verify test soak soak-memory faults proofs-accept proofs-record docs-reference check-certificates lint format typecheck bench engines-matrix false-alarms engines-test lock install-test peers clean help .venv
+.PHONY: verify test soak soak-memory faults proofs-accept proofs-record docs-reference pictures browser-test check-certificates lint format typecheck bench engines-matrix false-alarms engines-test lock install-test peers clean help .venv
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,12 @@ proofs-accept: $(READY) ## pin what kvproof prove proves and assumes today; revi
 
 docs-reference: $(READY) ## write docs/adapter-reference.md from the protocol
 	$(BIN)/python -m kvproof.check.protocol.reference >docs/adapter-reference.md
+
+pictures: $(READY) ## draw docs/pictures from runs of today; needs Chromium
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python docs/pictures/draw.py docs/pictures
+
+browser-test: $(READY) ## look at the pages in Chromium
+	$(BIN)/pytest -m browser
 
 proofs-record: $(READY) ## prove everything with both solvers, and write the record that a release carries
 	$(BIN)/kvproof prove --second-solver --record

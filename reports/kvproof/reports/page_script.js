@@ -244,7 +244,9 @@
       what.addEventListener("toggle", function () { self.choicesOpen = what.open; });
       parts.push(what);
     }
+    var hadFocus = this.state.contains(document.activeElement);
     this.state.replaceChildren.apply(this.state, parts);
+    if (hadFocus) (this.state.querySelector("summary") || this.range).focus({ preventScroll: true });
     this.arrows();
   };
 

@@ -37,8 +37,8 @@ def _lanes(judge: StoreJudge) -> Iterator[Lane]:
         yield Lane(f"key {key}", "resident" if is_ready else "staged", (Entry(slot, 1, int(is_ready)),))
     for one in judge.transfers.values():
         arrow = f"{NAME} → device" if one.is_load else f"device → {NAME}"
-        landed = int(one.has_landed)
-        entries = tuple(Entry(slot, 1, landed and place not in one.failed) for place, slot in enumerate(one.slots))
+        landed = one.has_landed
+        entries = tuple(Entry(slot, 1, int(landed and place not in one.failed)) for place, slot in enumerate(one.slots))
         yield Lane(f"{arrow}, transfer {one.number}", "landed" if landed else "moving", entries)
 
 

@@ -1,0 +1,183 @@
+"""The pages in Chromium: nothing is fetched, nothing fails, the keyboard reaches every step, every text can be read."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kvproof.check.counterexample.store import draw, make_trace, save_trace
+from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.check.subjects.registry import find
+from kvproof.reports.result import Check, Result, Run, WitnessCount
+from kvproof.reports.run_page import run_page
+from kvproof.spec.text.properties import MEANINGS
+from kvproof.spec.trace import Operation
+from kvproof.spec.verdict import Verdict
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
+]
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+FORKED: list[Operation] = [
+    ("new", 1, (1,), (0, 0, 0)),
+    ("admit", 1, 3),
+    ("run", 0),
+    ("fork", 1, 2),
+    ("sample", 1, (0, 1)),
+    ("append", 1),
+]
+SCHEDULED: list[Operation] = [("add", 1, (1,), (0, 0, 0), 2), ("schedule",), ("launch", (5,)), ("complete", (5,))]
+ATTACK = "</script><script>document.title = 'owned'</script><!--<img src=x onerror=document.title='owned'>"
+# The contrast of every text with the nearest paper behind it; the worst comes back.
+CONTRAST = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgb = colours => {
+    canvas.fillStyle = "#fff"; canvas.fillRect(0, 0, 1, 1);
+    colours.forEach(colour => { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); });
+    return Array.from(canvas.getImageData(0, 0, 1, 1).data).slice(0, 3);
+  };
+  const light = values => values.map(v => v / 255).map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+  let worst = [99, ""];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !node.getClientRects().length) continue;
+    const papers = [];
+    for (let one = node; one; one = one.parentElement) papers.unshift(getComputedStyle(one).backgroundColor);
+    const paper = rgb(papers), ink = rgb([...papers, getComputedStyle(node).color]);
+    const [high, low] = [light(paper), light(ink)].sort((a, b) => b - a), ratio = (high + .05) / (low + .05);
+    if (ratio < worst[0]) worst = [ratio, walker.currentNode.data.trim().slice(0, 60) + " in " + node.className];
+  }
+  return worst;
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a finding at two levels, and hostile texts."""
+    folder = tmp_path_factory.mktemp("run")
+    checks = []
+    for name, config, operations in (
+        ("kvproof", Config(block_size=2, num_gpu_blocks=40), FORKED),
+        ("kvproof-scheduler", SchedulerConfig(block_size=2, num_gpu_blocks=4), SCHEDULED),
+    ):
+        found = Counterexample(config, operations, Finding("refcount-exact", f"{name} {ATTACK}"))
+        trace = make_trace(name, found, "walker", 1, make=find(name))
+        path = save_trace(folder, trace)
+        draw(path, trace, find(name))
+        text = f"{name}: {ATTACK}\nexpected: 2   observed: {ATTACK}"
+        id = f"walker/refcount-exact/{name}"
+        checks.append(Check(id, "walker", "refcount-exact", Verdict.REFUTED, 1.0, {"runs": 3}, text, path.name))
+    result = Result(Run("0.1", "hunt", ATTACK, 1, {"python": "3"}, is_complete=True), checks, messages=[ATTACK])
+    result.witnesses = [WitnessCount("fork", "walker", 0), WitnessCount("append", "walker", 7)]
+    page = folder / "index.html"
+    page.write_text(run_page(result, folder), encoding="utf-8", errors="backslashreplace")
+    return page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1920])
+def test_the_page_fetches_nothing_fails_nowhere_fits_and_can_be_read(
+    browser: object, page_file: Path, scheme: str, width: int
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[attr-defined]
+    problems, requests = [], []
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(page_file.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    page.locator("#finding-2").scroll_into_view_if_needed()
+    playwright.expect(page.locator(".explorer[hidden]")).to_have_count(0)
+    assert (problems, requests) == ([], [page_file.as_uri()])
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert "owned" not in page.title().replace("document.title = 'owned'", "").replace("document.title='owned'", "")
+    ratio, where = page.evaluate(CONTRAST)
+    print(f"{scheme}, {width} px: the least contrast is {ratio:.2f}")
+    assert ratio >= 4.5, where
+    page.close()
+
+
+def test_every_step_is_reached_by_keyboard_by_link_and_by_play(browser: object, page_file: Path) -> None:
+    page = browser.new_page()  # type: ignore[attr-defined]
+    page.goto(f"{page_file.as_uri()}#finding-1-step-2")
+    run = page.locator("#finding-1-run")
+    assert run.locator("output").inner_text() == "Step 2 of 6"
+    run.locator("button", has_text="Next").press("Enter")
+    assert run.locator(".now-text b").inner_text().split() == ["3", "run()"]
+    assert page.url.endswith("#finding-1-step-3")
+    page.keyboard.press("ArrowRight")
+    assert run.locator(".now-text b").inner_text().startswith("4  fork")
+    assert run.locator('[aria-current="step"]').inner_text().split()[0] == "4"
+    run.locator("summary", has_text="instead").click()
+    assert run.locator(".choices .next").inner_text() == "sample: group 1 (came next)"
+    page.keyboard.press("End")
+    assert run.locator("output").inner_text() == "Step 6 of 6"
+    assert run.locator(".choices li").all_inner_texts()[0].startswith("copy: block ")
+    assert run.locator(".pools svg > path").count() == 1
+    assert run.locator("button", has_text="blocks that no sequence here holds").count() == 1
+    page.keyboard.press("Home")
+    assert run.locator("output").inner_text() == "Before step 1"
+    run.locator("button", has_text="Play").click()
+    playwright.expect(run.locator("output")).to_have_text("Step 2 of 6")
+    assert run.locator("button", has_text="Pause").count() == 1
+    page.close()
+
+
+def test_the_switch_turns_the_colours_and_is_kept(browser: object, page_file: Path) -> None:
+    page = browser.new_page(color_scheme="light")  # type: ignore[attr-defined]
+    page.goto(page_file.as_uri())
+    paper = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(paper) == "rgb(255, 255, 255)"
+    page.locator("#theme").press("Enter")
+    dark = page.evaluate(paper)
+    assert dark != "rgb(255, 255, 255)"
+    page.reload()
+    assert page.evaluate(paper) == dark
+    page.close()
+
+
+def test_the_page_of_a_large_result_opens_within_a_second(browser: object, tmp_path: Path) -> None:
+    checks = [
+        Check(f"explorer/{name}/world-{world}", "explorer", name, Verdict.EXHAUSTED, 1.0, {"states": world}, "x" * 150)
+        for name in MEANINGS
+        for world in range(300)
+    ]
+    result = Result(Run("0.1", "verify", "kvproof", 1, is_complete=True), checks)
+    began = time.monotonic()
+    page_file = tmp_path / "index.html"
+    page_file.write_text(run_page(result, tmp_path), encoding="utf-8")
+    rendered = time.monotonic() - began
+    page = browser.new_page()  # type: ignore[attr-defined]
+    page.goto(page_file.as_uri())
+    milliseconds = page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
+    print(
+        f"{len(checks):,} checks: {page_file.stat().st_size:,} bytes, rendered in {rendered:.2f} s, {milliseconds} ms"
+    )
+    assert milliseconds < 1000
+    page.close()
