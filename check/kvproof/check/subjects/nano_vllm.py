@@ -186,6 +186,7 @@ class NanoVllmScheduler(SchedulerAdapter):
         num_overtaken_max=0,
         policies=(FCFS,),
         refusal_slack=0,
+        fills_steps=True,
     )
     assumptions = SCHEDULER_ASSUMPTIONS
 

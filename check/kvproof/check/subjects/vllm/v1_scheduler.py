@@ -127,6 +127,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         num_overtaken_max=0,
         policies=(FCFS, PRIORITY),
         long_prefills=True,
+        fills_steps=True,
         refusal_slack=0,
         reports_ends=True,
         sends_aborted=True,
