@@ -45,7 +45,7 @@ from kvproof.spec.verdict import Verdict
 TRACES = Path(__file__).parents[2] / "examples" / "traces"
 REFUSED = (DocumentError, UsageError, UnknownSubject, CertificateError)
 SECONDS_MAX, MEGABYTES_MAX = 2.0, 100
-NUM_CASES, NUM_CASES_LONG = 110, 18_200
+NUM_CASES, NUM_CASES_LONG = 182, 18_200
 
 
 def result_of_a_run() -> Result:

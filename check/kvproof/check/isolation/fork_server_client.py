@@ -15,6 +15,7 @@ from kvproof.check.isolation.messages import Connection, unpack
 from kvproof.check.protocol.manager import Assumption, Capabilities
 from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, OutOfTime, Patience, require_time, seconds_left
 from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects.descendants import end_marked, marked
 from kvproof.check.subjects.process_output import SubjectOutput
 
 COMMAND = (sys.executable, "-m", "kvproof.check.isolation.fork_server")
@@ -40,24 +41,23 @@ class ForkClient:
 
     def _start(self) -> None:
         output = SubjectOutput()
+        mark, environment = marked()
         try:
             ours, theirs = socket.socketpair()
-            # A fixed hash seed makes runs repeatable.
-            environment = {**os.environ, "PYTHONHASHSEED": "0"}
             self.process = subprocess.Popen(
                 [*COMMAND, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=output.descriptor,
                 stderr=output.descriptor,
                 pass_fds=[theirs.fileno()],
-                env=environment,
+                env={**environment, "PYTHONHASHSEED": "0"},  # a fixed hash seed makes runs repeatable
                 start_new_session=True,
             )
         finally:
             output.begin()
         theirs.close()
         self.control = Connection(ours)
-        self.close = weakref.finalize(self, _close, self.process, self.control, output)
+        self.close = weakref.finalize(self, _close, self.process, self.control, output, mark)
         self._ended: dict[int, int] = {}
         self.level, self.name, self.capabilities, self.assumptions = self._handshake()
 
@@ -120,13 +120,14 @@ class ForkClient:
                 return int(answer[1])
 
 
-def _close(process: "subprocess.Popen[bytes]", control: Connection, output: SubjectOutput) -> None:
+def _close(process: "subprocess.Popen[bytes]", control: Connection, output: SubjectOutput, mark: str) -> None:
     control.close()
     try:
         process.wait(END_SECONDS_MAX)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    end_marked(mark)  # the subject may have ended the server, which would end its daemons
     output.end()
 
 

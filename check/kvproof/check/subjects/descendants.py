@@ -1,18 +1,31 @@
 """No process is left behind: what a subject starts ends with its run, however the run ends.
 
-A subject may start processes that leave its process group and its session, as daemons do. On Linux the fork server asks
-to become the parent of every descendant whose own parent has ended, so it can see and end them; and each fork asks to
-end with the fork server. Elsewhere only process groups are ended.
+A subject may start processes that leave its process group and its session, as daemons do. Three things find them:
+
+- On Linux a process can become the parent of every descendant whose own parent has ended, and so see and end it. The
+  fork server does this for the subjects that it forks. Other commands (a program behind a pipe, an executor) are
+  started by a keeper, which is this module as a script: it ends everything that the command started when the command
+  ends, when kvproof asks, or when kvproof is gone.
+- Each fork, and the command of a keeper, asks to be killed when its parent ends.
+- A subject can kill the process that adopts its daemons. So a mark in the environment also names the processes of one
+  start (`marked`, `end_marked`).
+
+Elsewhere only process groups are ended.
 """
 
 import ctypes
 import os
+import secrets
+import select
 import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # of linux/prctl.h
+PARENT_SECONDS = 0.5  # between two looks at whether the parent lives
+NOT_STARTED = 127  # the exit code of a command that cannot be started, as in a shell
+MARK = "KVPROOF_STARTED"
 
 
 def _prctl(option: int, argument: int) -> None:
@@ -49,3 +62,103 @@ def end_children() -> None:
                 os.kill(pid, signal.SIGKILL)
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
+
+
+# The mark -----------------------------------------------------------------------------------------------------------
+
+
+def marked() -> tuple[str, dict[str, str]]:
+    """A mark that no other start has, and the environment of this process with it."""
+    mark = secrets.token_hex(8)
+    return mark, {**os.environ, MARK: mark}
+
+
+def end_marked(mark: str) -> None:
+    """Kill the processes that have the mark in their environment. Source: proc(5), /proc/pid/environ."""
+    line = f"{MARK}={mark}".encode()
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if line in environment.read_bytes().split(b"\0"):
+                os.kill(int(environment.parent.name), signal.SIGKILL)
+
+
+# The keeper ---------------------------------------------------------------------------------------------------------
+
+
+def keep(lifeline: int, parent: int, command: list[str]) -> None:
+    """Run a command, and end as it does, after everything that it started.
+
+    lifeline: a socket. The error number is written to it if the command cannot be started, and 0 if it is; when its
+    other end is closed, the command is ended. The same happens when the process `parent` is gone.
+    """
+    adopt_descendants()
+    woken, waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    os.set_inheritable(lifeline, False)
+    failed, fails = os.pipe2(os.O_CLOEXEC)
+    keeper = os.getpid()
+    pid = os.fork()
+    if not pid:
+        _become(command, keeper, fails)
+    os.close(fails)
+    for number in (signal.SIGINT, signal.SIGTERM):  # the parent decides when this process ends
+        signal.signal(number, signal.SIG_IGN)
+    error = os.read(failed, 16) or b"0"
+    _close_all_but(lifeline, woken, waker)
+    with suppress(OSError):
+        os.write(lifeline, error)
+    status = None
+    while status is None and os.getppid() == parent:
+        if lifeline in select.select([lifeline, woken], [], [], PARENT_SECONDS)[0]:
+            break
+        with suppress(BlockingIOError):
+            os.read(woken, 4096)
+        status = _reaped(pid)
+    if status is None:
+        for end in (os.killpg, os.kill):
+            with suppress(ProcessLookupError, PermissionError):
+                end(pid, signal.SIGKILL)
+        status = os.waitpid(pid, 0)[1]
+    end_children()
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        with suppress(OSError):
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(keeper, -code)
+    os._exit(code)
+
+
+def _become(command: list[str], keeper: int, fails: int) -> None:
+    try:
+        end_with(keeper)
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.execvp(command[0], command)
+    except OSError as error:
+        os.write(fails, str(error.errno).encode())
+    finally:
+        os._exit(NOT_STARTED)
+
+
+def _close_all_but(*kept: int) -> None:
+    """Close every other descriptor: the command has its own copies, and their other ends wait for the last to go."""
+    for name in os.listdir("/proc/self/fd") if sys.platform == "linux" else map(str, range(256)):
+        if int(name) not in kept:
+            with suppress(OSError):
+                os.close(int(name))
+
+
+def _reaped(command: int) -> int | None:
+    """Wait for the children that have ended. Returns the wait status of the command if it is one of them."""
+    found = None
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == command:
+                found = ended[1]
+    return found
+
+
+if __name__ == "__main__":
+    keep(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

@@ -28,6 +28,7 @@ from kvproof.check.data_plane.memory.layouts import WORD_BYTES, Geometry, Unknow
 from kvproof.check.data_plane.speed.stopwatch import TakenThere
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
 from kvproof.check.protocol.time_limit import require_time, seconds_left
+from kvproof.check.subjects.kept_process import KeptProcess
 from kvproof.check.subjects.process_output import SubjectOutput
 
 LINE_BYTES_MAX = 1 << 20
@@ -70,7 +71,7 @@ class Isolation:
 
     def __init__(self, name: str, seconds_max: float) -> None:
         self.name, self.seconds_max = name, seconds_max
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: KeptProcess | None = None
 
     def __enter__(self) -> Isolation:
         self._memory = {pool: _sealed_memory(pool.name) for pool in PoolId}
@@ -160,7 +161,7 @@ class Isolation:
 
     def _how_it_ended(self) -> str:
         assert self._process is not None
-        code = self._process.wait()
+        code = self._process.keeper.wait()
         self._end()
         lines = self._output.last.strip().splitlines()
         return f"its process {how_it_ended(code)}" + (f" after: {lines[-1]}" if lines and code >= 0 else "")
@@ -168,9 +169,7 @@ class Isolation:
     def _end(self) -> None:
         if self._process is None:
             return
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        self._process.end()
         self._process = None
         self._output.end()
         os.close(self._requests)
@@ -183,16 +182,15 @@ def require_function(name: str, seconds_max: float = START_SECONDS_MAX) -> None:
     The function is not imported into this process.
     """
     here, there = os.pipe()
-    with (
-        os.fdopen(here, "rb") as answer,
-        _started(_PROBE, name, there, errors=subprocess.DEVNULL) as process,
-    ):
+    with os.fdopen(here, "rb") as answer:
+        process = _started(_PROBE, name, there, errors=subprocess.DEVNULL)
         os.close(there)
         try:
-            code = process.wait(seconds_max)
+            code = process.keeper.wait(seconds_max)
         except subprocess.TimeoutExpired:
-            process.kill()
             raise UnknownSetting(f"{name}: the import did not end within {seconds_max:g} s") from None
+        finally:
+            process.end()
         reason = answer.read().decode(errors="replace")
     if reason:
         raise UnknownSetting(reason)
@@ -200,18 +198,13 @@ def require_function(name: str, seconds_max: float = START_SECONDS_MAX) -> None:
         raise UnknownSetting(f"{name}: the process that imported it {how_it_ended(code)}")
 
 
-def _started(
-    module: str, name: str, *descriptors: int, errors: int, shared: Iterable[int] = ()
-) -> subprocess.Popen[bytes]:
+def _started(module: str, name: str, *descriptors: int, errors: int, shared: Iterable[int] = ()) -> KeptProcess:
     """Run a module of kvproof in a process that imports from the same places as this one; its output is discarded."""
-    return subprocess.Popen(
+    return KeptProcess(
         [sys.executable, "-m", module, name, *map(str, descriptors)],
-        pass_fds=(*descriptors, *shared),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=errors,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in (os.getcwd(), *sys.path) if p)},
-        start_new_session=True,
+        streams=(subprocess.DEVNULL, subprocess.DEVNULL, errors),
+        inherited=(*descriptors, *shared),
+        variables={"PYTHONPATH": os.pathsep.join(p for p in (os.getcwd(), *sys.path) if p)},
     )
 
 

@@ -8,13 +8,12 @@ with a sanitizer, or a Java machine, maps terabytes and uses little.
 """
 
 import os
-import secrets
 import select
 import shlex
-import signal
 import subprocess
 import time
 import weakref
+from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +26,7 @@ from kvproof.check.isolation.remote_subject import CRASH, HANG
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, Patience, require_time
 from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects.kept_process import KeptProcess
 from kvproof.check.subjects.process_output import SubjectOutput
 
 LINE_BYTES_MAX = 1 << 20
@@ -36,7 +36,6 @@ LOOK_CALLS = 2048  # between two looks at what a program uses that answers
 SILENT_SECONDS_MAX = 5.0  # it may work longer than this before it says hello, but not wait
 TEXT_MAX = 120  # characters of a wrong line that a message quotes
 CHUNK_BYTES = 1 << 16
-MARK = "KVPROOF_PROGRAM"  # in the environment of a program, which its daemons inherit
 
 
 class Program:
@@ -50,22 +49,15 @@ class Program:
             raise UnknownSubject(f"pipe:{command}: not a valid command line: {error}") from error
         if not words:
             raise UnknownSubject("pipe: names no program; write pipe:./manager, with its arguments")
-        output, mark = SubjectOutput(), secrets.token_hex(8)
+        output = SubjectOutput()
         try:
-            self.process = subprocess.Popen(
-                words,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output.descriptor,
-                env={**os.environ, MARK: mark},
-                bufsize=0,
-                start_new_session=True,
-            )
+            kept = KeptProcess(words, streams=(subprocess.PIPE, subprocess.PIPE, output.descriptor))
         except OSError as error:
             raise UnknownSubject(f"pipe:{command}: {words[0]} cannot be started: {error.strerror}") from error
         finally:
             output.begin()
-        self._end = weakref.finalize(self, _ended, self.process, output, mark)
+        self.process = kept.keeper
+        self._end = weakref.finalize(self, _ended, kept, output)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._input, self._output = self.process.stdin.fileno(), self.process.stdout.fileno()
@@ -184,39 +176,31 @@ class Usage(NamedTuple):
     memory_bytes: int
 
 
-def usage_of(session: int) -> Usage:
-    """What the processes of a session use that are still there. Source: proc(5), /proc/pid/stat."""
-    ticks = num_pages = 0
+def usage_of(keeper: int) -> Usage:
+    """What the descendants of a process use that are still there. Source: proc(5), /proc/pid/stat."""
+    used: dict[int, Usage] = {}
+    children: dict[int, list[int]] = defaultdict(list)
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):
             values = stat.read_text().rpartition(")")[2].split()  # from the state on, which is the third value
-            if int(values[3]) == session:
-                ticks += int(values[11]) + int(values[12])
-                num_pages += int(values[21])
-    return Usage(ticks, num_pages * os.sysconf("SC_PAGE_SIZE"))
+            pid, memory_bytes = int(stat.parent.name), int(values[21]) * os.sysconf("SC_PAGE_SIZE")
+            used[pid] = Usage(int(values[11]) + int(values[12]), memory_bytes)
+            children[int(values[1])].append(pid)
+    found = children[keeper]
+    for pid in found:
+        found += children.pop(pid, [])
+    return Usage(sum(used[pid].ticks for pid in found), sum(used[pid].memory_bytes for pid in found))
 
 
-def _ended(process: "subprocess.Popen[bytes]", output: SubjectOutput, mark: str) -> None:
-    for stream in (process.stdin, process.stdout):
+def _ended(kept: KeptProcess, output: SubjectOutput) -> None:
+    for stream in (kept.keeper.stdin, kept.keeper.stdout):
         if stream is not None:
             with suppress(OSError):
                 stream.close()
-    try:
-        process.wait(END_SECONDS_MAX)  # a working program ends when its input ends
-    except subprocess.TimeoutExpired:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    _end_daemons(f"{MARK}={mark}".encode())
+    with suppress(subprocess.TimeoutExpired):
+        kept.keeper.wait(END_SECONDS_MAX)  # a working program ends when its input ends
+    kept.end()
     output.end()
-
-
-def _end_daemons(mark: bytes) -> None:
-    """Kill the processes that have the mark in their environment. Source: proc(5), /proc/pid/environ."""
-    for environment in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            if mark in environment.read_bytes():
-                os.kill(int(environment.parent.name), signal.SIGKILL)
 
 
 def _cut(line: bytes) -> str:

@@ -1,0 +1,68 @@
+"""A command that is started by a keeper (`descendants`), so nothing of it is left when it ends or when kvproof does."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from kvproof.check.subjects import descendants
+from kvproof.check.subjects.descendants import end_marked, marked
+
+START_SECONDS_MAX = 60.0
+END_SECONDS_MAX = 3.0  # until the keeper is killed, which the command may have stopped
+# Without the modules of the user and the site: the keeper imports a few standard modules, and starts in 20 ms.
+KEEPER = (sys.executable, "-I", "-S", descendants.__file__)
+
+
+class KeptProcess:
+    """A running command in a session of its own. Raises OSError if it cannot be started.
+
+    streams: standard input, output and error, as of `subprocess.Popen`. inherited: other descriptors that the command
+    gets. variables: those of its environment that differ. `keeper` ends as the command does, but after everything that
+    the command has started; the command is its child.
+    """
+
+    def __init__(
+        self,
+        command: Iterable[str],
+        *,
+        streams: tuple[int, int, int],
+        inherited: Iterable[int] = (),
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        self._mark, environment = marked()
+        self._lifeline, theirs = socket.socketpair()
+        with theirs:
+            self.keeper = subprocess.Popen(
+                [*KEEPER, str(theirs.fileno()), str(os.getpid()), *command],
+                pass_fds=(*inherited, theirs.fileno()),
+                stdin=streams[0],
+                stdout=streams[1],
+                stderr=streams[2],
+                env={**environment, **(variables or {})},
+                bufsize=0,
+                start_new_session=True,
+            )
+        self._lifeline.settimeout(START_SECONDS_MAX)
+        error = 0
+        with suppress(OSError):  # the keeper was killed: the command has ended too
+            error = int(self._lifeline.recv(16) or 0)
+        if error:
+            self.end()
+            raise OSError(error, os.strerror(error))
+
+    def end(self) -> None:
+        """End the command and everything that it started. It may be called again."""
+        self._lifeline.close()
+        for stream in (self.keeper.stdin, self.keeper.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+        try:
+            self.keeper.wait(END_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.keeper.kill()
+            self.keeper.wait()
+        end_marked(self._mark)
