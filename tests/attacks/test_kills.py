@@ -12,6 +12,8 @@ from random import Random
 import pytest
 from tests.attacks.processes import MARK, left_after
 
+from kvproof.check.recording.example_run import record_run
+from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.reports.document import read
 from kvproof.reports.result import Result
 
@@ -23,9 +25,11 @@ COMMANDS = {
     "prove": ["prove", "--json", "out/proofs.json"],
     "device": ["device", "--device", "cpu", "--seed", "1", "--budget", "20", "--out", "out"],
     "record": ["record", "--out", "out/r.jsonl", "--", sys.executable, "-c", "import time; time.sleep(15)"],
+    "validate": ["validate", "out/recording.jsonl", "--out", "out"],
     "faults": ["faults", "--of", "impl", "--only", "kvproof/*", "--jobs", "2", "--out", "out/faults.jsonl"],
 }
 NUM_KILLS = 10
+NUM_RECORDED = 60_000  # operations
 MOMENT_SECONDS_MAX = 12.0
 GONE_SECONDS_MAX = {signal.SIGKILL: 10.0, signal.SIGTERM: 20.0, signal.SIGINT: 20.0}
 OURS = {"out", "cache", "tmp"}
@@ -41,6 +45,8 @@ def test_a_run_that_is_killed_leaves_a_whole_result_and_nothing_else(command: st
     run = secrets.token_hex(8)
     for name in OURS:
         (tmp_path / name).mkdir()
+    if command == "validate":
+        record_run(BuiltIn, 3, NUM_RECORDED, tmp_path / "out" / "recording.jsonl", {"num_gpu_blocks": 6})
     places = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "TMPDIR": str(tmp_path / "tmp"), "HOME": str(tmp_path)}
     with (tmp_path / "out" / "log").open("wb") as log:
         process = subprocess.Popen(

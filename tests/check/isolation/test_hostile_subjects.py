@@ -23,7 +23,9 @@ from kvproof.check.search.strategies import MANAGERS
 HOSTILE = """
 import mmap, os, signal, stat
 from pathlib import Path
+from kvproof.check.oracle.firing import SpecRunner
 from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.time_limit import OutOfTime
 from kvproof.check.subjects.builtin.manager import BuiltIn
 
 HERE = Path(__file__).parent
@@ -94,6 +96,14 @@ class RaisesUnreadable(BuiltIn):
 class RaisesAFinding(BuiltIn):
     def fork(self, parent, child):
         raise Finding("no-such-property", "I say so")
+
+class BreaksTheJudge(BuiltIn):
+    def fork(self, parent, child):
+        SpecRunner.run = None
+
+class RaisesOutOfTime(BuiltIn):
+    def fork(self, parent, child):
+        raise OutOfTime("a text")
 
 class Deep(BuiltIn):
     def observe(self):
@@ -172,6 +182,25 @@ def test_a_forged_answer_is_no_result_of_a_search_and_blames_the_adapter(make: C
     factory = make("Forged")
     with pytest.raises(AdapterError, match="observe must return Observation; it returned None"):
         walked(factory)
+    factory.close()
+
+
+def test_a_judge_that_the_subject_broke_judges_the_run_again_in_another_process(
+    make: Callable[[str], RemoteFactory],
+) -> None:
+    factory = make("BreaksTheJudge")
+    done = walked(factory)
+    assert done.counterexample is not None
+    assert done.counterexample.operations[-1][0] == "fork"
+    assert done.counterexample.finding.property == "refcount-exact"
+    factory.close()
+
+
+def test_a_subject_that_raises_the_end_of_time_is_refuted_by_the_explorer(make: Callable[[str], RemoteFactory]) -> None:
+    factory = make("RaisesOutOfTime")
+    done = remote_search.explore(MANAGERS, factory(), next(iter(QUICK)), seconds=60)
+    assert done.counterexample is not None
+    assert done.counterexample.finding.property == "total-calls"
     factory.close()
 
 

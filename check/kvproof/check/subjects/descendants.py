@@ -85,29 +85,28 @@ def end_marked(mark: str) -> None:
 # The keeper ---------------------------------------------------------------------------------------------------------
 
 
-def keep(lifeline: int, parent: int, command: list[str]) -> None:
+def keep(lifeline: int, fails: int, parent: int, command: list[str]) -> None:
     """Run a command, and end as it does, after everything that it started.
 
-    lifeline: a socket. The error number is written to it if the command cannot be started, and 0 if it is; when its
-    other end is closed, the command is ended. The same happens when the process `parent` is gone.
+    lifeline: a socket. When its other end is closed, or the process `parent` is gone, the command is ended. fails: a
+    pipe. The error number is written to it if the command cannot be started; it is closed when the command runs.
     """
     adopt_descendants()
     woken, waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    os.set_inheritable(lifeline, False)
-    failed, fails = os.pipe2(os.O_CLOEXEC)
+    for descriptor in (lifeline, fails):
+        os.set_inheritable(descriptor, False)
+    is_ready, readies = os.pipe2(os.O_CLOEXEC)
     keeper = os.getpid()
     pid = os.fork()
     if not pid:
+        os.close(readies)
+        os.read(is_ready, 1)  # it may attack the keeper, which must hold nothing of it then
         _become(command, keeper, fails)
-    os.close(fails)
     for number in (signal.SIGINT, signal.SIGTERM):  # the parent decides when this process ends
         signal.signal(number, signal.SIG_IGN)
-    error = os.read(failed, 16) or b"0"
     _close_all_but(lifeline, woken, waker)
-    with suppress(OSError):
-        os.write(lifeline, error)
     status = None
     while status is None and os.getppid() == parent:
         if lifeline in select.select([lifeline, woken], [], [], PARENT_SECONDS)[0]:
@@ -161,4 +160,4 @@ def _reaped(command: int) -> int | None:
 
 
 if __name__ == "__main__":
-    keep(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    keep(*map(int, sys.argv[1:4]), sys.argv[4:])

@@ -10,7 +10,6 @@ from contextlib import suppress
 from kvproof.check.subjects import descendants
 from kvproof.check.subjects.descendants import end_marked, marked
 
-START_SECONDS_MAX = 60.0
 END_SECONDS_MAX = 3.0  # until the keeper is killed, which the command may have stopped
 # Without the modules of the user and the site: the keeper imports a few standard modules, and starts in 20 ms.
 KEEPER = (sys.executable, "-I", "-S", descendants.__file__)
@@ -34,10 +33,11 @@ class KeptProcess:
     ) -> None:
         self._mark, environment = marked()
         self._lifeline, theirs = socket.socketpair()
-        with theirs:
+        failed, fails = os.pipe()
+        with theirs, os.fdopen(fails, "wb"):
             self.keeper = subprocess.Popen(
-                [*KEEPER, str(theirs.fileno()), str(os.getpid()), *command],
-                pass_fds=(*inherited, theirs.fileno()),
+                [*KEEPER, str(theirs.fileno()), str(fails), str(os.getpid()), *command],
+                pass_fds=(*inherited, theirs.fileno(), fails),
                 stdin=streams[0],
                 stdout=streams[1],
                 stderr=streams[2],
@@ -45,10 +45,8 @@ class KeptProcess:
                 bufsize=0,
                 start_new_session=True,
             )
-        self._lifeline.settimeout(START_SECONDS_MAX)
-        error = 0
-        with suppress(OSError):  # the keeper was killed: the command has ended too
-            error = int(self._lifeline.recv(16) or 0)
+        with os.fdopen(failed, "rb") as answer:
+            error = int(answer.read() or 0)
         if error:
             self.end()
             raise OSError(error, os.strerror(error))
