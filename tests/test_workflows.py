@@ -28,6 +28,19 @@ def test_every_action_of_others_is_pinned_by_its_commit() -> None:
     assert [line for line in used if not line.startswith(("./", "OWNER/")) and not PINNED.fullmatch(line)] == []
 
 
+def test_every_file_of_the_development_install_but_torch_has_a_hash() -> None:
+    requirements = re.split(r"\n(?=\S)", (TREE / "requirements-dev.txt").read_text().strip())
+    pinned = [one for one in requirements if not one.startswith("#")]
+    assert len(pinned) > 30
+    assert [one for one in pinned if not re.match(r"[\w.\[\]-]+==\S+.*\\\n +--hash=sha256:[0-9a-f]{64}", one)] == []
+    install = re.findall(r"\$\(PIP\) install .*", (TREE / "Makefile").read_text())
+    assert [("--require-hashes" in one, "$(TORCH)" in one, "--no-deps" in one) for one in install] == [
+        (True, False, False),
+        (False, True, False),
+        (False, False, True),
+    ]
+
+
 def test_no_input_is_part_of_a_script() -> None:
     for file in (ACTION, *WORKFLOWS):
         assert re.findall(r"run: .*\$\{\{ inputs|^ +[^:\n]*\$\{\{ inputs", file.read_text(), re.M) == [], file

@@ -28,8 +28,9 @@ ENOUGH_SECONDS = 150.0
 BEYOND_SECONDS = 5.0  # on an idle machine; what comes after the budget waits for a processor too
 GONE_SECONDS_MAX = 10.0
 PLACES = ("out", "cache", "tmp")
-HELD = (0, 4)  # nothing is refuted; few operations do not reach everything
 OK, REFUTED, USAGE = 0, 1, 2
+UNREACHED = 4  # nothing is refuted, and so few operations do not reach everything
+HELD = (OK, UNREACHED)
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class Attack:
     """What attacks, by name, and how the command must end.
 
     code: the exit code, or several if the machine decides. words: a part of the output. made: files that the attack
-    itself leaves beside the output folder. budget: seconds that replace those of the catalogue, where an attack needs so
-    much work that a busy machine does not do it in time.
+    itself leaves beside the output folder. budget: seconds that replace those of the catalogue, for an attack
+    that needs much work: a busy machine does not do it in less.
     """
 
     name: str

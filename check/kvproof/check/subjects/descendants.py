@@ -160,4 +160,4 @@ def _reaped(command: int) -> int | None:
 
 
 if __name__ == "__main__":
-    keep(*map(int, sys.argv[1:4]), sys.argv[4:])
+    keep(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])

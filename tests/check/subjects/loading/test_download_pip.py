@@ -6,7 +6,9 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from kvproof.check.cli.app import app
 from kvproof.check.subjects.loading import EngineError, download
 
 FILES = {
@@ -36,6 +38,14 @@ def test_a_release_is_unpacked_and_its_build_script_is_not_run(tmp_path: Path, i
     folder = download.add("vllm==7.7", tmp_path / "cache")
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == set(FILES)
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["vllm-7.7"]
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_command_says_what_it_unpacked(tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVPROOF_CACHE", str(tmp_path / "cache"))
+    done = CliRunner().invoke(app, ["engines", "add", "vllm==7.7"])
+    words = " ".join(done.output.split())
+    assert "vllm-7.7: 2 Python files, with their metadata. None of them was run." in words
     assert not (tmp_path / "ran").exists()
 
 
