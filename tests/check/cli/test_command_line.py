@@ -144,6 +144,12 @@ def test_a_scope_of_the_specification_is_exhausted(faulty: str) -> None:
     assert done.output.splitlines()[-1].startswith("the specification is not refuted: ")
 
 
+def test_a_store_has_scopes_of_its_own(faulty: str) -> None:
+    store = f"{Path(__file__).resolve().parents[3]}/examples/forty_line_store.py:Store"
+    done = kvproof("explore", "--subject", store, "--scope", "tables-4x3x6")
+    assert (done.exit_code, "the scopes are slots-1x2x2, slots-2x1x2" in done.output) == (2, True), done.output
+
+
 def test_a_scope_of_a_subject_is_refuted_by_its_shortest_run(faulty: str) -> None:
     done = kvproof("explore", "--subject", f"{faulty}:Forgetful", "--blocks", "2", "--seqs", "2", "--tokens", "2")
     assert done.exit_code == 1, done.output
