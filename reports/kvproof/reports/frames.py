@@ -26,11 +26,6 @@ class Lane(NamedTuple):
     status: str
     entries: tuple[Entry, ...] = ()
 
-    @property
-    def differs(self) -> bool:
-        """Whether the subject's table differs, or an entry holds the wrong KV."""
-        return any(entry.observed or entry.is_wrong for entry in self.entries)
-
 
 class Block(NamedTuple):
     """One block. list: free, used, evictable or reserved. differences: one text for each difference of the subject."""
@@ -83,12 +78,6 @@ class Frame:
     pools: tuple[Pool, ...] = ()
     moves: tuple[Move, ...] = ()
     choices: tuple[Choice, ...] = ()
-
-    @property
-    def is_marked(self) -> bool:
-        """Whether any cell differs."""
-        differs = any(lane.differs for lane in self.lanes) or any(block.differences for block in self.blocks)
-        return differs or any(pool.observed is not None for pool in self.pools)
 
 
 @dataclass(frozen=True)
