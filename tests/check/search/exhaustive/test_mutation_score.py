@@ -54,8 +54,6 @@ def test_the_processes_never_get_an_interrupt(monkeypatch: pytest.MonkeyPatch) -
     try:
         assert [one.by for one in judge_all([next(deletions()), PLANTS[0]], (), 1)] == [ALIVE, ALIVE]
         assert blocked == [True, False]
-        with pytest.raises(SystemExit):  # the process that runs the test of a planted fault ends that test, too
-            signal.raise_signal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -65,12 +63,14 @@ def test_a_process_that_judges_nothing_is_ended_by_sigterm_without_a_word(monkey
 
     def judge(fault: object, judges: object) -> None:
         handlers.append(signal.getsignal(signal.SIGTERM))
+        with pytest.raises(SystemExit):  # the process that runs the test of a planted fault ends that test, too
+            signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(mutation_score, "judged", judge)
     before = signal.getsignal(signal.SIGTERM)
     try:
         mutation_score._judged((PLANTS[0], ()))
-        assert callable(handlers[0])  # it ends the process of a test first
+        assert callable(handlers[0])
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGTERM, before)
