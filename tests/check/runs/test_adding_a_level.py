@@ -55,11 +55,11 @@ class ShelfSubject(Protocol):
     def get(self, key: int) -> int:
         """The page under the key."""
 
-    def evict(self, key: int) -> None:
+    def discard(self, key: int) -> None:
         """Forget the page under the key."""
 
 
-SHELF_CALLS = RequiredCalls("shelf subject", calls_of(ShelfSubject), marks=("put", "get", "evict"))
+SHELF_CALLS = RequiredCalls("shelf subject", calls_of(ShelfSubject), marks=("put", "get", "discard"))
 
 
 class ShelfOperation(TypedOperation, frozen=True):
@@ -82,7 +82,7 @@ class Get(ShelfOperation, tag="get", frozen=True):
     key: int
 
 
-class Evict(ShelfOperation, tag="evict", frozen=True):
+class Discard(ShelfOperation, tag="discard", frozen=True):
     """Forget the page under a key."""
 
     is_optional: ClassVar[bool] = True
@@ -126,11 +126,11 @@ class ShelfJudge(RuledJudge):
         return True
 
     @enabled_when(about=lambda judge: judge.pages)
-    def op_evict(self, key: int) -> bool:
+    def op_discard(self, key: int) -> bool:
         """The page under a key is forgotten."""
-        self.subject.evict(key)
+        self.subject.discard(key)
         del self.pages[key]
-        self.coverage["evict"] += 1
+        self.coverage["discard"] += 1
         return True
 
 
@@ -148,7 +148,7 @@ SHELF = Level(
     SHELF_CALLS,
     ShelfJudge,
     frame_of_shelf,
-    {name: lambda can: True for name in ("put", "full", "evict")},
+    {name: lambda can: True for name in ("put", "full", "discard")},
     begins_with="put",
     needs={"cache-content": NOTHING, "nondeterministic": REPEATED},
     other_needs="a shelf has pages and keys only",
@@ -164,7 +164,7 @@ def draw_shelf(random: Random, capabilities: Capabilities, fixed: dict[str, Any]
 
 ARGUMENTS = {"put": lambda run: (run.new_number(), run.random.randrange(4))}
 SHELVES = Strategy(
-    SHELF, "shelf", draw_shelf, partial(OperationsByKind, SHELF, {"evict": (0.3, 1.0)}, ARGUMENTS), run_length=40
+    SHELF, "shelf", draw_shelf, partial(OperationsByKind, SHELF, {"discard": (0.3, 1.0)}, ARGUMENTS), run_length=40
 )
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class Shelf:
     def get(self, key):
         return self.slots[self.place[key]]
 
-    def evict(self, key):
+    def discard(self, key):
         self.slots[self.place.pop(key)] = None
 
 
@@ -205,7 +205,7 @@ class Overwrites(Shelf):
         return len(self.place)
 '''
 FILE = "shelves.py"
-SHORTEST = ["put", "put", "evict", "put", "get"]
+SHORTEST = ["put", "put", "discard", "put", "get"]
 
 
 @pytest.fixture(autouse=True)
