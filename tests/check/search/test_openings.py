@@ -26,6 +26,21 @@ FAULTS = (
         ("kvproof.impl.block_manager", "SelfAttnBlockSpaceManager.fork", "self._landed.clear()", "pass"),
         "admission-exact",
     ),
+    (
+        Config(block_size=2, num_gpu_blocks=9, num_host_blocks=9, caching=True),
+        (
+            "kvproof.impl.block_manager",
+            "SelfAttnBlockSpaceManager.swap_in",
+            "self._landed.update(mapping.values())",
+            "pass",
+        ),
+        "mapping-hazard-free",
+    ),
+    (
+        Config(block_size=2, num_gpu_blocks=9, caching=True),
+        ("kvproof.impl.evictor", "LRUEvictor.evict", "heapq.heappush(heap, rank)", "heap.append(rank)"),
+        "eviction-order",
+    ),
 )
 
 

@@ -5,6 +5,10 @@
   marked and little is left. Random runs of a small pool evict before that.
 - A group is swapped in, forked between two steps, and in the next step leaves a block behind its window; another group
   is swapped in and needs that block. Within one step it must not use it, and here a new step has begun.
+- A group is swapped in, and with its next token it fills a block whose content is cached. It gets the cached block, and
+  its own is free at once. Another group is swapped in in the same step, and must not use that block.
+- A group computes its prompt and then waits, while the blocks of later groups are used and released. When it ends, its
+  block is the next to be evicted, although it was released last.
 
 After its opening a run goes on as it was drawn.
 """
@@ -15,9 +19,10 @@ from kvproof.check.protocol.manager import Capabilities, Config
 from kvproof.check.search.prompts import Prompts
 from kvproof.spec.trace import Operation
 
-COMEBACK_SHARE = 1 / 20  # of the runs that can begin so
+SHARE = 1 / 20  # of the runs with a prefix cache, for each of the ways in which they begin
 NUM_ENTRIES = 60  # blocks that are put back before the last one is
 NUM_BLOCKS_MIN = 3  # of a prompt that comes back
+NUM_EVICTABLE_MIN = 5  # blocks of later groups, when the block of a group that waited is released
 NUM_NUMBERS = 3  # the groups and sequences of an opening have the numbers 1 to 3
 
 
@@ -26,7 +31,8 @@ def opening(random: Random, config: Config, can: Capabilities, prompts: Prompts)
     if config.group_size > 1:
         return []
     if config.caching:
-        return _comebacks(config, prompts) if random.random() < COMEBACK_SHARE else []
+        at = int(random.random() / SHARE)
+        return WITH_CACHE[at](random, config, prompts) if at < len(WITH_CACHE) else []
     can_leave = config.window and config.num_host_blocks and can.fork
     return _landing(random, config, prompts) if can_leave else []
 
@@ -35,11 +41,15 @@ def _new(number: int, tokens: tuple[int, ...]) -> Operation:
     return "new", number, (number,), tokens, (None, 0, None), ()
 
 
-def _comebacks(config: Config, prompts: Prompts) -> list[Operation]:
+def _num_kept(config: Config) -> int:
+    """Blocks that a group may not get when it is admitted, or that it needs for its lookahead."""
+    return -(-config.lookahead // config.block_size) + int(config.watermark * config.num_gpu_blocks)
+
+
+def _comebacks(random: Random, config: Config, prompts: Prompts) -> list[Operation]:
     """The first group leaves room for one block. The second is put back alone, and the third takes its block."""
     size, token = config.block_size, prompts.values[0]
-    num_kept = -(-config.lookahead // size) + int(config.watermark * config.num_gpu_blocks)
-    num_blocks = min(config.num_gpu_blocks - 1 - num_kept, prompts.length_max // size)
+    num_blocks = min(config.num_gpu_blocks - 1 - _num_kept(config), prompts.length_max // size)
     if num_blocks < NUM_BLOCKS_MIN:
         return []
     long, short, last = [(token ^ other,) * length for other, length in ((0, num_blocks * size), (1, size), (2, size))]
@@ -47,6 +57,45 @@ def _comebacks(config: Config, prompts: Prompts) -> list[Operation]:
     returns = [*admitted, ("preempt", 1)] * -(-NUM_ENTRIES // num_blocks)
     put_back = [_new(2, short), ("admit", 2, size), ("run", 1), ("preempt", 2)]
     return [_new(1, long), *returns, *admitted, *put_back, _new(3, last), ("admit", 3, size), ("run", 1)]
+
+
+def _exchanging(random: Random, config: Config, prompts: Prompts) -> list[Operation]:
+    """The first group waits on the host until the second one gets a cached block for one that it was just given.
+
+    The first one needs all blocks that are free then. The third one has cached the block.
+    """
+    size, token = config.block_size, prompts.values[0]
+    num_blocks = random.randint(1 if size > 1 else 2, 3)
+    num_waiting = min(config.num_gpu_blocks - 1 - num_blocks, config.num_host_blocks - num_blocks)
+    num_waiting = min(num_waiting - _num_kept(config) - random.randint(0, 1), prompts.length_max // size)
+    if num_waiting < num_blocks:
+        return []
+    waiting, cached = [(token ^ other,) * count for other, count in ((1, num_waiting * size), (0, num_blocks * size))]
+    return [
+        *(_new(1, waiting), ("admit", 1, len(waiting)), ("run", 1), ("swap_out", 1), ("run", 1)),
+        *(_new(3, cached), ("admit", 3, len(cached)), ("run", 1), ("free", 3)),
+        *(_new(2, cached[1:]), ("admit", 2, len(cached) - 1), ("run", 1), ("sample", 2, (token,))),
+        *(("swap_out", 2), ("run", 1), ("swap_in", 2), ("swap_in", 1), ("run", 1)),
+    ]
+
+
+def _waiting(random: Random, config: Config, prompts: Prompts) -> list[Operation]:
+    """The first group waits while the second one fills the other blocks and ends. The third evicts before and after."""
+    size, token, num_kept = config.block_size, prompts.values[0], _num_kept(config)
+    num_blocks = min(config.num_gpu_blocks - 1 - num_kept, prompts.length_max // size)
+    if num_blocks < NUM_EVICTABLE_MIN + 1:
+        return []
+    counts = 1, num_blocks, config.num_gpu_blocks - num_blocks
+    first, second, third = [(token ^ other,) * (count * size) for other, count in enumerate(counts)]
+    return [
+        *(_new(1, first), ("admit", 1, size), ("run", 1)),
+        *(_new(2, second), ("admit", 2, len(second)), ("run", 1), ("free", 2)),
+        *(_new(3, third), ("admit", 3, len(third)), ("run", 1), ("free", 1)),
+        *(("sample", 3, (token,)), ("append", 3), ("run", 1)),
+    ]
+
+
+WITH_CACHE = _comebacks, _exchanging, _waiting
 
 
 def _landing(random: Random, config: Config, prompts: Prompts) -> list[Operation]:
