@@ -1,5 +1,6 @@
 """What the stages of the device command make of what the harness found."""
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -20,6 +21,7 @@ from kvproof.check.data_plane.run.results import (
     WrongRow,
 )
 from kvproof.check.data_plane.speed import bandwidth
+from kvproof.check.protocol.time_limit import GRACE_SECONDS, OutOfTime
 from kvproof.check.runs import data_plane_stage
 from kvproof.check.runs.bandwidth_stage import timing_stage
 from kvproof.check.runs.data_plane_stage import DataPlaneOptions, correctness_stage, generating_stage, short_stages
@@ -234,3 +236,22 @@ def test_what_no_time_was_left_for_is_unknown_and_what_cannot_be_run_is_unsuppor
     cannot = verdicts(give([replace(PASSED, status=CaseStatus.SKIPPED, reason="it needs CUDA")], is_cut=True))
     assert (cannot["swap-mapping"], cannot["mapping-hazard-free"]) == (Verdict.UNSUPPORTED, Verdict.UNKNOWN)
     assert verdicts(give([PASSED], is_cut=True))["swap-mapping"] is Verdict.NOT_REFUTED
+
+
+def test_a_piece_of_work_without_a_time_limit_ends_soon_after_the_budget_of_the_run() -> None:
+    plane = DataPlane("cpu")
+    options = DataPlaneOptions("cpu", ("engine",), is_short=True, plane=plane)
+    budget = StageBudget(3, 100.0, lambda count: None, run_ends=time.monotonic() - GRACE_SECONDS)
+    with pytest.raises(OutOfTime):
+        list(correctness_stage(options, 1).run(budget))
+    check, *witnesses = generating_stage(options, 1).run(budget)
+    assert isinstance(check, Check)
+    assert (check.verdict, check.text) == (
+        Verdict.UNKNOWN,
+        "stopped by --budget after 0 workloads and planted faults",
+    )
+    assert witnesses == [WitnessCount("planted faults caught", "paged decoder", 0)]
+    assert list(timing_stage(options, 1, 8.0, None, "").run(budget)) == []
+    assert [note.partition(":")[2] for note in plane.notes[-1:]] == [
+        " engine: the time was over before the timing ended; engine, large: the time was over before the timing ended."
+    ]

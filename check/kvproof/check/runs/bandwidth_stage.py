@@ -39,7 +39,8 @@ def timing_stage(
                 raise NoSpeeds("no time was left")
             if options.broken:
                 raise NoSpeeds(f"an executor broke the device: {options.broken[0]}")
-            speeds = run_bandwidth(config, lambda what, done, total: budget.advance(done))
+            with budget.within_the_run():
+                speeds = run_bandwidth(config, lambda what, done, total: budget.advance(done))
         except (NoSpeeds, MemoryError, RuntimeError) as error:
             if not (isinstance(error, NoSpeeds) or is_out_of_memory(error)):
                 raise

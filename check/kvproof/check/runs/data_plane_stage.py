@@ -110,7 +110,8 @@ def correctness_stage(options: DataPlaneOptions, share: float) -> Stage:
         )
         cases: list[CaseResult] = []
         try:
-            found = run_correctness(config, lambda what, done, total: budget.advance(done), cases.append)
+            with budget.within_the_run():
+                found = run_correctness(config, lambda what, done, total: budget.advance(done), cases.append)
         except KeyboardInterrupt:  # refutations so far remain; the other checks stay unknown
             add_cases(options.plane, cases)
             yield from (
@@ -282,21 +283,24 @@ def generating_stage(options: DataPlaneOptions, share: float) -> Stage:
             done += 1
             budget.advance(done)
 
-        found = run_end_to_end(budget.seed, options.device, on_progress=advance)
+        with budget.within_the_run():
+            found = run_end_to_end(budget.seed, options.device, on_progress=advance)
         add_end_to_end(options.plane, found)
+        if found.is_cut:
+            budget.stopped_after(done, 0, "workloads and planted faults")
         wrong = [
             f"workload {workload.name}: {workload.reason}" for workload in found.workloads if not workload.is_right
         ]
         yield replace(
             planned_checks[0],
-            verdict=Verdict.REFUTED if wrong else Verdict.NOT_REFUTED,
+            verdict=Verdict.REFUTED if wrong else Verdict.UNKNOWN if found.is_cut else Verdict.NOT_REFUTED,
             seconds=round(time.monotonic() - began, 3),
             counts={
                 "workloads": len(found.workloads),
                 "sequences": sum(workload.num_sequences for workload in found.workloads),
                 "tokens": sum(workload.num_tokens for workload in found.workloads),
             },
-            text="; ".join(wrong),
+            text="; ".join(wrong) or budget.stopped,
         )
         for workload in found.workloads:
             for name in WORKLOADS[workload.name].expected:

@@ -11,14 +11,14 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Protocol
 
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption
-from kvproof.check.protocol.time_limit import OutOfTime, calls_end_at
+from kvproof.check.protocol.time_limit import GRACE_SECONDS, OutOfTime, calls_end_at
 from kvproof.check.runs.processor_time import processor_seconds
 from kvproof.check.runs.store import Store, StoreError, fault_of_kvproof, lack_of
 from kvproof.check.search.result import UNLIMITED
@@ -50,12 +50,20 @@ class Progress(Protocol):
 
 @dataclass
 class StageBudget:
-    """The seed and the time of a stage, and its progress callback. seconds: infinite in a run without a budget."""
+    """The seed and the time of a stage, and its progress callback. seconds: infinite in a run without a budget.
+
+    run_ends: when the budget of the whole run is over, as a time of `time.monotonic`.
+    """
 
     seed: int
     seconds: float
     advance: Callable[[int], None]
+    run_ends: float = math.inf
     stopped: str = ""  # what the time limit left undone; empty if it ended nothing
+
+    def within_the_run(self) -> AbstractContextManager[None]:
+        """Within the block, work that has no time limit of its own raises OutOfTime soon after the end of the run."""
+        return calls_end_at(self.run_ends + GRACE_SECONDS)
 
     def further(self, before: int) -> Callable[[int], None]:
         """The progress callback of a search that starts after others have done `before` units of work."""
@@ -157,15 +165,16 @@ class Session:
             self._write_error = known
 
     def _run_stages(self, begin: float) -> Exit | None:
-        code = None
+        code, ends = None, begin + self.seconds
         for index, stage in enumerate(self.stages):
             if self.stops_at_first and any(check.is_failure for check in self.result.checks):
                 break
-            left = max(0.0, self.seconds - (time.monotonic() - begin))
+            left = max(0.0, ends - time.monotonic())
             share = stage.share / (sum(later.share for later in self.stages[index:]) or 1.0)
             seconds = left * share if math.isfinite(left) else left
             try:
-                self._run_stage(stage, seconds, f"{stage.name} ({index + 1} of {len(self.stages)})")
+                title = f"{stage.name} ({index + 1} of {len(self.stages)})"
+                self._run_stage(stage, StageBudget(self.result.run.seed, seconds, self._advance, ends), title)
             except (KeyboardInterrupt, AdapterError):
                 raise
             except BaseException as error:  # a subject may even raise SystemExit
@@ -173,11 +182,10 @@ class Session:
                 self._report_fault(stage, error)
         return code
 
-    def _run_stage(self, stage: Stage, seconds: float, title: str) -> None:
+    def _run_stage(self, stage: Stage, stint: StageBudget, title: str) -> None:
         self._done = 0
-        self.progress.begin(title, seconds, stage.total)
+        self.progress.begin(title, stint.seconds, stage.total)
         reason = f"{stage.name} did not finish"
-        stint = StageBudget(self.result.run.seed, seconds, self._advance)
         try:
             for output in stage.run(stint):
                 self._take(output)

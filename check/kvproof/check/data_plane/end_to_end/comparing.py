@@ -15,6 +15,7 @@ from kvproof.check.data_plane.end_to_end.exact_decoder import ExactDecoder, Geom
 from kvproof.check.data_plane.end_to_end.fault_injection import FAULTS, PlantedFault
 from kvproof.check.data_plane.end_to_end.workloads import WORKLOADS, Workload
 from kvproof.check.data_plane.speed.stopwatch import one_thread
+from kvproof.check.protocol.time_limit import seconds_left
 from kvproof.impl import BlockManagerError, KVBlockShape, KVLayout
 
 OnText = Callable[[str], None]
@@ -94,18 +95,24 @@ class FaultResult:
 
 @dataclass
 class EndToEndResult:
-    """The results of all workloads and all planted faults of a run."""
+    """The results of workloads and planted faults. is_cut: the time was over before all of them had run."""
 
     dtype: str
     layout: str
     device: str
     workloads: list[WorkloadResult] = field(default_factory=list)
     faults: list[FaultResult] = field(default_factory=list)
+    is_cut: bool = False
 
     @property
     def is_right(self) -> bool:
         """Whether paging changed no token."""
         return all(workload.is_right for workload in self.workloads)
+
+    def ends_now(self) -> bool:
+        """Whether the time of the run is over; then the result is cut."""
+        self.is_cut = seconds_left() <= 0
+        return self.is_cut
 
     @property
     def num_caught(self) -> int:
@@ -123,7 +130,8 @@ def run_end_to_end(
 ) -> EndToEndResult:
     """Run the workloads, then plant each fault whose workload was among them.
 
-    workloads: keys of WORKLOADS. on_progress: called with the name of each workload and fault before it runs.
+    workloads: keys of WORKLOADS. on_progress: called with the name of each workload and fault before it runs. What has
+    not run when the time of the run (`calls_end_at`) is over is left out.
     """
     names = tuple(workloads)
     result = EndToEndResult(str(dtype).removeprefix("torch."), layout.name, str(device))
@@ -131,10 +139,14 @@ def run_end_to_end(
     decoder = _decoder(seed, torch.device(device), layout)
     with one_thread():
         for name in names:
+            if result.ends_now():
+                return result
             on_progress(f"workload {name}")
             workload_result, right[name] = run_workload(WORKLOADS[name], seed, decoder, dtype, layout)
             result.workloads.append(workload_result)
         for fault in faults:
+            if result.ends_now():
+                return result
             if fault.workload in right:
                 on_progress(f"fault: {fault.name}")
                 result.faults.append(plant(fault, right[fault.workload], seed, decoder, dtype, layout))

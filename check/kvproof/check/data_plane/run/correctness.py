@@ -29,7 +29,7 @@ from kvproof.check.data_plane.steps.linter import lint
 from kvproof.check.data_plane.steps.linter_self_test import judge_lints
 from kvproof.check.data_plane.steps.moves import Scenario
 from kvproof.check.data_plane.steps.ordering_self_test import judge_races
-from kvproof.check.protocol.time_limit import OutOfTime, search_ends_after
+from kvproof.check.protocol.time_limit import OutOfTime, require_time, search_ends_after
 from kvproof.impl import free_bytes
 
 OnWork = Callable[[str, int, int], None]  # the current work, the number of things done, the number of all things
@@ -166,12 +166,18 @@ def run_correctness(
 ) -> CorrectnessResult:
     """Test the harness, then run all cases. Raises UnknownSetting, with a message for the user, for an unknown name.
 
-    on_case: is called with each case after it has run.
+    on_case: is called with each case after it has run. Raises OutOfTime if the time of the run (`calls_end_at`) is over
+    before the first case.
     """
     began = time.perf_counter()
     plan = _plan(config)
     report = on_progress or (lambda what, done, total: None)
-    faults = judge_faults(plan.device, lambda done, total: report("planted faults", done, total))
+
+    def report_fault(done: int, total: int) -> None:
+        require_time()
+        report("planted faults", done, total)
+
+    faults = judge_faults(plan.device, report_fault)
     report("event logs", 0, 1)
     races, lints = judge_races(config.seed), judge_lints()
     report("event logs", 1, 1)

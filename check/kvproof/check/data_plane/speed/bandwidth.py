@@ -18,7 +18,7 @@ with plain copies in that memory. Only executors that moved every byte right are
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -34,7 +34,7 @@ from kvproof.check.data_plane.speed.stopwatch import Stopwatch, noise, one_threa
 from kvproof.check.data_plane.speed.trial import Load, OnWork, Trial
 from kvproof.check.data_plane.speed.workload import VERIFY, Timed, mappings
 from kvproof.check.data_plane.steps.moves import PoolId
-from kvproof.check.protocol.time_limit import OutOfTime, search_ends_after
+from kvproof.check.protocol.time_limit import OutOfTime, require_time, search_ends_after
 from kvproof.impl import free_bytes
 from kvproof.reports.data_plane_result import Bandwidth, HostCost, Speed, SpeedGoal
 
@@ -144,7 +144,10 @@ class BandwidthConfig:
 
 
 def run_bandwidth(config: BandwidthConfig, on_progress: OnWork = lambda what, done, total: None) -> Bandwidth:
-    """Check every move, then time the right ones, in several trials. Raises NoSpeeds if nothing can be timed."""
+    """Check every move, then time the right ones, in several trials. Raises NoSpeeds if nothing can be timed.
+
+    What is not timed before the time of the run (`calls_end_at`) is over is skipped.
+    """
     device = torch.device(config.device)
     skipped: list[str] = []
     config = config.fitting(skipped)
@@ -155,26 +158,28 @@ def run_bandwidth(config: BandwidthConfig, on_progress: OnWork = lambda what, do
     def report(what: str) -> None:
         on_progress(what, done, total)
 
-    with one_thread(), ExitStack() as stack, search_ends_after(config.seconds):
+    with one_thread(), ExitStack() as stack:
         loads = config.loads(skipped, stack)
         total = sum(num_trials for _, num_trials, _ in loads)
         for load, num_trials, share in loads:
             stopwatch = Stopwatch(device)
             trials = [Trial(load, device, config.seed + number) for number in range(num_trials)]
             try:
-                for trial in trials:
-                    seconds = config.seconds * share / num_trials
-                    trial.run(stopwatch, seconds, report)
-                    done += 1
-                if load.isolation is None:  # otherwise this process mostly waits for the other
-                    busy = min(busy, stopwatch.busy)
-                if load.label != LARGE:
-                    host_costs += _host_costs(config, load, stopwatch)
+                with nullcontext() if load.isolation is None else search_ends_after(config.seconds):
+                    for trial in trials:
+                        seconds = config.seconds * share / num_trials
+                        trial.run(stopwatch, seconds, report)
+                        done += 1
+                    if load.isolation is None:  # otherwise this process mostly waits for the other
+                        busy = min(busy, stopwatch.busy)
+                    if load.label != LARGE:
+                        host_costs += _host_costs(config, load, stopwatch)
             except (Raised, Hung, Crashed, NoRoom) as error:
                 skipped.append(f"{load.executors[0].name}: failed while it was timed: {error}")
                 continue
             except OutOfTime:
-                skipped.append(f"{load.executors[0].name}: the time was over before it was timed")
+                names = ", ".join(one.name for one in load.executors)
+                skipped.append(f"{names}{load.label}: the time was over before the timing ended")
                 continue
             groups.append(trials)
         on_progress("timing", total, total)
@@ -212,6 +217,7 @@ def _host_costs(config: BandwidthConfig, load: Load, stopwatch: Stopwatch) -> li
         move = tiny.prepared(executor, world)
         for name, (moves,) in kinds.items():
             work = partial(move, moves)
+            require_time()
             work()
             laps = [stopwatch.lap(work).host_seconds for _ in range(HOST_COST_ROUNDS)]
             per_pair = spread(np.array(laps) * 1e6 / moves.num_pairs)

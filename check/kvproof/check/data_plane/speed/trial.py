@@ -31,6 +31,7 @@ from kvproof.check.data_plane.speed.workload import (
     reference_of,
 )
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
+from kvproof.check.protocol.time_limit import require_time
 
 ROUNDS_MIN, ROUNDS_MAX = 5, 200
 PROOF_SECONDS_MAX = 20.0  # for checking the moves of one executor in one trial
@@ -93,7 +94,10 @@ class Trial:
         self.skipped: list[str] = []
 
     def run(self, stopwatch: Stopwatch, seconds: float, report: Callable[[str], None]) -> None:
-        """Check every move, then time everything: at least five rounds, and then until the seconds are over."""
+        """Check every move, then time everything: at least five rounds, and then until the seconds are over.
+
+        Raises OutOfTime between two moves if the time of the run (`calls_end_at`) is over.
+        """
         world = self.load.world(self.device)
         self.moves = self._moves(world, report)
         self.plain, self.again = (self._plain(world) for _ in range(2))
@@ -102,6 +106,7 @@ class Trial:
         timed = [*self.plain, *self.moves, *self.verification, *self.again]
         for one in timed:  # the first call allocates pages and compiles kernels
             for work in one.works:
+                require_time()
                 began = time.perf_counter()
                 work()
                 one.host_seconds = time.perf_counter() - began
@@ -112,6 +117,7 @@ class Trial:
             report("timing")
             order = drawn.sample(timed, len(timed))  # in a fixed order the caches would favour the same ones each time
             for index, one in enumerate(order, start=number * len(order)):
+                require_time()
                 work = one.works[index % len(one.works)]
                 one.seconds.append(stopwatch.lap(work, one.host_seconds).seconds)
         for one in timed:
@@ -186,6 +192,7 @@ def _comparison(way: compare.Comparer, arena: Arena, place: slice) -> Callable[[
 def _wrong_rows(world: World, move: MoveBlocks, places: Sequence[Moves], deadline: float) -> int:
     """Make every move once, and compare both pools. Returns the number of wrong rows, after restoring them."""
     for number, moves in enumerate(places, start=1):
+        require_time()
         world.expect(moves)
         move(moves)
         if time.monotonic() > deadline and number < len(places):
