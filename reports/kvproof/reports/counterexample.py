@@ -15,7 +15,7 @@ from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Check, Result
 from kvproof.reports.summary import refuted
 from kvproof.spec.text.properties import MEANINGS, NOTES
-from kvproof.spec.trace import Trace, names_code
+from kvproof.spec.trace import Trace, is_about_an_answer, names_code
 
 NUMBERS = r"[-\d(),.\[\]' ]+"  # findings that differ only in numbers are reported once
 SAME_CHARACTERS = 80
@@ -62,7 +62,8 @@ class Counterexample:
         if self.trace is None or self.trace.method is None:
             return []
         raised = [f"  raised in {frame}" for frame in self.trace.frames]
-        return [f"while calling {self.trace.method}", *raised]
+        verb = "answered by" if is_about_an_answer(self.trace) else "while calling"
+        return [f"{verb} {self.trace.method}", *raised]
 
     @property
     def headline(self) -> str:

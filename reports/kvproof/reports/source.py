@@ -7,7 +7,7 @@ engine, has no place there.
 
 from pathlib import Path
 
-from kvproof.spec.trace import CodePlace, Trace
+from kvproof.spec.trace import CodePlace, Trace, is_about_an_answer
 
 
 def repository_root(folder: Path) -> Path | None:
@@ -19,11 +19,13 @@ def repository_root(folder: Path) -> Path | None:
 def source_of(trace: Trace, folder: Path = Path()) -> CodePlace | None:
     """The line of the subject's code in which the run broke, with its path from the root of the repository.
 
-    It is the innermost line of an exception that lies in the repository, or else the method that was called. None if
-    neither is known. folder: the working folder; without a repository around it, the paths are relative to it.
+    It is the innermost line of an exception that lies in the repository, or else the method that was called; the method
+    first if its answer was wrong. None if neither is known. folder: the working folder; without a repository around it,
+    the paths are relative to it.
     """
     root = repository_root(folder) or folder.resolve()
-    for place in (*reversed(trace.frames), trace.method):
+    places = [*reversed(trace.frames), trace.method]
+    for place in reversed(places) if is_about_an_answer(trace) else places:
         if place is None:
             continue
         try:

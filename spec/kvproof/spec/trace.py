@@ -12,6 +12,7 @@ TRACE_SCHEMA_VERSION = 1
 
 Operation = tuple[Any, ...]  # name, arguments
 
+ANSWER = re.compile(r"can_\w+\([^)]*\) sa(id|ys) ")  # how a text about the answer of a question begins
 IN_TABLE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*(==[A-Za-z0-9]+([.!+_-][A-Za-z0-9]+)*)?")
 
 
@@ -59,3 +60,8 @@ class Trace:
     method: CodePlace | None = None
     frames: list[CodePlace] = field(default_factory=list)
     schema_version: int = TRACE_SCHEMA_VERSION
+
+
+def is_about_an_answer(trace: Trace) -> bool:
+    """Whether the method of a trace answered a question wrongly; an exception is then that of the call after it."""
+    return ANSWER.match(trace.text) is not None

@@ -39,7 +39,8 @@ FAULTS = [
     ("in self.tables.pop(seq):", "in self.tables[seq]:", "free"),
     ("<= len(self.free_blocks)\n\n    def allocate", "< len(self.free_blocks)\n\n    def allocate", "can_allocate"),
     ("        self.num_tokens[child] = self.num_tokens[parent]\n", "", "append"),
-    ("return num_seqs <= len(self.free_blocks)", "return True", "append"),
+    ("return num_seqs <= len(self.free_blocks)", "return True", "can_append"),
+    ("return -(-num_tokens // self.block_size) <= len(self.free_blocks)", "return True", "can_allocate"),
 ]
 
 

@@ -53,15 +53,25 @@ def narrated(finding: Finding, config: Config, operations: Sequence[Operation]) 
     """The text of a finding in which the operations ended, in the words of the steps, and its two values side by side.
 
     A text that begins with the last operation as the judge calls it, `admit(7, 1)`, begins with its step instead,
-    `admit(group 7)`. In another call of a manager, such as `hits(7)`, the number is named: `hits(group 7)`.
+    `admit(group 7)`. In another call of a manager, such as `hits(7)`, the number is named: `hits(group 7)`. A
+    question comes first if its answer was wrong.
     """
     text = finding.text
     if operations and (call := re.match(rf"{operations[-1][0]}{ARGUMENTS}", text)):
         text = f"{typed(operations[-1]).text(config)}{text[call.end() :]}"
-    elif (other := ID_FIRST.match(text)) and (method := getattr(ManagerSubject, other[1], None)) is not None:
-        word = IDS.get(list(signature(method).parameters)[1])
-        text = f"{other[1]}({word} {text[other.end(1) + 1 :]}" if word else text
+    else:
+        text = _with_named_id(text)
+    if finding.promise:
+        text = f"{_with_named_id(finding.promise)} said OK, but {text}"
     return f"{text}\n{finding.comparison}".rstrip()
+
+
+def _with_named_id(text: str) -> str:
+    """A text that begins with a call of a manager, in which the number is named."""
+    call = ID_FIRST.match(text)
+    method = getattr(ManagerSubject, call[1], None) if call else None
+    word = IDS.get(list(signature(method).parameters)[1]) if method else None
+    return f"{call[1]}({word} {text[call.end(1) + 1 :]}" if call and word else text
 
 
 # What the subject did ----------------------------------------------------------------------------------------------

@@ -77,7 +77,8 @@ def pack(value: Any) -> Any:
         return [RECORD, kind.__name__, [[field.name, pack(getattr(value, field.name))] for field in fields(value)]]
     if kind is Finding:
         data = value.expected, value.observed, value.blocks
-        return [FINDING, value.property, value.sentence, value.cause, value.call, value.sequence, pack(data)]
+        texts = value.sentence, value.cause, value.call, value.sequence, value.promise
+        return [FINDING, value.property, *texts, pack(data)]
     return [FOREIGN, f"{text_of(value)} (beyond 64 bits)" if kind is int else text_of(value)]
 
 
@@ -109,10 +110,10 @@ def _unpacked(data: Any) -> Any:
             return Admission(name)
         case [tag, name, items] if tag == RECORD:
             return RECORDS[name](**{field: _unpacked(item) for field, item in items})
-        case [tag, property, sentence, cause, call, sequence, data] if tag == FINDING:
+        case [tag, property, sentence, cause, call, sequence, promise, data] if tag == FINDING:
             expected, observed, blocks = _unpacked(data)
             fields_of = {"expected": expected, "observed": observed, "blocks": blocks, "sequence": sequence}
-            return Finding(property, sentence, cause, call=call, **fields_of)
+            return Finding(property, sentence, cause, call=call, promise=promise, **fields_of)
         case [_, text]:
             return Foreign(text)
     raise ValueError(f"not a packed value: {data!r}")

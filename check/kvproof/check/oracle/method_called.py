@@ -95,7 +95,7 @@ def _method(subject: Any, finding: Finding, watcher: CallWatcher, earlier: Metho
         places = [place for place in places if place.file not in own] or places
         return (places[-1] if finding.frames else places[0]) if places else None
 
-    for call in (finding.cause.partition(" ")[0], *CALL.findall(finding.text)[:1]):
+    for call in (finding.promise.partition("(")[0], finding.cause.partition(" ")[0], *CALL.findall(finding.text)[:1]):
         if call in watcher.calls:
             return first_of(call, watcher.methods) or defined_at(subject, call)
     methods = _changing(watcher.methods) or earlier or watcher.methods

@@ -18,6 +18,7 @@ class Finding(Exception):
     cause: which call raised which exception, if one did. call: the call that the finding is about, with arguments.
     expected: what the specification says. observed: what the subject shows. blocks: the ids of the blocks concerned.
     sequence: the sequence concerned, as a text. frames: if a call raised, the last frames of the subject's code.
+    promise: the question, with its argument, whose answer OK is at fault that the call failed, as `can_admit(1)`.
     """
 
     def __init__(
@@ -32,8 +33,9 @@ class Finding(Exception):
         blocks: Collection[int] = (),
         sequence: str = "",
         frames: Sequence[CodePlace] = (),
+        promise: str = "",
     ) -> None:
-        self.frames = tuple(frames)
+        self.frames, self.promise = tuple(frames), promise
         self.property, self.sentence, self.cause, self.call = property, sentence, cause, call
         self.expected, self.observed, self.blocks, self.sequence = expected, observed, tuple(blocks), sequence
         super().__init__(property, self.text, cause)
@@ -50,6 +52,7 @@ class Finding(Exception):
             blocks=self.blocks,
             sequence=self.sequence,
             frames=self.frames,
+            promise=self.promise,
         )
 
     @property

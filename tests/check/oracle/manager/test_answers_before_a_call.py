@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
+from kvproof.check.counterexample.steps import narrated
+from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.oracle.manager import ManagerJudge
+from kvproof.check.oracle.method_called import method_called
+from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Admission, Admitted, Config, Observation, Refused, Reserved
 from kvproof.check.protocol.time_limit import time_limit
@@ -36,6 +40,59 @@ def test_an_ok_that_takes_what_the_watermark_holds_back_is_refuted() -> None:
     found = run(Eager(), Config(block_size=1, num_gpu_blocks=6, watermark=0.34), TWO_GROUPS)
     assert found.property == "admission-sound"
     assert found.text == ("can_admit(2) says OK, but needs 4 blocks of 5 free, and 2 are held back by the watermark")
+
+
+class SaysYes(Eager):
+    """Promises every call."""
+
+    can_swap_out = can_swap_in = Eager.can_admit
+
+    def can_append(self, group: int) -> bool:
+        return True
+
+
+class Failing(BuiltIn):
+    """Fails in a call that it has promised and that fits."""
+
+    def admit(self, group: int, num_tokens: int) -> Any:
+        raise RuntimeError("broken")
+
+
+TWO_TOKENS: list[Operation] = [("new", 1, (1,), (0,) * 2), ("admit", 1, 2)]
+OUT_AND_ANOTHER: list[Operation] = [
+    *(*TWO_TOKENS, ("run", 1), ("swap_out", 1), ("run", 1)),
+    *(("new", 2, (2,), (0,)), ("admit", 2, 1), ("run", 1)),
+]
+
+
+@pytest.mark.parametrize(
+    ("subject", "config", "operations", "promise", "method"),
+    [
+        (SaysYes, Config(1, 1), TWO_TOKENS, "can_admit(1)", "Eager.can_admit"),
+        (
+            SaysYes,
+            Config(2, 1),
+            [*TWO_TOKENS, ("run", 1), ("sample", 1, (0,)), ("append", 1)],
+            "can_append(1)",
+            "SaysYes.can_append",
+        ),
+        (SaysYes, Config(1, 2, 1), [*TWO_TOKENS, ("run", 1), ("swap_out", 1)], "can_swap_out(1)", "Eager.can_admit"),
+        (SaysYes, Config(1, 2, 2), [*OUT_AND_ANOTHER, ("swap_in", 1)], "can_swap_in(1)", "Eager.can_admit"),
+        (Failing, Config(1, 2), TWO_TOKENS, "", "Failing.admit"),
+    ],
+    ids=["admit", "append", "swap_out", "swap_in", "a call that fits"],
+)
+def test_the_promise_is_at_fault_if_the_call_could_not_succeed(
+    subject: type[BuiltIn], config: Config, operations: list[Operation], promise: str, method: str
+) -> None:
+    found = run(subject(), config, operations)
+    place, _ = method_called(subject(), Counterexample(config, operations, found))
+    assert (found.property, found.promise) == ("admission-sound", promise)
+    assert place is not None
+    assert place.function == method
+    text = narrated(unpack(pack(found)), config, operations)
+    expected = f"{promise.replace('(', '(group ')} said OK, but " if promise else "admit(group 1) raised"
+    assert text.startswith(expected)
 
 
 class Short(BuiltIn):

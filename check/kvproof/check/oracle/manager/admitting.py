@@ -9,6 +9,7 @@ from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission, Admitted, Refused
 from kvproof.spec.text.identity import Image, Key
+from kvproof.spec.text.state import GPU
 
 COMPARED_SEQUENCES_MAX = 4  # with a sequence that is looked up while it runs
 
@@ -125,6 +126,8 @@ class Admitting(ManagerBase):
             after = self.call("total-calls", "observe").free
             if after != before.free:
                 finding.sentence += f"; and free blocks went {before.free} -> {after}"
+            num_hit = sum([layout.entries(looked_up or 0) for layout in self.layouts])
+            self.blame(finding, gid, self.num_blocks_admitted(group) - num_hit, GPU)
             raise
         check_answer("admit", result, Admitted, Refused)
         if isinstance(result, Refused):

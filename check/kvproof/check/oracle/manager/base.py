@@ -40,7 +40,7 @@ class ManagerBase(Oracle, OperationJudge):
         check_adapter(subject, MANAGER_CALLS)
         self.groups: dict[int, Group] = {}
         self.preempted_in_step = False
-        self.phase = GROWING
+        self.phase, self.question = GROWING, ""  # the question that was asked last, as the protocol names it
         self.landed: set[int] = set()  # targets of swap-ins; if they are free again, the next swap-in must avoid them
         self.limits = NO_LIMITS
         self._listed: dict[str, list[int]] | None = None  # what was listed since the last operation
@@ -177,7 +177,7 @@ class ManagerBase(Oracle, OperationJudge):
 
     def ask(self, name: str, group: Group) -> Admission:
         """Ask whether a call would succeed; asking changes nothing. False means NEVER if nothing runs, else LATER."""
-        before = self.explainer.observed
+        before, self.question = self.explainer.observed, name
         answer = self.call("total-calls", name, group.id)
         if not isinstance(answer, Admission):
             check_answer(name, answer, bool, Admission)
@@ -192,8 +192,7 @@ class ManagerBase(Oracle, OperationJudge):
         machine = self.explainer.machine
         if self.config.caching or self.leaves_entries or not machine.function("something_runs")(self.state):
             return
-        lookahead = self.config.lookahead if self.capabilities.admits_lookahead else 0
-        needed, unused = self.num_blocks_needed(group, lookahead), self.explainer.unused_in(self.state, GPU)
+        needed, unused = self.num_blocks_admitted(group), self.explainer.unused_in(self.state, GPU)
         if not machine.function("may_answer_ok")(needed, unused, self.num_held_back):
             raise Finding(
                 "admission-sound",
@@ -202,6 +201,17 @@ class ManagerBase(Oracle, OperationJudge):
                 expected=unused,
                 observed=needed,
             )
+
+    def num_blocks_admitted(self, group: Group) -> int:
+        """Blocks that the admission of a group takes if it shares none with other groups."""
+        return self.num_blocks_needed(group, self.config.lookahead if self.capabilities.admits_lookahead else 0)
+
+    def blame(self, finding: Finding, gid: int, num_blocks: int, pool: int) -> None:
+        """A call failed after an OK. The OK is at fault if so many blocks, which the call takes, do not fit."""
+        is_promised = finding.property == "admission-sound" and self.capabilities.has_admission_query
+        unused = self.explainer.unused_in(self.state, pool)
+        if is_promised and not self.explainer.machine.function("may_answer_ok")(num_blocks, unused, 0):
+            finding.promise = f"{self.question}({gid})"
 
     def judge_refusal(self, group: Group, answer: Admission, context: str) -> None:
         """NEVER: no later state of the pool could run the group. LATER: something runs that may make room."""

@@ -40,11 +40,17 @@ class Growing(ManagerBase):
         """
         before, start = self.explainer.observed, seq.computed
         context = call or f"reserve({seq.id}, {stop - start})"
-        result = self.call("admission-sound", "reserve", seq.id, stop - start)
+        try:
+            result = self.call("admission-sound", "reserve", seq.id, stop - start)
+        except Finding as finding:
+            self.blame(finding, seq.group.id, self.cost_max(seq, stop), GPU)
+            raise
         check_answer("reserve", result, Reserved, Refused)
         if isinstance(result, Refused):
             if self.capabilities.has_admission_query:
-                raise Finding("admission-sound", f"{context} was refused after an OK: {result.reason}")
+                refused = Finding("admission-sound", f"{context} was refused after an OK: {result.reason}")
+                self.blame(refused, seq.group.id, self.cost_max(seq, stop), GPU)
+                raise refused
             self.judge_no(self.cost_max(seq, stop), GPU, 0, context)
             self.answer = "refused"
             self.coverage["append refused"] += 1
@@ -104,7 +110,7 @@ class Growing(ManagerBase):
         """Whether the subject says that the group can get its slots; True for a subject that has no such question."""
         if not self.capabilities.has_admission_query:
             return True
-        before = self.explainer.observed
+        before, self.question = self.explainer.observed, "can_append"
         can = self.call("total-calls", "can_append", group.id)
         if not isinstance(can, bool):
             check_answer("can_append", can, bool, Admission)

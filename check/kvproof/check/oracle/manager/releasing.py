@@ -110,7 +110,11 @@ class Releasing(Growing):
 
     def _swap(self, group: Group, name: str, status: Status) -> list[tuple[int, int]]:
         context = f"{name}({group.id})"
-        pairs = self.call("admission-sound", name, group.id)
+        try:
+            pairs = self.call("admission-sound", name, group.id)
+        except Finding as finding:
+            self.blame(finding, group.id, self.num_blocks_to_move(group), HOST if name == "swap_out" else GPU)
+            raise
         check_pairs(name, pairs)
         self.answer = ", ".join(f"{source} -> {target}" for source, target in pairs)
         moving = group.all_seqs
