@@ -45,6 +45,7 @@ FLOOR = {
     "isolation": 4,
     "recording": 4,
     "data_plane": 4,
+    "workers": 4,
     "faults": 5,
     "runs": 5,
     "cli": 6,

@@ -12,6 +12,7 @@ EXTRAS = {
     "second-solver": ("z3", "cvc5"),
     "device": ("numpy", "torch", "matplotlib"),
     "gpu": ("numpy", "torch", "matplotlib", "triton"),
+    "ray": ("ray",),
 }
 
 

@@ -19,6 +19,7 @@ from kvproof.check.cli.options import (
     OutOption,
     SeedOption,
     TrustOption,
+    WorkersOption,
     settled_seed,
 )
 from kvproof.check.runs.errors import UsageError, error_boundary
@@ -70,6 +71,7 @@ def hunt(
     resume: Annotated[
         Path | None, typer.Option("--resume", metavar="DIR", help="Continue the hunt whose --out folder this is.")
     ] = None,
+    workers: WorkersOption = None,
     is_trusted: TrustOption = False,
     isolation: IsolationOption = None,
     known: KnownOption = None,
@@ -94,7 +96,9 @@ def hunt(
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.runs.trust import trust
         from kvproof.check.runs.walk_stage import walker_stage
+        from kvproof.check.runs.walk_units import Judged, WalkUnits
         from kvproof.check.search.strategies import strategy_of
+        from kvproof.check.workers.choice import opened
 
         if resume is not None:  # the configuration is about new hunts
             subject, seed, fix = (
@@ -103,6 +107,8 @@ def hunt(
         if resume is not None and (fix or wanted):
             option = "--fix" if fix else "--property"
             raise UsageError(f"--resume continues with the options of the first hunt; leave {option} out")
+        if resume is not None and workers is not None:
+            raise UsageError("a hunt is resumed without --workers; `kvproof campaign` resumes with any workers")
         if resume is not None:
             bookmark = resumed(resume, subject, seed, trust(is_total=is_trusted, command=RESUME))
         elif subject is None:
@@ -133,7 +139,7 @@ def hunt(
                 for name, scope in strategy.exhaustive.hunted.items()
                 if name not in progress.scopes and agrees(scope, progress.fixed)
             }
-            done = bookmark.scope_is_done
+            done = bookmark.scope_is_done if workers is None else lambda name: None
             share = EXPLORER_SHARE if budget is None else min(EXPLORER_SHARE, 100 * EXPLORER_SECONDS_MAX / budget)
             max_transitions = chosen_effort.hunted_transitions
             stages.append(subject_stage(make, one, scopes, saving, share, True, keep_going, done, max_transitions))
@@ -141,5 +147,11 @@ def hunt(
             say(output(), f"not expected with these fixed fields: {name} ({reason})")
         share = 100.0 - sum(stage.share for stage in stages)
         num_operations = chosen_effort.operations
-        stages.append(walker_stage(make, one, saving, share, num_operations, keep_going, bookmark, progress.fixed))
-        raise typer.Exit(run_stages(options, stages, one, stops_at_first=not keep_going and resume is None))
+        with opened(workers) as pool:
+            units = None if pool is None else WalkUnits(pool, Judged(progress.subject, isolation, budget))
+            own, facts = (bookmark, {}) if pool is None else (None, {"workers": pool.name})
+            stages.append(
+                walker_stage(make, one, saving, share, num_operations, keep_going, own, progress.fixed, units)
+            )
+            is_short = not keep_going and resume is None
+            raise typer.Exit(run_stages(options, stages, one, stops_at_first=is_short, environment=facts))

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from kvproof.check.runs.number_limits import BUDGET_SECONDS_MAX, BUDGET_SECONDS_MIN, SEED_MAX
+from kvproof.check.workers.choice import NUM_PROCESSES_MAX, RAY, RAY_CLIENT, is_valid
 
 DEFAULT_FOLDER = Path(".kvproof")
 DRAWN_SEED_MAX = 2**32 - 1  # short enough to type
@@ -30,6 +31,25 @@ def jobs_option(text: str) -> Any:
     return typer.Option("--jobs", metavar="N", min=1, max=256, help=text)
 
 
+def _workers(value: str | None) -> str | None:
+    """The value of --workers. Raises BadParameter."""
+    if value is not None and not is_valid(value):
+        raise typer.BadParameter(
+            f"it is {value!r}; name a number of processes, 1 to {NUM_PROCESSES_MAX}, {RAY}, or {RAY_CLIENT}HOST:PORT."
+        )
+    return value
+
+
+WorkersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--workers",
+        metavar="N|ray|ray://HOST:PORT",
+        callback=_workers,
+        help="Let so many processes of this machine, or a Ray cluster (ray starts one here), do the searches in units. "
+        "The result does not depend on which of them, but a walk draws other runs than without this option.",
+    ),
+]
 SubjectOption = Annotated[
     str, typer.Option("--subject", metavar="S", help="A name of `kvproof subjects`, or module:factory of your own.")
 ]

@@ -22,6 +22,7 @@ from kvproof.check.runs.verdicts import (
     resolve_checks,
     witness_counts,
 )
+from kvproof.check.runs.walk_units import WalkUnits
 from kvproof.check.search.random_walk import NUM_REPEATED_RUNS, WalkOptions
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import strategy_of
@@ -40,6 +41,7 @@ def walker_stage(
     keeps_going: bool = False,
     bookmark: Bookmark | None = None,
     fixed: dict[str, Any] | None = None,
+    units: WalkUnits | None = None,
 ) -> Stage:
     """Walk until a run refutes, so many operations are done, or the time is over.
 
@@ -48,7 +50,8 @@ def walker_stage(
     With keeps_going, findings of one property and mechanism that need the same features are one finding; it is shrunk
     and reported once, as soon as it is there, and most of the runs after it avoid it. An excused finding (known, not
     hunted for, or outside the contract of the engine) never ends a walk. bookmark: the progress of an earlier walk of
-    this hunt. fixed: fields of the configuration that every run keeps.
+    this hunt. fixed: fields of the configuration that every run keeps. units: the walk as units for workers; without
+    it, this process walks.
     """
     narrowed = Narrowed(subject, fixed) if fixed else subject
     strategy = strategy_of(subject)
@@ -57,7 +60,7 @@ def walker_stage(
     expected = strategy.level.expected_witnesses(narrowed.capabilities, fixed)
 
     def run(stint: StageBudget) -> Iterator[StageOutput]:
-        deadline, pause = time.monotonic() + stint.seconds, BOOKMARK_OPERATIONS
+        deadline = time.monotonic() + stint.seconds
         total, outcome = SearchResult(), JudgeOutcome(Verdict.NOT_REFUTED, {}, 0.0)
         before = [] if bookmark is None else bookmark.findings_of(judge)
         reported: dict[KnownFailure, None] = {_kind(one.found): None for one in before}
@@ -66,29 +69,39 @@ def walker_stage(
         if bookmark is not None:
             progress = bookmark.progress
             first_run, num_before, runs_before = progress.next_run, progress.num_operations, progress.num_runs
-        while total.num_operations < max_operations and (left := deadline - time.monotonic()) > 0:
-            options = WalkOptions(
-                first_run + total.num_drawn,
-                known=tuple(known),
-                pause_after=UNLIMITED if bookmark is None else pause,
-                num_repeated=max(0, NUM_REPEATED_RUNS - runs_before - total.num_runs),
-            )
-            with search_ends_after(left):
-                done = walk(
-                    strategy,
-                    make(),
-                    stint.seed,
-                    max_operations=max_operations - total.num_operations,
-                    seconds=left,
-                    fixed=fixed,
-                    progress=stint.further(num_before + total.num_operations),
-                    options=options,
+
+        def walks() -> Iterator[SearchResult]:
+            """The walks of this process, each until a run refutes; they avoid what is known when they begin."""
+            pause = BOOKMARK_OPERATIONS
+            while total.num_operations < max_operations and (left := deadline - time.monotonic()) > 0:
+                options = WalkOptions(
+                    first_run + total.num_drawn,
+                    known=tuple(known),
+                    pause_after=UNLIMITED if bookmark is None else pause,
+                    num_repeated=max(0, NUM_REPEATED_RUNS - runs_before - total.num_runs),
                 )
+                with search_ends_after(left):
+                    done = walk(
+                        strategy,
+                        make(),
+                        stint.seed,
+                        max_operations=max_operations - total.num_operations,
+                        seconds=left,
+                        fixed=fixed,
+                        progress=stint.further(num_before + total.num_operations),
+                        options=options,
+                    )
+                yield done
+                pause = min(2 * pause, BOOKMARK_OPERATIONS_MAX)
+                if done.is_unsupported or (done.counterexample is None and bookmark is None):
+                    return
+
+        searches = walks() if units is None else units(stint, max_operations, fixed, known, deadline)
+        for done in searches:
             total.continue_with(done)
             if bookmark is not None:
                 bookmark.walked(done.num_drawn, done.num_runs, done.num_operations)
-                pause = min(2 * pause, BOOKMARK_OPERATIONS_MAX)
-            if done.is_unsupported or (done.counterexample is None and bookmark is None):
+            if done.is_unsupported:
                 break
             if done.counterexample is None:
                 continue

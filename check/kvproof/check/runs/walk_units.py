@@ -1,0 +1,144 @@
+"""The random walk as units of work, so that several workers can share it (`--workers`).
+
+A unit is a part of the operations of a walk. The seed of the run and the number of the unit give the seed of the unit,
+so each unit draws runs of its own, whoever does it. A walk without workers draws other runs, one after the other from
+one seed.
+
+Results are taken in the order of the units. A unit avoids the findings of all units before it: when a unit finds
+something new, the units after it that have begun already are done again with this knowledge. So the findings and the
+counts are those of one worker that does the units one by one.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from kvproof.check.isolation.factory import factory_for
+from kvproof.check.isolation.limits import Limits
+from kvproof.check.isolation.messages import pack, unpack
+from kvproof.check.isolation.remote_search import walk
+from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.protocol.time_limit import search_ends_after
+from kvproof.check.runs.session import StageBudget
+from kvproof.check.search.random_walk import NUM_REPEATED_RUNS, WalkOptions
+from kvproof.check.search.result import UNLIMITED, SearchResult
+from kvproof.check.search.strategies import strategy_of
+from kvproof.check.search.suppression import KnownFailure
+from kvproof.check.workers.workers import Workers
+
+NUM_UNITS, OPERATIONS_MIN, OPERATIONS_MAX = 64, 2_000, 20_000  # of a walk; of a unit
+SEED_BYTES = 7  # so that a message can hold it
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A subject as every worker can make it. budget: of the run, in seconds; it limits a call."""
+
+    name: str
+    isolation: bool | None
+    budget: float | None = None
+
+
+@cache
+def factory_of(subject: Judged) -> Callable[[], ManagerSubject]:
+    """The factory of a subject in this process; it is kept, because a process of the subject is slow to start."""
+    return factory_for(subject.name, subject.isolation, Limits.within(subject.budget))
+
+
+@dataclass(frozen=True)
+class WalkUnit:
+    """A part of a walk. known: the findings that its runs avoid. seconds: until it must end, undone."""
+
+    subject: Judged
+    seed: int
+    index: int
+    num_operations: int
+    known: tuple[KnownFailure, ...] = ()
+    fixed: Mapping[str, Any] | None = None
+    seconds: float = float("inf")
+
+
+def seed_of(seed: int, index: int) -> int:
+    """The seed of a unit, from the seed of the run and the number of the unit."""
+    digest = hashlib.sha256(f"walk {seed} {index}".encode()).digest()
+    return int.from_bytes(digest[:SEED_BYTES], "big")
+
+
+def operations_of_unit(max_operations: int) -> int:
+    """How many operations a unit of such a walk does."""
+    share = OPERATIONS_MAX if max_operations == UNLIMITED else max_operations // NUM_UNITS
+    return min(OPERATIONS_MAX, max(OPERATIONS_MIN, share))
+
+
+def walk_unit(unit: WalkUnit) -> list[Any]:
+    """Do a unit: its walks as packed `SearchResult`s, each up to a finding, the last up to the end of the unit.
+
+    A finding of a property and mechanism that this unit has found before is not reported again.
+    """
+    make, fixed = factory_of(unit.subject), dict(unit.fixed) if unit.fixed else None
+    strategy, known, total = strategy_of(make()), list(unit.known), SearchResult()
+    deadline, walks = time.monotonic() + unit.seconds, list[Any]()
+    while total.num_operations < unit.num_operations and (left := deadline - time.monotonic()) > 0:
+        num_repeated = 0 if unit.index else max(0, NUM_REPEATED_RUNS - total.num_runs)
+        options = WalkOptions(total.num_drawn, known=tuple(known), num_repeated=num_repeated)
+        bounds: dict[str, Any] = {"max_operations": unit.num_operations - total.num_operations, "seconds": left}
+        with search_ends_after(left):
+            done = walk(strategy, make(), seed_of(unit.seed, unit.index), fixed=fixed, options=options, **bounds)
+        total.continue_with(done)
+        walks.append(pack(done))
+        if done.counterexample is None:
+            break
+        known.append((*done.counterexample.kind, ()))
+    return walks
+
+
+@dataclass
+class WalkUnits:
+    """The walk of a subject by workers."""
+
+    workers: Workers
+    subject: Judged
+
+    def __call__(
+        self,
+        stint: StageBudget,
+        max_operations: int,
+        fixed: Mapping[str, Any] | None,
+        known: Mapping[KnownFailure, None],
+        deadline: float,
+    ) -> Iterator[SearchResult]:
+        """The walks of the units, in order. known: the findings to avoid; the caller adds what it takes from here."""
+        num_done = num_runs = index = 0
+        while num_done < max_operations and time.monotonic() < deadline:
+            avoided = tuple(known)
+            units = self._units(stint.seed, index, num_done, max_operations, fixed, avoided, deadline)
+            results = self.workers.results(walk_unit, units)
+            for walks in results:
+                index += 1
+                for done in map(unpack, walks):
+                    num_done, num_runs = num_done + done.num_operations, num_runs + done.num_runs
+                    done.is_unsupported = done.is_unsupported and not num_runs
+                    yield done
+                stint.advance(num_done)
+                if len(known) > len(avoided):
+                    break
+            results.close()
+
+    def _units(
+        self,
+        seed: int,
+        index: int,
+        num_before: int,
+        max_operations: int,
+        fixed: Mapping[str, Any] | None,
+        known: tuple[KnownFailure, ...],
+        deadline: float,
+    ) -> Iterator[WalkUnit]:
+        size = operations_of_unit(max_operations)
+        while num_before < max_operations and (left := deadline - time.monotonic()) > 0:
+            num_operations = min(size, max_operations - num_before)
+            yield WalkUnit(self.subject, seed, index, num_operations, known, fixed, left)
+            index, num_before = index + 1, num_before + num_operations

@@ -1,0 +1,47 @@
+"""The workers that `--workers` names: a number of processes of this machine, or a Ray cluster."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kvproof.check.workers.workers import Workers
+from kvproof.spec.extras import require_extra
+
+RAY, RAY_CLIENT = "ray", "ray://"
+NUM_PROCESSES_MAX = 256
+
+
+def is_number(workers: str) -> bool:
+    """Whether `--workers` names a number of processes of this machine."""
+    return workers.isascii() and workers.isdigit() and 1 <= int(workers) <= NUM_PROCESSES_MAX
+
+
+def is_valid(workers: str) -> bool:
+    """Whether `--workers` takes this text."""
+    host, colon, port = workers.removeprefix(RAY_CLIENT).rpartition(":")
+    is_address = workers.startswith(RAY_CLIENT) and bool(host and colon) and port.isascii() and port.isdigit()
+    return is_number(workers) or workers == RAY or is_address
+
+
+@contextmanager
+def opened(workers: str | None) -> Iterator[Workers | None]:
+    """The workers that `--workers` names, until the end of the block; None without the option.
+
+    Raises MissingExtra if Ray is not installed, and ConnectionError if there is no Ray at the address.
+    """
+    if workers is None:
+        yield None
+        return
+    pool: Workers
+    if is_number(workers):
+        from kvproof.check.workers.local import LocalWorkers
+
+        pool = LocalWorkers(int(workers))
+    else:
+        require_extra("ray", f"--workers {workers}")
+        from kvproof.check.workers.on_ray import RayWorkers
+
+        pool = RayWorkers(None if workers == RAY else workers)
+    try:
+        yield pool
+    finally:
+        pool.close()

@@ -1,0 +1,159 @@
+"""Workers that are processes of this machine, without Ray.
+
+`concurrent.futures` gives up every unit when one of its processes is killed; here a new process does the unit again.
+"""
+
+import multiprocessing
+import os
+import tempfile
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from kvproof.check.subjects.descendants import end_with
+from kvproof.check.workers.workers import NUM_TRIES_MAX, Answer, Outcome, WorkerLost, done, value_of
+from kvproof.models.solvers.interrupts import deaf_to_interrupts
+
+NUM_AHEAD = 4  # units for each worker, begun before the result of the oldest one is there
+END_SECONDS = 2.0  # for an idle process to end by itself
+
+
+@dataclass(eq=False)
+class _Ticket:
+    """One unit that was given out. is_wanted: whether somebody waits for its result."""
+
+    do: Callable[[Any], Any]
+    unit: Any
+    num_tries: int = 0
+    is_wanted: bool = True
+    outcome: Outcome | None = None
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A process; ticket: the unit that it does."""
+
+    process: BaseProcess
+    connection: "Connection[Any, Any]"
+    ticket: _Ticket | None = None
+
+
+class LocalWorkers:
+    """So many processes, each started when there is a unit for it, and replaced if it ends."""
+
+    def __init__(self, num_processes: int) -> None:
+        self.name = str(num_processes)
+        self._num_processes = num_processes
+        self._workers: list[_Worker] = []
+        self._folder = tempfile.TemporaryDirectory(prefix="kvproof-workers-")
+
+    @property
+    def process_ids(self) -> list[int]:
+        """The ids of the processes that run now."""
+        return [worker.process.pid for worker in self._workers if worker.process.pid is not None]
+
+    def results(self, do: Callable[[Any], Answer], units: Iterable[Any]) -> Generator[Answer, None, None]:
+        """As `Workers.results`."""
+        source, is_over = iter(units), False
+        begun, again = deque[_Ticket](), deque[_Ticket]()  # in order; those that must be done again
+        try:
+            while True:
+                while begun and begun[0].outcome is not None:
+                    yield value_of(begun.popleft().outcome)  # type: ignore[arg-type]
+                while (again or not is_over) and (worker := self._idle()) is not None:
+                    if not again:
+                        if len(begun) >= NUM_AHEAD * self._num_processes:
+                            break
+                        unit = next(source, begun)
+                        if unit is begun:
+                            is_over = True
+                            break
+                        begun.append(_Ticket(do, unit))
+                        again.append(begun[-1])
+                    self._give(worker, again.popleft(), again)
+                if begun:
+                    self._wait(again)
+                elif is_over:
+                    return
+        finally:
+            for ticket in begun:
+                ticket.is_wanted = False
+
+    def close(self) -> None:
+        """End the processes: idle ones by themselves, so that they end what they started; others at once."""
+        for worker in self._workers:
+            if worker.ticket is not None:
+                worker.process.kill()
+            worker.connection.close()
+        for worker in self._workers:
+            worker.process.join(END_SECONDS)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+        self._workers.clear()
+        self._folder.cleanup()
+
+    def _idle(self) -> _Worker | None:
+        idle = next((worker for worker in self._workers if worker.ticket is None), None)
+        if idle is not None or len(self._workers) >= self._num_processes:
+            return idle
+        context = multiprocessing.get_context("spawn")  # not a fork: a subject may have started threads here
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, os.getpid(), self._folder.name))
+        with deaf_to_interrupts():
+            process.start()
+        theirs.close()
+        self._workers.append(_Worker(process, ours))
+        return self._workers[-1]
+
+    def _give(self, worker: _Worker, ticket: _Ticket, again: deque[_Ticket]) -> None:
+        worker.ticket = ticket
+        ticket.num_tries += 1
+        try:
+            worker.connection.send((ticket.do, ticket.unit))
+        except OSError:  # the process has ended
+            self._lose(worker, again)
+
+    def _wait(self, again: deque[_Ticket]) -> None:
+        """Wait for a worker, and take its answer. Raises WorkerLost."""
+        busy = {worker.connection: worker for worker in self._workers if worker.ticket is not None}
+        for connection in wait(list(busy)):
+            worker = busy[connection]  # type: ignore[index]
+            ticket = worker.ticket
+            try:
+                outcome = worker.connection.recv()
+            except (EOFError, OSError):
+                self._lose(worker, again)
+                continue
+            worker.ticket = None
+            if ticket is not None:
+                ticket.outcome = outcome
+
+    def _lose(self, worker: _Worker, again: deque[_Ticket]) -> None:
+        """Forget a worker whose process has ended; its unit must be done again."""
+        self._workers.remove(worker)
+        worker.connection.close()
+        worker.process.join()
+        ticket = worker.ticket
+        if ticket is None or not ticket.is_wanted:
+            return
+        if ticket.num_tries >= NUM_TRIES_MAX:
+            raise WorkerLost(
+                f"{ticket.num_tries} workers ended while they did the same unit, the last with exit code "
+                f"{worker.process.exitcode}: {ticket.unit}. If the subject ends its process, leave out --no-isolation"
+            )
+        again.append(ticket)
+
+
+def _serve(connection: "Connection[Any, Any]", parent: int, folder: str) -> None:
+    """Do units until the other process closes the connection. folder: for temporary files; the parent removes it."""
+    end_with(parent)
+    tempfile.tempdir = folder
+    with suppress(EOFError, OSError):
+        while True:
+            do, unit = connection.recv()
+            connection.send(done(do, unit))

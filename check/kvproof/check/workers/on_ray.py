@@ -1,0 +1,126 @@
+"""Workers that are processes of a Ray cluster, which is started on this machine if no address is given.
+
+Every unit is a Ray task. Ray starts a task again whose worker or node is lost; what Ray gives up is submitted again
+here. A worker uses the subject's files under the same path as this process, and refuses units of another kvproof.
+"""
+
+import logging
+import os
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it when it is imported
+
+import ray
+
+from kvproof.check.subjects.descendants import MARK, end_marked, marked
+from kvproof.check.subjects.loading.partial_import import installed_version
+from kvproof.check.workers.workers import NUM_TRIES_MAX, Answer, Outcome, WorkerLost, done, value_of
+
+NUM_AHEAD, NUM_AHEAD_MIN = 4, 16  # units for each processor, submitted before the result of the oldest one is there
+STORE_BYTES = 100_000_000  # of Ray's store of objects on this machine: a result has a few kilobytes
+
+
+class RayWorkers:
+    """The workers of a Ray cluster. address: ray://HOST:PORT; None starts a cluster on this machine.
+
+    Raises ConnectionError if there is no Ray at the address.
+    """
+
+    def __init__(self, address: str | None = None) -> None:
+        self.name = address or "ray"
+        self._ending = ExitStack()
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        try:
+            if address is None:
+                self._start(quiet)
+            else:
+                ray.init(address=address, **quiet)
+        except BaseException:
+            self._ending.close()
+            raise
+        self._ending.callback(ray.shutdown)
+        self._task = ray.remote(max_retries=NUM_TRIES_MAX - 1)(_do)
+        self._place = _Place(installed_version("kvproof") or "", os.getcwd(), tuple(sys.path))
+
+    def _start(self, quiet: dict[str, Any]) -> None:
+        """Start Ray here. Everything that it starts has a mark, and what it writes is in a folder that is removed."""
+        folder = self._ending.enter_context(
+            tempfile.TemporaryDirectory(prefix="kvproof-ray-", ignore_cleanup_errors=True)
+        )
+        mark, environment = marked()
+        self._ending.callback(end_marked, mark)
+        before = os.environ.get(MARK)
+        os.environ[MARK] = environment[MARK]
+        try:
+            ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, _temp_dir=folder, **quiet)
+        finally:
+            if before is None:
+                del os.environ[MARK]
+            else:
+                os.environ[MARK] = before
+
+    def results(self, do: Callable[[Any], Answer], units: Iterable[Any]) -> Generator[Answer, None, None]:
+        """As `Workers.results`."""
+        source, is_over = iter(units), False
+        begun = deque[tuple[Any, Any]]()  # units and references of their results, in order
+        num_ahead = max(NUM_AHEAD_MIN, NUM_AHEAD * int(ray.cluster_resources().get("CPU", 1)))
+        try:
+            while True:
+                while not is_over and len(begun) < num_ahead:
+                    unit = next(source, begun)
+                    if unit is begun:
+                        is_over = True
+                        break
+                    begun.append((unit, self._task.remote(self._place, do, unit)))
+                if not begun:
+                    return
+                outcome = self._outcome(do, *begun[0])
+                begun.popleft()
+                yield value_of(outcome)
+        finally:
+            for _, reference in begun:
+                with suppress(Exception):
+                    ray.cancel(reference, force=False)
+
+    def _outcome(self, do: Callable[[Any], Any], unit: Any, reference: Any) -> Outcome:
+        for _ in range(NUM_TRIES_MAX):
+            try:
+                outcome: Outcome = ray.get(reference)
+                return outcome
+            except ray.exceptions.RayTaskError as error:  # what the task raised outside the unit, such as an import
+                raise WorkerLost(f"a worker of {self.name} cannot do units of kvproof: {error}") from error
+            except ray.exceptions.RayError as error:
+                lost = error
+                reference = self._task.remote(self._place, do, unit)
+        raise WorkerLost(f"{NUM_TRIES_MAX} times the workers of a unit were lost: {lost}: {unit}")
+
+    def close(self) -> None:
+        """Leave the cluster, and end it if this process started it."""
+        self._ending.close()
+
+
+class _Place:
+    """Where the units come from: a worker works in the same folder, and imports from the same ones."""
+
+    def __init__(self, version: str, folder: str, path: tuple[str, ...]) -> None:
+        self.version, self.folder, self.path = version, folder, path
+
+    def enter(self) -> None:
+        """Prepare this process. Raises AssertionError if it has another kvproof, OSError if it lacks the folder."""
+        if (here := installed_version("kvproof") or "") != self.version:
+            raise AssertionError(f"it has kvproof {here}, and the units are of kvproof {self.version}")
+        if Path.cwd() != Path(self.folder):
+            os.chdir(self.folder)
+        sys.path += [one for one in self.path if one not in sys.path]
+
+
+def _do(place: _Place, do: Callable[[Any], Any], unit: Any) -> Outcome:
+    """Do one unit in a worker of Ray."""
+    place.enter()
+    return done(do, unit)

@@ -1,0 +1,66 @@
+"""Workers do units of work, each in a process of its own, and the results come back in the order of the units.
+
+A unit is a function at the top level of a module and one argument; both must be picklable, and the result must depend
+on them alone. So nothing depends on how many workers there are, on which of them does a unit, or on how often it is
+done: the unit of a worker that was killed is done again by another one.
+"""
+
+import pickle
+import traceback
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Protocol, TypeVar
+
+NUM_TRIES_MAX = 3  # of a unit whose worker was lost
+Answer = TypeVar("Answer")
+
+
+class WorkerLost(Exception):
+    """The workers that did a unit were lost one after the other: they were killed, or the unit ended them."""
+
+
+class WorkerTraceback(Exception):
+    """Where in a worker an exception was raised; it is the cause of the exception here."""
+
+    def __str__(self) -> str:
+        return f"in a worker:\n{self.args[0]}"
+
+
+class Workers(Protocol):
+    """Processes that do units of work. name: what `--workers` calls them."""
+
+    name: str
+
+    def results(self, do: Callable[[Any], Answer], units: Iterable[Any]) -> Generator[Answer, None, None]:
+        """Yield the result of each unit, in the order of the units, which are drawn when a worker can do them.
+
+        Closing the generator gives up the units that are under way. Raises what a unit raises, and WorkerLost.
+        """
+
+    def close(self) -> None:
+        """End every process that was started."""
+
+
+# What crosses between the processes -------------------------------------------------------------------------------
+
+Outcome = tuple[bool, Any, str]  # whether the unit was done; its result, or the exception; where that was raised
+
+
+def done(do: Callable[[Any], Any], unit: Any) -> Outcome:
+    """Do one unit in a worker. An exception that cannot be pickled becomes an AssertionError with its text."""
+    try:
+        return True, do(unit), ""
+    except Exception as error:
+        where = "".join(traceback.format_exception(error))
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:
+            error = AssertionError(f"{type(error).__name__}: {error}")
+        return False, error, where
+
+
+def value_of(outcome: Outcome) -> Any:
+    """The result of a unit. Raises what it raised."""
+    is_done, value, where = outcome
+    if not is_done:
+        raise value from WorkerTraceback(where)
+    return value

@@ -1,0 +1,75 @@
+"""Units of work are all done, in order, and nothing is left when workers are killed."""
+
+import operator
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kvproof.check.workers.choice import is_valid
+from kvproof.check.workers.local import LocalWorkers
+from kvproof.check.workers.workers import NUM_TRIES_MAX, WorkerLost
+
+
+@pytest.fixture
+def workers() -> Iterator[LocalWorkers]:
+    pool = LocalWorkers(1)
+    yield pool
+    pool.close()
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def test_a_unit_whose_worker_is_killed_is_done_again_and_no_process_is_left(workers: LocalWorkers) -> None:
+    begun: list[int] = []
+
+    def units() -> Iterator[float]:
+        for seconds in (0.0, 0.2, 0.0):
+            begun.extend(workers.process_ids)
+            yield seconds
+
+    results = workers.results(time.sleep, units())
+    assert next(results) is None
+    (killed,) = workers.process_ids
+    os.kill(killed, signal.SIGKILL)  # it sleeps, or has a unit to sleep
+    assert list(results) == [None, None]
+    (other,) = workers.process_ids
+    assert other != killed
+    assert list(workers.results(operator.neg, range(9))) == [-number for number in range(9)]
+    given_up = workers.results(operator.neg, range(99))
+    assert next(given_up) == 0
+    given_up.close()
+    assert list(workers.results(operator.pos, [5])) == [5]  # no answer of a unit that was given up
+    with pytest.raises(TypeError, match="bad operand"):
+        list(workers.results(operator.neg, [1, "two"]))
+    assert workers.process_ids == [other]
+    workers.close()
+    assert not is_alive(killed)
+    assert not is_alive(other)
+
+
+def test_a_unit_that_ends_every_worker_is_an_error_and_not_an_endless_loop(
+    workers: LocalWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvproof.check.workers.local.NUM_TRIES_MAX", 1)  # each try starts a process
+    assert NUM_TRIES_MAX == 3
+    with pytest.raises(
+        WorkerLost, match=r"^1 workers ended while they did the same unit, the last with exit code 7: 7\. "
+    ):
+        list(workers.results(os._exit, [7]))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("1", True), ("256", True), ("ray", True), ("ray://head:10001", True)]
+    + [
+        (text, False) for text in ("0", "257", "-1", "", "two", "Ray", "ray://", "ray://head", "ray://:1", "http://a:1")
+    ],
+)
+def test_workers_are_a_number_or_ray_or_the_address_of_a_ray(text: str, expected: bool) -> None:
+    assert is_valid(text) is expected
