@@ -12,7 +12,7 @@ from typing import Any
 
 from kvproof.check.oracle.level import level_of_config
 from kvproof.check.oracle.replay import Counterexample, applied, is_hang
-from kvproof.check.protocol.adapter_fault import defined_at, is_of_kvproofs_protocol, place_of, self_of, shown
+from kvproof.check.protocol.adapter_fault import defined_at, is_neutral, place_of, self_of, shown
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.time_limit import OutOfTime, time_limit_of
@@ -58,7 +58,7 @@ class CallWatcher:
             caller = caller.f_back
         if caller is None or self_of(caller) is not self._subject or frame.f_code.co_name.startswith("<"):
             return False
-        return self_of(frame) is not self._subject and not is_of_kvproofs_protocol(frame)
+        return self_of(frame) is not self._subject and not is_neutral(frame)
 
 
 def method_called(subject: Any, found: Counterexample) -> tuple[CodePlace | None, list[CodePlace]]:
@@ -93,9 +93,11 @@ def _method(subject: Any, finding: Finding, watcher: CallWatcher, earlier: Metho
         """The first method in the call, preferably not one of a helper of the adapter; of an exception, the last."""
         places = [place for name, place in methods if name == call]
         places = [place for place in places if place.file not in own] or places
-        return (places[-1] if finding.frames else places[0]) if places else None
+        is_raised = finding.frames and call != question
+        return (places[-1] if is_raised else places[0]) if places else None
 
-    for call in (finding.promise.partition("(")[0], finding.cause.partition(" ")[0], *CALL.findall(finding.text)[:1]):
+    question = finding.promise.partition("(")[0]
+    for call in (question, finding.cause.partition(" ")[0], *CALL.findall(finding.text)[:1]):
         if call in watcher.calls:
             return first_of(call, watcher.methods) or defined_at(subject, call)
     methods = _changing(watcher.methods) or earlier or watcher.methods

@@ -108,7 +108,7 @@ def _is_raised_by(adapter: Any, frames: list[tuple[FrameType, int]]) -> bool:
         own = self_of(frame)
         if is_adapter(own):  # this adapter, or another one that it uses
             return is_of_kvproofs_protocol(frame) or not _calls_native_code(frame, line)
-        if _is_neutral(frame):
+        if is_neutral(frame):
             continue
         owner = own if isinstance(own, type) else _class_of(frame.f_code, frame, adapter) if own is None else type(own)
         if owner is not None or not _is_of_its_file(frame, adapter):
@@ -171,7 +171,7 @@ def _source_file(kind: type) -> str | None:
         return None
 
 
-def _is_neutral(frame: FrameType) -> bool:
+def is_neutral(frame: FrameType) -> bool:
     """Whether the code is of Python itself, or of kvproof's protocol: it belongs to who called it."""
     file, module = frame.f_code.co_filename, str(frame.f_globals.get("__name__", ""))
     is_of_python = file.startswith(("<frozen", STANDARD_LIBRARY)) and "site-packages" not in file

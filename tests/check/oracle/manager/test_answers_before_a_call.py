@@ -33,7 +33,7 @@ class Eager(BuiltIn):
     """Says OK whatever is held back."""
 
     def can_admit(self, group: int) -> Admission:
-        return Admission.OK
+        return Admission["OK"]  # by a function of the standard library, which is no method of the manager
 
 
 def test_an_ok_that_takes_what_the_watermark_holds_back_is_refuted() -> None:
