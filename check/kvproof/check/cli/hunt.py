@@ -93,6 +93,7 @@ def hunt(
         from kvproof.check.runs.explore_stage import subject_stage
         from kvproof.check.runs.resume import Bookmark, HuntProgress, resumed
         from kvproof.check.runs.run import RunOptions, run_stages
+        from kvproof.check.runs.scope_units import ScopeUnits
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.runs.trust import trust
         from kvproof.check.runs.walk_stage import walker_stage
@@ -133,25 +134,31 @@ def hunt(
         saving.wanted = frozenset(progress.properties)
         bookmark.remind(saving)
         stages = [bookmark.stage()] if bookmark.earlier else []
+        scopes = {}
         if (strategy := strategy_of(one)).can_explore:
             scopes = {
                 name: scope
                 for name, scope in strategy.exhaustive.hunted.items()
                 if name not in progress.scopes and agrees(scope, progress.fixed)
             }
-            done = bookmark.scope_is_done if workers is None else lambda name: None
-            share = EXPLORER_SHARE if budget is None else min(EXPLORER_SHARE, 100 * EXPLORER_SECONDS_MAX / budget)
-            max_transitions = chosen_effort.hunted_transitions
-            stages.append(subject_stage(make, one, scopes, saving, share, True, keep_going, done, max_transitions))
         for name, reason in strategy.level.excluded_witnesses(progress.fixed).items():
             say(output(), f"not expected with these fixed fields: {name} ({reason})")
-        share = 100.0 - sum(stage.share for stage in stages)
-        num_operations = chosen_effort.operations
         with opened(workers) as pool:
-            units = None if pool is None else WalkUnits(pool, Judged(progress.subject, isolation, budget))
-            own, facts = (bookmark, {}) if pool is None else (None, {"workers": pool.name})
-            stages.append(
-                walker_stage(make, one, saving, share, num_operations, keep_going, own, progress.fixed, units)
-            )
+            own: Bookmark | None = bookmark
+            facts, walk_units, scope_units = dict[str, str](), None, None
+            is_done = bookmark.scope_is_done
+            if pool is not None:  # a walk in units is not resumed
+                judged = Judged(progress.subject, isolation, budget)
+                walk_units, scope_units = WalkUnits(pool, judged), ScopeUnits(pool, judged)
+                own, facts, is_done = None, {"workers": pool.name}, lambda name: None
+            if strategy.can_explore:
+                share = EXPLORER_SHARE if budget is None else min(EXPLORER_SHARE, 100 * EXPLORER_SECONDS_MAX / budget)
+                most = chosen_effort.hunted_transitions
+                stages.append(
+                    subject_stage(make, one, scopes, saving, share, True, keep_going, is_done, most, scope_units)
+                )
+            share = 100.0 - sum(stage.share for stage in stages)
+            most, fixed = chosen_effort.operations, progress.fixed
+            stages.append(walker_stage(make, one, saving, share, most, keep_going, own, fixed, walk_units))
             is_short = not keep_going and resume is None
             raise typer.Exit(run_stages(options, stages, one, stops_at_first=is_short, environment=facts))

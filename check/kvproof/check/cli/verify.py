@@ -22,6 +22,7 @@ from kvproof.check.cli.options import (
     OutOption,
     SeedOption,
     SubjectOption,
+    WorkersOption,
     settled_seed,
 )
 from kvproof.check.runs.errors import UsageError, error_boundary
@@ -43,6 +44,7 @@ def verify(
     judges: JudgesOption = None,
     seed: SeedOption = None,
     device: DeviceOption = "auto",
+    workers: WorkersOption = None,
     isolation: IsolationOption = None,
     known: KnownOption = None,
     contract_fails: ContractOption = False,
@@ -69,8 +71,11 @@ def verify(
         from kvproof.check.runs.hypothesis_stage import hypothesis_stage
         from kvproof.check.runs.judges import DATA_PLANE, EXPLORER, HYPOTHESIS, PROVER, SPECIFICATION, settled_judges
         from kvproof.check.runs.run import RunOptions, run_stages
+        from kvproof.check.runs.scope_units import ScopeUnits
         from kvproof.check.runs.walk_stage import walker_stage
+        from kvproof.check.runs.walk_units import Judged, WalkUnits
         from kvproof.check.search.strategies import strategy_of
+        from kvproof.check.workers.choice import opened
 
         chosen_effort = effort_of(effort, budget, subject)
         if device != "auto" and subject not in SUBJECTS:
@@ -94,16 +99,24 @@ def verify(
             stages.append(_prover(share=120))
         if chosen.has(SPECIFICATION):
             stages.append(specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True))
-        if chosen.has(EXPLORER):
-            scopes, most = strategy.exhaustive.gate, chosen_effort.transitions
-            stages.append(subject_stage(make, one, scopes, saving, share=30, max_transitions=most))
-        stages += bytes_stages
-        is_manager = strategy.level is MANAGER
-        if chosen.has(strategy.judge):
-            stages.append(walker_stage(make, one, saving, 20 if is_manager else 60, chosen_effort.operations))
-        if chosen.has(HYPOTHESIS):
-            stages.append(hypothesis_stage(make, one, saving, 10, chosen_effort))
-        raise typer.Exit(run_stages(options, stages, one, data_plane=plane, environment=environment))
+        with opened(workers) as pool:
+            walk_units = scope_units = None
+            if pool is not None:
+                judged = Judged(subject, isolation, budget)
+                walk_units, scope_units = WalkUnits(pool, judged), ScopeUnits(pool, judged)
+                environment["workers"] = pool.name
+            if chosen.has(EXPLORER):
+                scopes, most = strategy.exhaustive.gate, chosen_effort.transitions
+                stages.append(
+                    subject_stage(make, one, scopes, saving, share=30, max_transitions=most, units=scope_units)
+                )
+            stages += bytes_stages
+            if chosen.has(strategy.judge):
+                share, most = 20 if strategy.level is MANAGER else 60, chosen_effort.operations
+                stages.append(walker_stage(make, one, saving, share, most, units=walk_units))
+            if chosen.has(HYPOTHESIS):
+                stages.append(hypothesis_stage(make, one, saving, 10, chosen_effort))
+            raise typer.Exit(run_stages(options, stages, one, data_plane=plane, environment=environment))
 
 
 def _bytes_stages(

@@ -12,6 +12,7 @@ from kvproof.check.protocol.manager import ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import SCOPES, Scope
 from kvproof.check.protocol.time_limit import search_ends_after
 from kvproof.check.runs.save_findings import Saving
+from kvproof.check.runs.scope_units import OnCount, ScopeUnits, Search
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
     STOPPED,
@@ -35,8 +36,6 @@ SPECIFICATION = "specification"
 EXCUSED = "the search ended at a finding that is excused"
 EXPLORER = "explorer"
 
-OnCount = Callable[[int], None]
-
 
 @dataclass
 class Searches:
@@ -51,7 +50,7 @@ class Searches:
     judge: str
     scopes: Mapping[str, Scope]
     planned_checks: list[Check]
-    explore: Callable[[Scope, float, int, OnCount], SearchResult]
+    explore: Search
     save: Callable[[Counterexample, int], ReportedFinding]
     expected: dict[str, bool] = field(default_factory=dict)
     is_hunt: bool = False
@@ -151,11 +150,12 @@ def subject_stage(
     keeps_going: bool = False,
     is_done: Callable[[str], None] = lambda name: None,
     max_transitions: int = UNLIMITED,
+    units: ScopeUnits | None = None,
 ) -> Stage:
     """Search every reachable state of the subject in each scope, each explained by the specification.
 
     A gate promises every scope. A hunt takes them one by one as far as its time and its transitions go, and continues
-    after a finding with keeps_going.
+    after a finding with keeps_going. units: the scopes as units for workers; without it, this process searches them.
     """
 
     strategy = strategy_of(subject)
@@ -168,8 +168,9 @@ def subject_stage(
         with search_ends_after(seconds):
             return explore(strategy, make(), scope, progress=progress, **bounds)
 
+    chosen = search if units is None else units.search_of(scopes, max_transitions, search)
     planned_checks = planned_checks_of_scopes(EXPLORER, scopes, subject)
-    searches = Searches(EXPLORER, scopes, planned_checks, search, save, is_hunt=is_hunt, keeps_going=keeps_going)
+    searches = Searches(EXPLORER, scopes, planned_checks, chosen, save, is_hunt=is_hunt, keeps_going=keeps_going)
     searches.is_done, searches.max_transitions = is_done, max_transitions
     kept = [check for check in planned_checks if check.verdict is Verdict.UNSUPPORTED] if is_hunt else planned_checks
     return Stage(EXPLORER, share, kept, searches.run, (strategy.exhaustive.assumption,))

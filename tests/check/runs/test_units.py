@@ -1,4 +1,4 @@
-"""A walk in units finds and counts the same, however many workers there are and in whatever order they answer."""
+"""A search in units finds and counts the same, however many workers there are and in whatever order they answer."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from kvproof.check.runs import walk_units
+from kvproof.check.runs.explore_stage import subject_stage
 from kvproof.check.runs.save_findings import Saving
-from kvproof.check.runs.session import StageBudget, StageOutput
+from kvproof.check.runs.scope_units import ScopeUnits
+from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.walk_stage import walker_stage
 from kvproof.check.runs.walk_units import Judged, WalkUnit, WalkUnits, operations_of_unit, seed_of, walk_unit
 from kvproof.check.search.result import UNLIMITED
+from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.registry import find
 from kvproof.reports.result import Check
 from kvproof.spec.verdict import Verdict
@@ -69,7 +72,11 @@ def report(subject: str, folder: Path, workers: Here, *, keeps_going: bool = Tru
     saving = Saving(make, subject, 1, Store(folder), max_operations=2_000)
     units = WalkUnits(workers, Judged(subject, isolation=False))
     stage = walker_stage(make, make(), saving, 1.0, NUM_OPERATIONS, keeps_going, units=units)
-    outputs = list(stage.run(StageBudget(1, 1e6, lambda count: None)))
+    return outputs_of(stage)
+
+
+def outputs_of(stage: Stage) -> list[StageOutput]:
+    outputs = stage.run(StageBudget(1, 1e6, lambda count: None))
     return [replace(one, seconds=0.0) if isinstance(one, Check) else one for one in outputs]
 
 
@@ -110,3 +117,20 @@ def test_a_walk_has_enough_units_for_many_workers_and_none_that_is_all_overhead(
     sizes = [operations_of_unit(number) for number in (1_000, 50_000, 500_000, 5_000_000, UNLIMITED)]
     assert sizes == [2_000, 2_000, 7_812, 20_000, 20_000]
     assert len({seed_of(seed, index) for seed in range(9) for index in range(9)}) == 81
+
+
+@pytest.mark.parametrize("name", ["kvproof", "faulty"])
+def test_scopes_searched_by_workers_share_their_transitions_as_scopes_searched_here(
+    subject: str, tmp_path: Path, name: str
+) -> None:
+    make = find(subject if name == "faulty" else name)
+    saving = Saving(make, name, 1, Store(tmp_path), max_operations=100)
+    units = ScopeUnits(Here(3), Judged(subject if name == "faulty" else name, isolation=False))
+    hunt: dict[str, Any] = {"is_hunt": True, "keeps_going": True, "max_transitions": 300}
+    scopes = MANAGERS.exhaustive.hunted
+    here = outputs_of(subject_stage(make, make(), scopes, saving, 1.0, **hunt))
+    assert outputs_of(subject_stage(make, make(), scopes, saving, 1.0, **hunt, units=units)) == here
+    counts = {
+        one.id.rpartition("/")[2]: one.counts["transitions"] for one in here if isinstance(one, Check) and one.counts
+    }
+    assert sum(counts.values()) == (302 if name == "kvproof" else 300)
