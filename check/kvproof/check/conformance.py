@@ -136,7 +136,7 @@ def _check_reach(name: str, done: SearchResult, expect: set[str]) -> None:
     """Raise AssertionError unless the walk did something, and reached all that is expected."""
     __tracebackhide__ = True
     if done.is_unsupported or not done.num_operations:
-        raise AssertionError(f"nothing was checked: {name} accepted no configuration that was drawn")
+        raise AssertionError(f"nothing was checked: {name} accepted no configuration that was drawn{done.refusal}")
     if missing := sorted(witness for witness in expect if not done.coverage[witness]):
         raise AssertionError(
             f"nothing was refuted, but {done.num_operations:,} operations never reached {', '.join(missing)}, "

@@ -61,8 +61,9 @@ def test_a_walk_of_no_step_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_subject_that_takes_no_configuration_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = verdicts(said_of(SearchResult(is_unsupported=True), monkeypatch))
-    assert set(found.values()) == {(Verdict.UNKNOWN, NOTHING_ACCEPTED)}
+    refused = SearchResult(is_unsupported=True, refusals=Counter({"no window": 1, "no swap": 2}))
+    found = verdicts(said_of(refused, monkeypatch))
+    assert set(found.values()) == {(Verdict.UNKNOWN, f"{NOTHING_ACCEPTED}; the most frequent reason: no swap")}
 
 
 def test_a_missed_hit_is_noted_beside_the_other_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,16 @@ FAULTS = (
         ("kvproof.impl.evictor", "LRUEvictor.evict", "heapq.heappush(heap, rank)", "heap.append(rank)"),
         "eviction-order",
     ),
+    (
+        Config(block_size=2, caching=True, images=True),
+        (
+            "kvproof.impl.table",
+            "contents_of",
+            "extra, beside))",
+            "extra, beside and tuple(name for name, _ in beside)))",
+        ),
+        "hit-computed",
+    ),
 )
 
 

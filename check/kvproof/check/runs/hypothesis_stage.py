@@ -60,7 +60,7 @@ def hypothesis_stage(
             note_counts.update(done.notes)
             stint.advance(outcome.counts["operations"])
             if done.is_unsupported:
-                outcome.verdict, outcome.text = Verdict.UNKNOWN, NOTHING_ACCEPTED
+                outcome.verdict, outcome.text = Verdict.UNKNOWN, NOTHING_ACCEPTED + done.refusal
                 break
             if done.counterexample is not None:
                 found = saving.save(JUDGE, done.counterexample, outcome.counts["operations"])

@@ -122,7 +122,7 @@ def walker_stage(
         total.num_operations += num_before
         outcome.counts = {"operations": total.num_operations, "runs": total.num_runs + runs_before}
         if total.is_unsupported:
-            outcome.verdict, outcome.text = Verdict.UNKNOWN, NOTHING_ACCEPTED
+            outcome.verdict, outcome.text = Verdict.UNKNOWN, NOTHING_ACCEPTED + total.refusal
         elif not total.num_operations and not outcome.refutations:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, "no time was left"
         elif outcome.verdict is Verdict.NOT_REFUTED and time.monotonic() >= deadline:

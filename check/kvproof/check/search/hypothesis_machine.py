@@ -188,7 +188,9 @@ class HypothesisRun:
         try:
             with time_limit_of(self.subject, STEP_SECONDS_MAX):
                 yield
-        except Unsupported:
+        except Unsupported as error:
+            if not self.done.num_runs:
+                self.done.refusals[str(error)] += 1
             hypothesis.reject()
         except OutOfTime:
             raise self.stopped() from None

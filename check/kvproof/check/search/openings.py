@@ -9,6 +9,7 @@
   its own is free at once. Another group is swapped in in the same step, and must not use that block.
 - A group computes its prompt and then waits, while the blocks of later groups are used and released. When it ends, its
   block is the next to be evicted, although it was released last.
+- A prompt comes again with the same tokens, and its image lies elsewhere in the block where it begins.
 
 After its opening a run goes on as it was drawn.
 """
@@ -16,7 +17,7 @@ After its opening a run goes on as it was drawn.
 from random import Random
 
 from kvproof.check.protocol.manager import Capabilities, Config
-from kvproof.check.search.prompts import Prompts
+from kvproof.check.search.prompts import ImagesData, Prompts
 from kvproof.spec.trace import Operation
 
 SHARE = 1 / 20  # of the runs with a prefix cache, for each of the ways in which they begin
@@ -37,8 +38,8 @@ def opening(random: Random, config: Config, can: Capabilities, prompts: Prompts)
     return _landing(random, config, prompts) if can_leave else []
 
 
-def _new(number: int, tokens: tuple[int, ...]) -> Operation:
-    return "new", number, (number,), tokens, (None, 0, None), ()
+def _new(number: int, tokens: tuple[int, ...], images: ImagesData = ()) -> Operation:
+    return "new", number, (number,), tokens, (None, 0, None), images
 
 
 def _num_kept(config: Config) -> int:
@@ -95,7 +96,22 @@ def _waiting(random: Random, config: Config, prompts: Prompts) -> list[Operation
     ]
 
 
-WITH_CACHE = _comebacks, _exchanging, _waiting
+def _moving_image(random: Random, config: Config, prompts: Prompts) -> list[Operation]:
+    """The second group repeats the prompt of the first one, whose image begins at another slot of the first block."""
+    size = config.block_size
+    name, num_rows = random.choice(prompts.pictures)
+    num_blocks = 1 + -(-(size - 1 + num_rows) // size)  # the last block that is found may be dropped
+    if not config.images or size == 1 or num_blocks > config.num_gpu_blocks - 2 - _num_kept(config):
+        return []
+    tokens = prompts.some(1) * (num_blocks * size)
+    first, second = [((name, start, num_rows),) for start in random.sample(range(size), 2)]
+    return [
+        *(_new(1, tokens, first), ("admit", 1, len(tokens)), ("run", 1), ("free", 1)),
+        *(_new(2, (*tokens, tokens[0]), second), ("admit", 2, len(tokens) + 1), ("run", 1)),
+    ]
+
+
+WITH_CACHE = _comebacks, _exchanging, _waiting, *[_moving_image] * 3  # most configurations have no images
 
 
 def _landing(random: Random, config: Config, prompts: Prompts) -> list[Operation]:

@@ -77,7 +77,6 @@ def walk(
     Raises AdapterError.
     """
     done, began, random = SearchResult(), monotonic(), Random(seed)
-    num_refused = 0
     for _ in range(options.first_run):
         random.getrandbits(64)
     end = min(max_operations, options.pause_after)
@@ -99,9 +98,11 @@ def walk(
                 parts.end_run()
             if done.num_runs < options.num_repeated and len(operations) <= NUM_REPEATED_OPERATIONS:
                 _check_repetition(subject, config, operations)
-        except Unsupported:
-            num_refused += 1
-            if num_refused > NUM_REFUSED_CONFIGS_MAX and not done.num_runs:
+        except Unsupported as error:
+            if done.num_runs:
+                continue
+            done.refusals[str(error)] += 1
+            if done.refusals.total() > NUM_REFUSED_CONFIGS_MAX:
                 done.is_unsupported = True
                 break
             continue

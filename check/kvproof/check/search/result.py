@@ -17,7 +17,8 @@ class SearchResult:
     num_operations: operations done; in an exhaustive search, transitions. num_drawn: runs, and configurations that the
     subject refused. depth: operations on the longest of the shortest paths. kinds: operations done, by name. coverage:
     how often each rule fired and each witness was observed. notes: observations that are no failures, by property.
-    text: how the search ended, where its counts do not say it.
+    refusals: why the subject refused configurations before the first run. text: how the search ended, where its counts
+    do not say it.
     """
 
     counterexample: Counterexample | None = None
@@ -33,11 +34,17 @@ class SearchResult:
     kinds: Counter[str] = field(default_factory=Counter)
     coverage: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
 
     @property
     def finding(self) -> Finding | None:
         """The finding of the counterexample, if there is one."""
         return None if self.counterexample is None else self.counterexample.finding
+
+    @property
+    def refusal(self) -> str:
+        """The most frequent reason why a configuration was refused, as a clause; empty if there is none."""
+        return f"; the most frequent reason: {self.refusals.most_common(1)[0][0]}" if self.refusals else ""
 
     def continue_with(self, later: "SearchResult") -> None:
         """Add the counts of a search that continued this one, and take over its counterexample."""
@@ -49,4 +56,5 @@ class SearchResult:
         self.kinds.update(later.kinds)
         self.coverage.update(later.coverage)
         self.notes.update(later.notes)
+        self.refusals.update(later.refusals)
         self.counterexample = later.counterexample
