@@ -1,8 +1,9 @@
-"""vLLM V1 0.33.0: the end of a send frees blocks into which a KV connector still loads.
+"""vLLM V1 0.33.0: two transfers of one aborted request: the end of the send frees what is loaded, or stops the engine.
 
 A request waits for KV that a connector loads asynchronously, and is aborted. The connector answers that the KV of the
 request is to be sent elsewhere, so two transfers use its blocks. The send ends first: the blocks are freed, and the
-load still writes to them. If both end in one step, an assertion fails instead, which stops the engine.
+load still writes to them. If both end in one step, the end of the load frees the blocks and forgets the request, and
+then an assertion about it fails, which stops the engine (issue 46240).
 
 Run it with the vLLM that is to be tried. It needs no GPU and no model, and ends with exit code 1 if the fault is there.
 """
@@ -89,39 +90,54 @@ options = Options(
     num_lookahead_tokens=0,
     num_prefill_lookahead_tokens=0,
 )
-scheduler = with_options(
-    Scheduler,
-    vllm_config=options,
-    kv_cache_config=with_options(
-        KVCacheConfig,
-        num_blocks=NUM_BLOCKS,
-        kv_cache_tensors=[],
-        kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
-    ),
-    structured_output_manager=None,
-    log_stats=False,
-    block_size=BLOCK_SIZE,
-)
-request = with_options(
-    Request,
-    request_id="first",
-    prompt_token_ids=list(range(40)),
-    sampling_params=Options(max_tokens=4, min_tokens=0, stop_token_ids=[]),
-    pooling_params=None,
-    eos_token_id=None,
-    arrival_time=0.0,
-)
 
-scheduler.add_request(request)
-scheduler.schedule()
-manager, name = scheduler.kv_cache_manager, request.request_id
-loading = [block for group in manager.get_block_ids(name) for block in group]
-assert request.status is RequestStatus.WAITING_FOR_REMOTE_KVS, request.status
+
+def aborted_while_loading() -> tuple[Any, Any, list[int]]:
+    """A scheduler, a request that is aborted while a connector loads its KV, and the blocks that the load writes to."""
+    scheduler = with_options(
+        Scheduler,
+        vllm_config=options,
+        kv_cache_config=with_options(
+            KVCacheConfig,
+            num_blocks=NUM_BLOCKS,
+            kv_cache_tensors=[],
+            kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
+        ),
+        structured_output_manager=None,
+        log_stats=False,
+        block_size=BLOCK_SIZE,
+    )
+    request = with_options(
+        Request,
+        request_id="first",
+        prompt_token_ids=list(range(40)),
+        sampling_params=Options(max_tokens=4, min_tokens=0, stop_token_ids=[]),
+        pooling_params=None,
+        eos_token_id=None,
+        arrival_time=0.0,
+    )
+    scheduler.add_request(request)
+    scheduler.schedule()
+    assert request.status is RequestStatus.WAITING_FOR_REMOTE_KVS, request.status
+    loading = [block for group in scheduler.kv_cache_manager.get_block_ids(request.request_id) for block in group]
+    scheduler.finish_requests(request.request_id, RequestStatus.FINISHED_ABORTED)
+    return scheduler, request, loading
+
+
+faults = []
+scheduler, request, loading = aborted_while_loading()
 print(f"the connector loads into blocks {loading}")
-
-scheduler.finish_requests(name, RequestStatus.FINISHED_ABORTED)
-scheduler._update_from_kv_xfer_finished(Options(finished_sending={name}, finished_recving=set()))
-free = {block.block_id for block in manager.block_pool.free_block_queue.get_all_free_blocks()}
+scheduler._update_from_kv_xfer_finished(Options(finished_sending={request.request_id}, finished_recving=set()))
+free = {block.block_id for block in scheduler.kv_cache_manager.block_pool.free_block_queue.get_all_free_blocks()}
 print(f"the request is aborted, and its KV is sent; the free blocks are {sorted(free)}")
 if free & set(loading):
-    sys.exit(f"blocks {sorted(free & set(loading))} are free, and the load still writes to them")
+    faults.append(f"blocks {sorted(free & set(loading))} are free, and the load still writes to them")
+
+scheduler, request, _ = aborted_while_loading()
+both = {request.request_id}
+try:
+    scheduler._update_from_kv_xfer_finished(Options(finished_sending=both, finished_recving=both))
+except AssertionError:
+    faults.append("the load and the send are over in one step: AssertionError")
+if faults:
+    sys.exit("; ".join(faults))
