@@ -9,6 +9,10 @@ Numbers. Keys, requests and transfers are numbers that the judge chooses; two tr
 the same number. Slots are numbers from 0 on. An entry is *staged* while it is written, so that no look-up may find it,
 and *resident* when its store has ended well.
 
+Paths. In a store that declares `paths`, a key is a page of a sequence together with all pages before it, so keys form
+trees: `path_to`. Every call names a path from the first page on, and a transfer that fails for a page fails for those
+after it.
+
 Large stores. A store may also have `observe_part()`: an observation without entries, with the count of free slots. The
 judge of a large store asks for this after most calls.
 
@@ -306,6 +310,15 @@ def fewer_keys(keys: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 NUM_KEYS_ONE_BY_ONE = 16
+# The pages of a tree: for each, the one before it. The keys of the next tree are so many more.
+PAGES_BEFORE = (None, 0, 1, 2, 1, 4, None, 6)
+
+
+def path_to(key: int) -> tuple[int, ...]:
+    """The pages up to this one, of a store that declares `paths`."""
+    before = PAGES_BEFORE[key % len(PAGES_BEFORE)]
+    tree = key - key % len(PAGES_BEFORE)
+    return (key,) if before is None else (*path_to(tree + before), key)
 
 
 def keys_text(keys: Sequence[int]) -> str:

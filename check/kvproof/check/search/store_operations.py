@@ -11,7 +11,7 @@ from typing import Any
 from kvproof.check.oracle.replay import NUM_TIMED
 from kvproof.check.oracle.store.judge import StoreJudge
 from kvproof.check.protocol.manager import Capabilities
-from kvproof.check.protocol.store import StoreConfig, StoreSubject
+from kvproof.check.protocol.store import StoreConfig, StoreSubject, path_to
 from kvproof.check.search.operations_by_kind import do_nothing
 from kvproof.check.search.worlds import draw_sizes, has_large_sizes, log_uniform
 from kvproof.spec.trace import Operation
@@ -131,6 +131,8 @@ class StoreOperations:
 
     def _keys(self) -> tuple[int, ...]:
         """Different keys, each of which may be there already."""
+        if self.judge.capabilities.paths:
+            return path_to(self.random.randrange(self.num_keys))
         number = min(self._count(), self.num_keys)
         if self.random.random() < RUN_OF_KEYS_SHARE:
             first = self.random.randrange(self.num_keys - number + 1)
@@ -139,4 +141,6 @@ class StoreOperations:
 
     def _loadable_keys(self) -> tuple[int, ...]:
         keys = self.judge.loadable()
+        if self.judge.capabilities.paths:
+            return path_to(self.random.choice(keys))
         return tuple(self.random.sample(keys, min(self._count(), len(keys))))

@@ -150,6 +150,15 @@ ROWS = (
         needs="torch",
     ),
     Row(
+        "sglang-hicache",
+        STORE,
+        "SGLang's HiCache: the host pool below its prefix cache, filled from a storage",
+        _by("sglang.hicache.SGLangHiCache"),
+        "sglang",
+        ("0.5.5", "0.5.15.post1"),
+        needs="torch",
+    ),
+    Row(
         "transformers",
         SCHEDULER,
         "the loop of transformers' continuous batching",

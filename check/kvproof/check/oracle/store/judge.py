@@ -21,6 +21,7 @@ from kvproof.check.protocol.store import (
     StoreSubject,
     check_store_observation,
     keys_text,
+    path_to,
 )
 
 NUM_KEYS_MAX = 256  # of one operation
@@ -108,7 +109,8 @@ class StoreJudge(SubjectCalls, RuledJudge):
                 self.used[key] = None
 
     def _fits(self, keys: Sequence[int]) -> bool:
-        return len(set(keys)) == len(keys) <= NUM_KEYS_MAX and self.explained.has_room(keys)
+        is_path = not self.capabilities.paths or (bool(keys) and tuple(keys) == path_to(keys[-1]))
+        return is_path and len(set(keys)) == len(keys) <= NUM_KEYS_MAX and self.explained.has_room(keys)
 
     # Questions ------------------------------------------------------------------------------------------------------
 
@@ -320,6 +322,8 @@ class StoreJudge(SubjectCalls, RuledJudge):
         """The bytes move. The store is not informed."""
         one = self.transfers[transfer]
         one.failed = () if one.is_load else tuple(place for place in failed if 0 <= place < len(one.keys))
+        if one.failed and self.capabilities.paths:
+            one.failed = tuple(range(min(one.failed), len(one.keys)))
         context = f"land({transfer})"
         for place, (key, slot) in enumerate(zip(one.keys, one.slots, strict=True)):
             if one.is_load and self.memory.get(slot) != key:

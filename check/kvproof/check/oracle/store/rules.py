@@ -266,6 +266,10 @@ class StoreRules:
 
     def compare(self, shown: StoreObservation, is_at_rest: bool, context: str) -> None:
         """What the store shows must be what the specification has."""
+        if shown.free_ids is not None and len(set(shown.free_ids)) != len(shown.free_ids):
+            twice = [slot for slot, number in Counter(shown.free_ids).items() if number > 1]
+            sentence = "the free list names slots twice: $observed"
+            raise Finding("no-double-free", sentence, call=context, observed=twice, blocks=twice)
         self.compare_count(shown.free, is_at_rest, context)
         mine = self.entries()
         if shown.entries != mine:
@@ -319,10 +323,6 @@ class StoreRules:
                 )
 
     def _compare_free_ids(self, free_ids: list[int], context: str) -> None:
-        if len(set(free_ids)) != len(free_ids):
-            twice = [slot for slot, number in Counter(free_ids).items() if number > 1]
-            sentence = "the free list names slots twice: $observed"
-            raise Finding("no-double-free", sentence, call=context, observed=twice, blocks=twice)
         for slot in free_ids:
             if not 0 <= slot < self.num_slots or self.state.key[slot] != NONE:
                 sentence = f"slot {slot} is in the free list; {self.described(slot)}"

@@ -12,7 +12,7 @@ from itertools import permutations
 from kvproof.check.oracle.store.judge import StoreJudge
 from kvproof.check.protocol.manager import Assumption, Unsupported
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.protocol.store import StoreConfig, StoreSubject
+from kvproof.check.protocol.store import StoreConfig, StoreSubject, path_to
 from kvproof.spec.trace import Operation
 
 SHOWN_ORDER = Assumption(
@@ -50,6 +50,8 @@ class EnabledStoreOperations:
         self.waits, self.clears, self.evicts = can.leases, can.reset, can.evicts_on_call
         keys = range(scope.num_tokens)
         self.lists = [one for number in range(1, KEYS_MAX + 1) for one in permutations(keys, number)]
+        if can.paths:
+            self.lists = [one for one in self.lists if one == path_to(one[-1])]
 
     def enabled(self, judge: StoreJudge) -> Iterator[Operation]:
         """Every concrete operation."""

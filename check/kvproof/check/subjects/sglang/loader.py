@@ -7,7 +7,7 @@ stand-ins below answer what the real modules ask of them: there is no accelerato
 runs), no speculative decoding, and every environment variable has its default.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
@@ -113,7 +113,7 @@ def plain_settings() -> StubObject:
 
 
 UTILS: dict[str, Any] = {
-    **dict.fromkeys(("is_hip", "is_npu", "is_cuda", "is_cpu", "is_xpu", "is_musa", "is_gfx95_supported"), no),
+    **dict.fromkeys(("is_hip", "is_mps", "is_npu", "is_cuda", "is_cpu", "is_xpu", "is_musa", "is_gfx95_supported"), no),
     "ceil_align": ceil_align,
     "cpu_has_amx_support": no,
     "get_bool_env_var": no,
@@ -153,18 +153,13 @@ def import_release(version: str, cache: Path | None = None) -> StubObject:
     Raises EngineError if it was not downloaded.
     """
     root = download.find(PACKAGE, version, cache) / PACKAGE
-    kernels = partial_import.StubModule("triton.language", stub_modules.Unused)  # defined on import, but never run
-    stub_modules.provide(
-        {"triton": {"jit": unchanged, "language": kernels}, "triton.language": {"__getattr__": kernels.__getattr__}}
-    )
-    names = (*(f"{MEM_CACHE}.{name}" for name in REAL), *ALSO_REAL)
-    submodule = stub_modules.mount_real(PACKAGE, root, [name for name in names if _is_there(root, name)], STAND_INS)
+    submodule = mount(root, ALSO_REAL, STAND_INS)
 
     def module(name: str) -> Any:
         whole = f"{MEM_CACHE}.{name}"
-        return submodule(whole) if _is_there(root, whole) else None
+        return submodule(whole) if is_there(root, whole) else None
 
-    is_unified = _is_there(root, f"{MEM_CACHE}.unified_cache.tree_core_registry")
+    is_unified = is_there(root, f"{MEM_CACHE}.unified_cache.tree_core_registry")
     return StubObject(
         allocator=module("allocator"),
         base=module("base_prefix_cache"),
@@ -178,6 +173,17 @@ def import_release(version: str, cache: Path | None = None) -> StubObject:
     )
 
 
-def _is_there(root: Path, name: str) -> bool:
+def mount(root: Path, more: Iterable[str], stand_ins: Mapping[str, Mapping[str, Any]]) -> Callable[[str], Any]:
+    """Make the modules around the memory cache importable, and those in `more`, of which a release may lack some."""
+    kernels = partial_import.StubModule("triton.language", stub_modules.Unused)  # defined on import, but never run
+    stub_modules.provide(
+        {"triton": {"jit": unchanged, "language": kernels}, "triton.language": {"__getattr__": kernels.__getattr__}}
+    )
+    names = (*(f"{MEM_CACHE}.{name}" for name in REAL), *more)
+    return stub_modules.mount_real(PACKAGE, root, [name for name in names if is_there(root, name)], stand_ins)
+
+
+def is_there(root: Path, name: str) -> bool:
+    """Whether a release has a module."""
     place = root.joinpath(*name.split("."))
     return place.with_suffix(".py").is_file() or (place / "__init__.py").is_file()
