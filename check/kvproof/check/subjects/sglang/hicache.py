@@ -66,11 +66,9 @@ class Operations(queue.Queue[Any]):
 
 
 class Storage:
-    """A storage that has every page, except those that the judge wants to fail."""
+    """A storage that has the first pages that it is asked for, and gives fewer of them."""
 
-    def __init__(self) -> None:
-        self.absent: set[str] = set()  # by hash: it says that it does not have these
-        self.lost: set[str] = set()  # it says that it has these, and gives none of them
+    num_there = num_given = 0  # of the pages of the one prefetch that asks
 
     def register_mem_pool_host(self, pool: Any) -> None:
         """It copies to this pool."""
@@ -78,12 +76,11 @@ class Storage:
 
     def batch_exists(self, hashes: list[str], extra_info: Any = None) -> int:
         """How many pages it has, up to the first that it has not."""
-        return next((place for place, one in enumerate(hashes) if one in self.absent), len(hashes))
+        return self.num_there
 
     def batch_get(self, hashes: list[str], targets: list[Any], *more: Any) -> list[Any]:
         """The pages, each of which is None if it cannot be given."""
-        gone = self.absent | self.lost
-        return [None if one in gone else target for one, target in zip(hashes, targets, strict=True)]
+        return [target if place < self.num_given else None for place, target in enumerate(targets)]
 
 
 class Device:
@@ -292,10 +289,8 @@ class SGLangHiCache(StoreAdapter):
         cache, controller, storage = self._cache, self._controller, self._storage
         name = self._fetches.pop(transfer)
         operation = self._prefetch(name)
-        hashes = [*controller._storage_hit_query(operation)[0]]
-        storage.absent, storage.lost = set(), set()
-        at = len(stored) + (transfer % 2 == 0) * ((len(failed) + 1) // 2)
-        storage.lost, storage.absent = set(hashes[len(stored) : at]), set(hashes[at:])
+        num_lost = (len(failed) + 1) // 2 if transfer % 2 == 0 else 0
+        storage.num_there, storage.num_given = len(stored) + num_lost, len(stored)
         if not stored:
             cache.release_aborted_request(name)
         waiting = controller.prefetch_queue.queue
@@ -306,7 +301,6 @@ class SGLangHiCache(StoreAdapter):
         self._run(controller.prefetch_io_aux_func)
         waiting.extend(others)
         cache.check_prefetch_progress(name)
-        storage.absent, storage.lost = set(), set()
         cache.check_hicache_events()
         del self._fetched[name]
 
