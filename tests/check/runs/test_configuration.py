@@ -139,6 +139,9 @@ def test_the_nearest_file_counts_and_no_folder_above_the_repository(
         ),
         ('subject = " "', "kvproof.toml:1: subject: Expected `str` matching regex"),
         ("[fix]\ncaching = {}", "kvproof.toml:1: fix: Expected "),
+        ('effort = 1\nbaseline = "kvproof.toml"', "kvproof.toml:2: kvproof.toml"),
+        ('baseline = "nowhere.json"', "kvproof.toml:1: cannot read nowhere.json: "),
+        ('effort = 1\njudges = ["explorer"]\nout = "kvproof.toml"', "kvproof.toml:3: kvproof.toml cannot be used: "),
     ],
 )
 def test_a_key_that_cannot_be_meant_is_a_usage_error_with_its_line(

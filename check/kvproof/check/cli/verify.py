@@ -83,16 +83,16 @@ def verify(
         make, one = factory_of(subject, isolation, budget)
         strategy = strategy_of(one)
         chosen = settled_judges(judges or [], subject, strategy, subject in SUBJECTS)
-        bytes_stages: list[Stage] = []
-        plane, environment = None, dict[str, str]()
-        if chosen.has(DATA_PLANE):
-            bytes_stages, plane, environment = _bytes_stages(subject, device, make, one)
         options = RunOptions(
             "verify", subject, settled_seed(seed), budget, out, json, known, contract_fails, chosen_effort
         )
         options.assumptions, options.messages, options.baseline = chosen.assumptions, chosen.messages, baseline
         options.history = history
         saving = options.saving(make)
+        bytes_stages: list[Stage] = []
+        plane, environment = None, dict[str, str]()
+        if chosen.has(DATA_PLANE):
+            bytes_stages, plane, environment = _bytes_stages(subject, device, make, one)
         # An unfinished exhaustive search says little: its share is large, and what it leaves over goes to the walker.
         stages = []
         if chosen.has(PROVER):

@@ -84,11 +84,10 @@ def error_boundary(json: Path | None = None, place: Callable[[str], str] = lambd
         if _lost_output and done.exit_code != Exit.REFUTED:
             raise typer.Exit(Exit.INTERNAL) from done
         raise
-    except StoreError as error:
-        raise fail(str(error), error.exit_code) from error
-    except UsageError as error:
+    except (StoreError, UsageError) as error:
         where = place(error.option) if error.option else ""
-        raise fail(f"{where}: {error}" if where else str(error), Exit.USAGE) from error
+        code = error.exit_code if isinstance(error, StoreError) else Exit.USAGE
+        raise fail(f"{where}: {error}" if where else str(error), code) from error
     except (DocumentError, AdapterError, MissingExtra) as error:
         raise fail(str(error), Exit.USAGE) from error
     except BrokenPipeError as error:  # the reader has closed the pipe: nobody reads the rest

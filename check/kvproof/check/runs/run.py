@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kvproof.check.protocol.manager import Assumption, ManagerSubject
 from kvproof.check.runs.effort import BY_BUDGET, Effort
-from kvproof.check.runs.errors import fail
+from kvproof.check.runs.errors import UsageError, fail
 from kvproof.check.runs.history import add_to_history
 from kvproof.check.runs.json_output import STANDARD_OUTPUT, write_document
 from kvproof.check.runs.known_findings import known_findings
@@ -21,7 +21,7 @@ from kvproof.check.runs.terminal import output, progress_on, say
 from kvproof.check.subjects.loading.partial_import import installed_version
 from kvproof.reports.baseline import Comparison, findings, read_baseline
 from kvproof.reports.data_plane_result import DataPlane
-from kvproof.reports.document import encode
+from kvproof.reports.document import DocumentError, encode
 from kvproof.reports.result import Result, Run
 from kvproof.reports.terminal import print_report
 from kvproof.spec.verdict import Exit
@@ -52,7 +52,7 @@ class RunOptions:
     history: Path | None = None
 
     def saving(self, make: Callable[[], ManagerSubject]) -> Saving:
-        """The saver of this run's counterexamples. Raises ConfigurationError, DocumentError."""
+        """The saver of this run's counterexamples. Raises ConfigurationError, UsageError."""
         known = known_findings(self.known)
         seconds = math.inf
         if self.seconds is not None:
@@ -60,7 +60,10 @@ class RunOptions:
         saving = Saving(make, self.subject, self.seed, self.store, known, self.contract_fails, seconds)
         saving.max_operations = self.effort.shrinking_operations
         if self.baseline is not None:
-            saving.accepted = frozenset(findings(read_baseline(self.baseline, self.subject)))
+            try:
+                saving.accepted = frozenset(findings(read_baseline(self.baseline, self.subject)))
+            except DocumentError as error:
+                raise UsageError(str(error), "baseline") from error
         return saving
 
     @property

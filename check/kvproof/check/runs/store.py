@@ -48,11 +48,11 @@ NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, e
 
 
 class StoreError(Exception):
-    """The folder or a file in it cannot be used; the message says why."""
+    """The folder or a file in it cannot be used; the message says why. option: as for `UsageError`."""
 
-    def __init__(self, message: str, exit_code: Exit = Exit.INTERNAL) -> None:
+    def __init__(self, message: str, exit_code: Exit = Exit.INTERNAL, option: str = "") -> None:
         super().__init__(message)
-        self.exit_code = exit_code
+        self.exit_code, self.option = exit_code, option
 
 
 class RenderError(StoreError):
@@ -105,12 +105,16 @@ class Store:
 
     def open(self, result: Result) -> None:
         """Create the folder and write the initial result. Raises StoreError."""
-        with explained(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-        self._require_ours()
-        self._take()
-        with suppress(RenderError):  # it is reported when the run has something to write
-            self.write_all(result)
+        try:
+            with explained(self.folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
+            self._require_ours()
+            self._take()
+            with suppress(RenderError):  # it is reported when the run has something to write
+                self.write_all(result)
+        except StoreError as error:
+            error.option = "out"
+            raise
 
     def write_result(self, result: Result) -> None:
         """Write the result document only; the reports are rendered from it. Raises StoreError."""
