@@ -1,6 +1,8 @@
 """A command whose standard output can no longer be written."""
 
 import json
+import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -70,3 +72,36 @@ def test_a_document_that_cannot_be_written_to_standard_output_is_named() -> None
     with full_output(), pytest.raises(StoreError, match="standard output cannot be written") as failed:
         write_document(STANDARD_OUTPUT, b"{}")
     assert failed.value.exit_code == Exit.INTERNAL
+
+
+PRINTS_AND_OPENS = """
+import os, sys
+from kvproof.check.cli.app import main
+sys.argv[1:] = ["--version"]
+try:
+    main()
+finally:
+    os.write(2, b"%d" % os.open(".", 0))
+"""
+
+
+def test_a_stream_that_is_closed_loses_what_is_written_and_gets_no_file() -> None:
+    command = f"{sys.executable} -c {shlex.quote(PRINTS_AND_OPENS)} <&- >&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (Exit.OK, "3")
+
+
+def test_a_working_folder_that_is_gone_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    monkeypatch.setattr(sys, "argv", ["kvproof", "subjects"])
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    assert ended.value.code == Exit.USAGE
+    assert capsys.readouterr().err == (
+        "kvproof: the working folder cannot be used (No such file or directory); change to another one\n"
+    )

@@ -49,6 +49,12 @@ def test_a_finding_leaves_every_other_property_unknown(monkeypatch: pytest.Monke
     assert len(found) == 25  # all that this level supports, but the one found
 
 
+def test_a_finding_in_the_first_call_is_no_lack_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = verdicts(said_of(SearchResult(Counterexample(Config(), [], FINDING), num_runs=1), monkeypatch))
+    assert found.pop("read-back") == (Verdict.REFUTED, "position 3")
+    assert set(found.values()) == {(Verdict.UNKNOWN, STOPPED)}
+
+
 def test_a_walk_without_a_finding_refutes_nothing_by_as_much_as_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
     said = said_of(SearchResult(num_operations=1_000_000, num_runs=12_500), monkeypatch)
     assert set(verdicts(said).values()) == {(Verdict.NOT_REFUTED, "")}

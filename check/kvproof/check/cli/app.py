@@ -1,5 +1,6 @@
 """The `kvproof` command with its subcommands. Every command uses the exit codes of `kvproof.spec.verdict.Exit`."""
 
+import os
 import sys
 from collections.abc import Callable
 from io import TextIOWrapper
@@ -86,13 +87,32 @@ def kvproof(
     configure(context)
 
 
+def _open_closed_streams() -> None:
+    """Open standard streams that the caller has closed (`>&-`): what is written to them is lost.
+
+    Otherwise the next file would get the number of the stream, and a message of another process would be written to it.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number, which is this one
+            setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: SIM115 (open as long as the process)
+
+
 def main() -> None:
     """Entry point of the `kvproof` command."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(
                 errors="backslashreplace"
             )  # a character that the terminal cannot show must not end the command
+    try:
+        os.getcwd()
+    except OSError as error:
+        fail(f"the working folder cannot be used ({error.strerror}); change to another one", Exit.USAGE)
+        sys.exit(Exit.USAGE)
     try:
         try:
             app()

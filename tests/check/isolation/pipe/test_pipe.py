@@ -67,6 +67,17 @@ def odd(tmp_path: Path) -> Callable[..., str]:
     return name
 
 
+def test_the_standard_error_of_a_program_is_printed_without_commands_for_the_terminal(
+    odd: Callable[..., str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    subject = factory_for(odd('os.write(2, b"\\x1b[2J\\n::error::x\\n"); print("null")'))()
+    subject.open(Config(caching=True))
+    subject.new(1, [1], [0], Key(), ())
+    with pytest.raises(AdapterError):
+        subject.hits(1)
+    assert capfd.readouterr().err.splitlines() == [r"\x1b[2J", ": :error::x"]
+
+
 def test_the_example_is_short_enough_to_read() -> None:
     assert len(EXAMPLE.read_text().splitlines()) < 200
 
