@@ -95,7 +95,7 @@ def run_conformance(
         name = factory if isinstance(factory, str) else name_of(factory) or subject.name
         if config is None and strategy.can_explore:
             _explore(strategy, make, name, limit * EXPLORE_SHARE, seed, Path(crashes))
-        options = WalkOptions(run_seconds=ANSWER_SECONDS_MAX)
+        options = WalkOptions(call_seconds=ANSWER_SECONDS_MAX)
         done = walk(strategy, subject, seed, max_operations=operations, seconds=limit, fixed=config, options=options)
         if done.counterexample is not None:
             _fail(strategy, make, name, "walker", done, seed, Path(crashes))

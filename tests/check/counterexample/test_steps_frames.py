@@ -11,6 +11,7 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Observation
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.check.protocol.time_limit import OutOfTime
 from kvproof.check.subjects.builtin.pool import OwnPool
 from kvproof.check.subjects.registry import find
 from kvproof.reports.frames import Block, Entry, Frame, Lane, ReplayFrames
@@ -179,3 +180,12 @@ def test_the_page_is_drawn_beside_the_trace_and_named_with_it(altered: Callable[
     page.unlink()
     assert draw(path, trace, make) == page
     assert page.exists()
+
+
+def test_a_replay_for_which_no_time_is_left_says_so(example: Factory) -> None:
+    class Ends(type(example())):  # type: ignore[misc]
+        def fork(self, *_: object) -> None:
+            raise OutOfTime
+
+    trace = make_trace("examples", Counterexample(CONFIG, FORKED, Finding("refcount-exact", "x")), "walker", 1)
+    assert replay_frames(Ends, trace, Path("one.json")).problem == "the time of the run was over before it was repeated"

@@ -75,6 +75,8 @@ def test_searches_of_a_slow_subject_end_with_their_time_and_find_nothing(make: C
     assert 0.5 <= time.monotonic() - began < 0.5 + GRACE_SECONDS + 1.5
     assert done.finding is None
     assert 0 < done.num_operations < 200
+    assert done.coverage, "what was reached before the end is kept"
+    assert sum(done.kinds.values()) == done.num_operations
     with calls_end_at(time.monotonic() + 0.7):
         driven = drive(subject, 1, examples=50, steps=50)
         assert driven.finding is None

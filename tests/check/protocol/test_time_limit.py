@@ -10,7 +10,13 @@ import pytest
 
 from kvproof.check.protocol import time_limit as limits
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.time_limit import Patience, time_limit
+from kvproof.check.protocol.time_limit import (
+    OutOfTime,
+    Patience,
+    calls_end_at,
+    calls_interrupted_after,
+    time_limit,
+)
 
 BEGAN = time.monotonic()
 
@@ -70,3 +76,30 @@ def test_the_time_in_which_threads_and_children_wait_for_a_processor_does_not_co
         for one in started:
             os.killpg(one.pid, signal.SIGKILL)
             one.wait()
+
+
+def test_many_things_that_are_done_one_after_another_do_not_hang() -> None:
+    done = list[int]()
+    with time_limit(0.1, done.__len__):
+        for number in range(5):
+            time.sleep(0.06)
+            done.append(number)
+
+
+def test_the_end_of_the_run_ends_a_call_in_this_process() -> None:
+    began = time.monotonic()
+    with pytest.raises(OutOfTime), calls_end_at(began + 0.05), time_limit(60.0):
+        time.sleep(10)
+    assert time.monotonic() - began < 5
+
+
+def test_a_search_is_interrupted_in_a_call_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "INTERRUPT_SECONDS", 0.05)
+
+    def call() -> None:
+        time.sleep(10)
+
+    with calls_interrupted_after(0.0, call.__code__):
+        time.sleep(0.2)
+        with pytest.raises(OutOfTime):
+            call()

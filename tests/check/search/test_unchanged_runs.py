@@ -37,7 +37,7 @@ def walked(name: str, seed: int) -> str:
         runs_begun.append((config, []))
         return runs_begun[-1][1]
 
-    options = replace(DEFAULT_OPTIONS, begin=begin, run_seconds=NO_LIMIT)
+    options = replace(DEFAULT_OPTIONS, begin=begin, call_seconds=NO_LIMIT)
     subject = find(name)()
     done = walk(strategy_of(subject), subject, seed, max_operations=NUM_OPERATIONS, seconds=NO_LIMIT, options=options)
     assert done.finding is None

@@ -117,6 +117,8 @@ def main() -> None:
         try:
             app()
         except SystemExit as done:
+            if isinstance(done.__context__, BrokenPipeError):  # click ends then as a refutation does
+                raise done.__context__ from None
             if done.code == Exit.INTERRUPTED:
                 fail("interrupted", Exit.INTERRUPTED)
             raise

@@ -132,6 +132,8 @@ def replay_frames(
         done = replay(make, config, operations, finding, recorder.take)
     except (CounterexampleError, Unsupported, AdapterError, AssertionError) as error:
         return ReplayFrames(problem=str(error))
+    if done.is_out_of_time:
+        return ReplayFrames(problem="the time of the run was over before it was repeated")
     if not recorder.frames:
         return ReplayFrames(problem=done.finding.text if done.finding else "the subject did not open")
     outcome = "nothing is refuted."

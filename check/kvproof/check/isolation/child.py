@@ -7,19 +7,21 @@ could not be done. A fault of the judge is reported with its traceback, as it wo
 import traceback
 from collections.abc import Callable
 from dataclasses import astuple, replace
+from math import inf
+from time import monotonic
 from typing import Any
 
 from kvproof.check.isolation.journal import Journal
-from kvproof.check.isolation.messages import Connection, pack, unpack
+from kvproof.check.isolation.messages import ENDED, Connection, pack, unpack
 from kvproof.check.oracle.method_called import method_called
 from kvproof.check.oracle.replay import Counterexample
-from kvproof.check.oracle.subject_calls import call_text
+from kvproof.check.oracle.subject_calls import SubjectCalls, call_text
 from kvproof.check.protocol.adapter_fault import foreign_place, located, require_fault_of_manager
 from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
 from kvproof.check.protocol.finding import AdapterError, Finding, error_text
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.protocol.time_limit import leave_time_to_parent
+from kvproof.check.protocol.time_limit import OutOfTime, calls_interrupted_after, leave_time_to_parent
 from kvproof.check.search.exhaustive.subject import explore
 from kvproof.check.search.random_walk import WalkOptions, walk
 from kvproof.check.search.shrinking import shortest
@@ -74,8 +76,15 @@ def _text(error: BaseException) -> str:
 
 def _search(subject: Any, name: str, arguments: list[Any], journal: Journal) -> list[Any]:
     named = {key: unpack(value) for key, value in arguments}
+    seconds = named.get("seconds", inf)
+    deadline = monotonic() + seconds
     try:
-        return ["done", pack(SEARCHES[name](subject, journal, **named))]
+        with calls_interrupted_after(seconds, SubjectCalls.call.__code__):
+            return ["done", pack(SEARCHES[name](subject, journal, **named))]
+    except OutOfTime:
+        if monotonic() < deadline:  # the subject raised it
+            raise
+        return ENDED
     except Unsupported as error:
         return ["unsupported", _text(error)]
     except AdapterError as error:

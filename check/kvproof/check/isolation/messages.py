@@ -32,6 +32,7 @@ RECORDS: dict[str, Any] = {
 }
 TEXT_MAX = 200  # characters of a foreign value
 CALLS_ONLY, SEARCH = b"c", b"s"  # the purposes of a fork
+ENDED = ["ended"]  # the answer to a search that was interrupted where it could not return what it had reached
 HEADER = struct.Struct("!I")
 MESSAGE_BYTES_MAX = 1 << 28
 INT_END = 1 << 63

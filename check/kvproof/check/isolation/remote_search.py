@@ -3,8 +3,8 @@
 When that process ends or does not advance, the run that it was in is repeated call by call; what this refutes is the
 finding. If it refutes nothing, the process was only slow, and the search continues with the next run.
 
-A search ends itself soon after its time is over, between two operations. A process that does not is ended, and what the
-journal has of its search is kept.
+A search ends itself soon after its time is over: between two operations, or in a call that is interrupted. A process
+that does not is ended, and what the journal has of its search is kept.
 """
 
 import time
@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 from kvproof.check.isolation.fork_server_client import ServerGone
 from kvproof.check.isolation.journal import Journal
-from kvproof.check.isolation.messages import ChannelError, pack
+from kvproof.check.isolation.messages import ENDED, ChannelError, pack
 from kvproof.check.isolation.remote_subject import CRASH, HANG, SERVER, RemoteSubject, answered, new_fork
 from kvproof.check.oracle import method_called as local
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.protocol.time_limit import OutOfTime, Patience, seconds_left
+from kvproof.check.protocol.time_limit import GRACE_SECONDS, OutOfTime, Patience, seconds_left
 from kvproof.check.search import random_walk, shrinking
 from kvproof.check.search.exhaustive import subject as exhaustive
 from kvproof.check.search.random_walk import DEFAULT_OPTIONS, WalkOptions
@@ -202,6 +202,8 @@ def _result(
         except (TimeoutError, ChannelError) as error:
             fork.end()
             raise (Ended if seconds_left() <= 0 else Stuck)(f"sent what is no result ({error})", journal) from None
+        if answer == ENDED and seconds_left() < GRACE_SECONDS:
+            raise Ended("was ended with its time", journal)
         if answer is None or answer == ["memory"]:
             how = fork.end(has_gone=answer is None)
             raise Stuck("used more memory than its limit" if answer else how, journal)

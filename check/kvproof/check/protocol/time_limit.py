@@ -11,7 +11,8 @@ end it in time.
 
 A subject in another process has a limit for each call. No second clock watches several of its calls together, because a
 slow subject is not wrong (`time_limit_of`). Only the end of the run ends them (`calls_end_at`), and that says nothing
-about the subject.
+about the subject. A search in that process is interrupted in the call that is under way some time after its end
+(`calls_interrupted_after`), so that what it has reached by then is kept.
 """
 
 import os
@@ -22,7 +23,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from math import inf
 from time import monotonic
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from kvproof.check.protocol.finding import Finding
@@ -107,28 +108,37 @@ class Expired(BaseException):
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[Callable[[], None]]:
+def time_limit(seconds: float, num_done: Callable[[], int] = lambda: 0) -> Iterator[Callable[[], None]]:
     """Raise a Finding inside the `with` block if it takes longer than `seconds`. No limit outside the main thread.
 
-    Gives a function that starts the time again, for a block that does many things one after another.
+    Gives a function that starts the time again, for a block that does many things one after another. num_done: how many
+    of them are done; the time also starts again if that has changed since the last look. Raises OutOfTime at the end of
+    the run (`calls_end_at`).
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield lambda: None
         return
+    patience, seen = Patience(seconds), num_done()
 
     def expired(number: int, frame: FrameType | None) -> None:
-        left = patience.left()
-        if left <= 0:
+        nonlocal seen  # by the last look
+        require_time()
+        if (now := num_done()) != seen:
+            seen = now
+            patience.start()
+        if (left := patience.left()) <= 0:
             raise Expired
-        signal.setitimer(signal.ITIMER_REAL, max(left, AGAIN_SECONDS_MIN))
+        look_after(left)
+
+    def look_after(left: float) -> None:
+        signal.setitimer(signal.ITIMER_REAL, max(AGAIN_SECONDS_MIN, min(left, seconds_left())))
 
     def start() -> None:
         patience.start()
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        look_after(seconds)
 
     before = signal.signal(signal.SIGALRM, expired)
-    patience = Patience(seconds)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    look_after(seconds)
     try:
         yield start
     except Expired:
@@ -138,11 +148,13 @@ def time_limit(seconds: float) -> Iterator[Callable[[], None]]:
         signal.signal(signal.SIGALRM, before)
 
 
-def time_limit_of(subject: Any, seconds: float) -> AbstractContextManager[Callable[[], None]]:
+def time_limit_of(
+    subject: Any, seconds: float, num_done: Callable[[], int] = lambda: 0
+) -> AbstractContextManager[Callable[[], None]]:
     """As `time_limit`; without a limit if each call of the subject has one of its own (`limits_its_calls`)."""
     if _parent_watches or getattr(subject, "limits_its_calls", False):
         return nullcontext(_do_nothing)
-    return time_limit(seconds)
+    return time_limit(seconds, num_done)
 
 
 def _do_nothing() -> None:
@@ -184,6 +196,35 @@ GRACE_SECONDS = 1.5  # for a search to end by itself, between two operations
 def search_ends_after(seconds: float) -> AbstractContextManager[None]:
     """As `calls_end_at`, for a search that should end by itself after so many seconds."""
     return calls_end_at(monotonic() + seconds + GRACE_SECONDS)
+
+
+INTERRUPT_SECONDS = 0.5  # after the end of a search, and between two attempts; less than GRACE_SECONDS
+
+
+@contextmanager
+def calls_interrupted_after(seconds: float, call: CodeType) -> Iterator[None]:
+    """Within the block, raise OutOfTime in Python code that is under way soon after so many seconds.
+
+    Nothing is raised but in a function with this code, or in what it calls: elsewhere it could be lost, or leave counts
+    half done.
+    """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code is call:
+                raise OutOfTime
+            frame = frame.f_back
+
+    if seconds == inf or not hasattr(signal, "setitimer"):
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds + INTERRUPT_SECONDS, INTERRUPT_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def seconds_left() -> float:

@@ -21,7 +21,7 @@ from kvproof.check.search.strategies import OperationGenerator, Strategy
 from kvproof.check.search.worlds import draw_length
 from kvproof.spec.trace import Operation
 
-RUN_SECONDS_MAX = 20.0
+CALL_SECONDS_MAX, CALL_SECONDS_MIN = 20.0, 3.0  # for an operation in this process; less with little time
 NUM_REFUSED_CONFIGS_MAX = 1000
 NUM_REPEATED_RUNS, NUM_REPEATED_OPERATIONS = 20, 500
 
@@ -32,15 +32,15 @@ class WalkOptions:
 
     first_run: how many runs of the seed are skipped, because an earlier walk did them. begin: returns the list to which
     a run appends each operation before executing it; a list in shared memory survives a crash of the process.
-    run_seconds: the time limit of one run. known: findings that end their run but not the walk; runs are drawn so that
-    most avoid them. wanted: the only kind of finding that ends the walk; None for every kind. pause_after: the walk
-    ends after the run in which it reaches so many operations; another walk can then continue with the next run.
-    num_repeated: how many of the first runs are repeated, if they are short.
+    call_seconds: the time limit of an operation of a subject in this process. known: findings that end their run but
+    not the walk; runs are drawn so that most avoid them. wanted: the only kind of finding that ends the walk; None for
+    every kind. pause_after: the walk ends after the run in which it reaches so many operations; another walk can then
+    continue with the next run. num_repeated: how many of the first runs are repeated, if they are short.
     """
 
     first_run: int = 0
     begin: Callable[[Config], list[Operation]] = lambda config: []
-    run_seconds: float = RUN_SECONDS_MAX
+    call_seconds: float = CALL_SECONDS_MAX
     known: tuple[suppression.KnownFailure, ...] = ()
     wanted: tuple[str, str] | None = None
     pause_after: int = UNLIMITED
@@ -80,6 +80,7 @@ def walk(
     for _ in range(options.first_run):
         random.getrandbits(64)
     end = min(max_operations, options.pause_after)
+    call_seconds = min(options.call_seconds, max(CALL_SECONDS_MIN, seconds / 4))
     while done.num_operations < end and monotonic() - began < seconds:
         run: OperationGenerator | None = None
         parts: Parts | None = None
@@ -90,7 +91,7 @@ def walk(
         done.num_drawn += 1
         try:
             length = min(draw_length(run_random, config, strategy.run_length), max_operations - done.num_operations)
-            with time_limit_of(subject, options.run_seconds) as start_time:
+            with time_limit_of(subject, call_seconds, operations.__len__) as start_time:
                 run = strategy.generator(subject, run_random, config, without)
                 parts = Parts(run.judge, config, operations, start_time, began + seconds)
                 run.pause = parts.end

@@ -29,6 +29,7 @@ from kvproof.check.data_plane.speed.stopwatch import TakenThere
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
 from kvproof.check.protocol.time_limit import require_time, seconds_left
 from kvproof.check.subjects.kept_process import KeptProcess
+from kvproof.check.subjects.probe_process import FOUND
 from kvproof.check.subjects.process_output import SubjectOutput
 
 LINE_BYTES_MAX = 1 << 20
@@ -192,10 +193,8 @@ def require_function(name: str, seconds_max: float = START_SECONDS_MAX) -> None:
         finally:
             process.end()
         reason = answer.read().decode(errors="replace")
-    if reason:
-        raise UnknownSetting(reason)
-    if code:
-        raise UnknownSetting(f"{name}: the process that imported it {how_it_ended(code)}")
+    if reason != FOUND or code:
+        raise UnknownSetting(reason.removeprefix(FOUND) or f"{name}: the process that imported it {how_it_ended(code)}")
 
 
 def _started(module: str, name: str, *descriptors: int, errors: int, shared: Iterable[int] = ()) -> KeptProcess:
