@@ -161,7 +161,7 @@ ATTACKS = [
     at("share", "answers byte by byte", "for byte in json.dumps(answer).encode(): os.write(1, bytes([byte]))\nos.write(1, b'\\n'); continue", HELD),
     at("share", "a handler for every signal", "for number in (1, 2, 13, 14, 15): signal.signal(number, signal.SIG_IGN)", HELD),
     at("share", "closes its input", "os.close(0)", REFUTED),
-    at("observe", "the same key twice", "say('{\"answer\": {\"tables\": {}, \"tables\": {\"1\": [0]}, \"num_free\": 1}}'); continue", USAGE),
+    at("observe", "the same key twice", "say('{\"answer\": {\"tables\": {}, \"tables\": {\"1\": [0]}, \"num_free\": 1}}'); continue", REFUTED),  # the last counts, as in every reader of JSON
     at("observe", "keys that are one number", "answer['answer'] |= {'tables': {'1': [0], '01': [1]}}", USAGE),
     at("observe", "no tables", "answer = {'answer': {'num_free': 1}}", USAGE, "tables"),
     at("observe", "tables of texts", "answer = {'answer': {'tables': {'1': ['a']}, 'num_free': 1}}", USAGE),

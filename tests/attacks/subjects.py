@@ -103,6 +103,7 @@ WORKS_ON = {
     "memory bit by bit": "kept = []\nwhile True: kept.append(bytearray(1 << 24))",
     "busy loop": "while True: pass",
     "busy native code": "9 ** 9 ** 9",
+    "recursion without a limit": "sys.setrecursionlimit(10**9)\ndef deep(n): return deep(n + 1)\ndeep(0)",
     "a regular expression": "import re; re.match('(a+)+$', 'a' * 60 + 'b')",
 }
 EXHAUSTS = {
@@ -377,6 +378,7 @@ JUDGE = [
     at("fork", "the judge is no judge", "import kvproof.check.oracle.firing as f; f.SpecRunner.run = lambda *a: None", REFUTED),
     at("fork", "the channel is another", "import kvproof.check.isolation.messages as m; m.Connection.send = lambda *a: os._exit(0)", REFUTED),
 ]  # fmt: skip
+ENDLESS = "class L(list):\n    def __iter__(self):\n        while True: yield 0\nreturn right()._replace(tables={1: [L([0])]})"
 # Answers that lie about themselves, and code that runs outside of a call.
 LIES: list[tuple[str, str, str, int]] = [
     ("can_admit", "a bool whose class lies", "return type('B', (int,), {'__class__': property(lambda s: bool)})(1)", USAGE),
@@ -385,7 +387,6 @@ LIES: list[tuple[str, str, str, int]] = [
     ("hits", "an index", "return type('I', (), {'__index__': lambda s: 0, '__int__': lambda s: 0})()", USAGE),
     ("hits", "a subclass of int that changes", "return type('I', (int,), {'__lt__': lambda s, o: 1 / 0, '__index__': lambda s: 9})(0)", USAGE),
     ("observe", "tables: a list without a length", "return right()._replace(tables={1: [type('L', (list,), {'__len__': lambda s: -1})([0])]})", USAGE),
-    ("observe", "tables: a list that grows while it is read", "class L(list):\n    def __iter__(self):\n        while True: yield 0\nreturn right()._replace(tables={1: [L([0])]})", USAGE),
     ("observe", "tables: keys whose hash changes", "return right()._replace(tables={type('K', (int,), {'__hash__': lambda s: random.getrandbits(8)})(1): [[0]]})", USAGE),
     ("observe", "tables: keys that are equal to all", "return right()._replace(tables={type('K', (int,), {'__eq__': lambda s, o: True, '__hash__': lambda s: 1})(1): [[0]]})", USAGE),
     ("observe", "refs: a dict", "return right()._replace(refs={0: 1})", USAGE),
@@ -408,19 +409,17 @@ OUTSIDE = {
     "an exception with notes": ("error = ValueError('x'); error.add_note('\\x1b[2J\\n::error::x'); raise error", REFUTED),
     "a thread that changes the manager later": ("threading.Timer(0.01, lambda: self.__dict__.clear()).start(); time.sleep(0.03)", REFUTED),
     "a thread that ends the process later": ("threading.Timer(0.05, lambda: os._exit(4)).start()", REFUTED),
-    "a trace function that raises": ("sys.settrace(lambda *event: 1 / 0)", UNREACHED),
+    "a trace function that raises": ("sys.settrace(lambda *event: 1 / 0)", REFUTED),
     "a handler of its own for alarms": ("signal.signal(signal.SIGALRM, lambda *got: None)", UNREACHED),
     "an alarm that kills": ("signal.signal(signal.SIGALRM, signal.SIG_DFL); signal.alarm(1); time.sleep(3)", REFUTED),
-    "capabilities that change": ("self.capabilities = None", UNREACHED),
-    "assumptions that change": ("Subject.assumptions = 7; Subject.name = None", UNREACHED),
-    "a recursion limit of 10^9": ("sys.setrecursionlimit(10**9)\ndef deep(n): return deep(n + 1)\ndeep(0)", REFUTED),
+    "capabilities that change": ("self.capabilities = None", USAGE),
+    "assumptions that change": ("Subject.assumptions = 7; Subject.name = None", USAGE),
     "the messages are others": ("import kvproof.check.isolation.messages as m; m.pack = lambda value: value", UNREACHED),
-    "the journal is closed": ("import mmap\n[one.close() for one in gc.get_objects() if isinstance(one, mmap.mmap)]", REFUTED),
+    "the journal is closed": ("import mmap\n[one.close() for one in gc.get_objects() if isinstance(one, mmap.mmap)]", UNREACHED),
     "a meta path that raises": ("sys.meta_path.insert(0, type('F', (), {'find_spec': lambda *a: 1 / 0})())", UNREACHED),
     "an import of a broken module": ("import this_is_not_there", REFUTED),
     "standard input": ("sys.stdin.read()", UNREACHED),
     "10,000 files in its folder": ("[(HERE / 'out' / f'{n}.txt').touch() for n in range(10_000)] if first_time('many') else None", UNREACHED),
-    "a lock of the output folder": ("import fcntl\nfor path in (HERE / 'out').iterdir(): Subject.kept = [*getattr(Subject, 'kept', []), path.open('rb')]; fcntl.flock(Subject.kept[-1], fcntl.LOCK_EX | fcntl.LOCK_NB) if path.suffix else None\n", UNREACHED),
     "swallows the end of time": ("while True:\n    try: time.sleep(100)\n    except BaseException: pass", REFUTED),
 }  # fmt: skip
 
@@ -433,6 +432,7 @@ ATTACKS: list[Attack] = [
     at("fork", "raises Finding of a property", "raise Finding('no-leak-at-rest', 'x')", REFUTED, "no-leak-at-rest"),
     *(at("fork", f"ends: {name}", code, REFUTED, CRASHED) for name, code in ENDS.items()),
     *(at("fork", f"stops: {name}", code, REFUTED, CRASHED) for name, code in STOPS.items()),
+    replace(at("observe", "tables: a list without an end", ENDLESS, REFUTED), budget=ENOUGH_SECONDS),
     *(
         replace(at("fork", f"works on: {name}", code, REFUTED, CRASHED), budget=ENOUGH_SECONDS)
         for name, code in WORKS_ON.items()

@@ -187,5 +187,7 @@ def test_a_replay_for_which_no_time_is_left_says_so(example: Factory) -> None:
         def fork(self, *_: object) -> None:
             raise OutOfTime
 
-    trace = make_trace("examples", Counterexample(CONFIG, FORKED, Finding("refcount-exact", "x")), "walker", 1)
+    trace = make_trace(
+        "examples", Counterexample(CONFIG, FORKED, Finding("refcount-exact", "x")), "walker", 1, make=example
+    )
     assert replay_frames(Ends, trace, Path("one.json")).problem == "the time of the run was over before it was repeated"

@@ -166,9 +166,10 @@ def test_a_trusted_file_is_that_of_the_configuration_and_not_one_beside_the_trac
         ("trusted_subject = []", "there is no key 'trusted_subject' (did you mean trusted_subjects?); the keys are "),
         ("known = " + "1" * 5_000, "is not TOML"),
         ("known = " + "[" * 100_000, "is not TOML"),
+        (".".join("a" * 52) + " = 1", "kvproof.toml:1: the line has more than 50 dots"),
         ("# " + "x" * (1 << 20), "it has more than 1,048,576 bytes"),
     ],
-    ids=("number", "numbers", "key", "digits", "depth", "length"),
+    ids=("number", "numbers", "key", "digits", "depth", "dots", "length"),
 )
 def test_a_configuration_that_cannot_be_used_is_refused(folder: Path, text: str, message: str) -> None:
     (folder / "kvproof.toml").write_text(text)

@@ -9,6 +9,7 @@ that does not is ended, and what the journal has of its search is kept.
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from kvproof.check.isolation.fork_server_client import ServerGone
@@ -62,14 +63,17 @@ def walk(
     progress: Callable[[int], None] | None = None,
     options: WalkOptions = DEFAULT_OPTIONS,
 ) -> SearchResult:
-    """`random_walk.walk`, where the subject lives. It continues after a process that was only slow."""
+    """`random_walk.walk`, where the subject lives. It continues after a process that was only slow.
+
+    If the judge failed in the process of the subject and does not fail here, it judges the walk here.
+    """
     if not isinstance(subject, RemoteSubject):
         limits: dict[str, Any] = {"max_operations": max_operations, "seconds": seconds, "fixed": fixed}
         return random_walk.walk(strategy, subject, seed, progress=progress, options=options, **limits)
     total, began = SearchResult(), time.monotonic()
     while True:
         before = total.num_operations
-        request = {
+        request: dict[str, Any] = {
             "level": strategy.level.name,
             "seed": seed,
             "options": {
@@ -89,7 +93,20 @@ def walk(
             total.continue_with(SearchResult(Counterexample(strategy.level.config(), [], finding)))
             return total
         except Stuck as stuck:
-            done = _stuck_result(strategy, subject, stuck)
+            try:
+                done = _stuck_result(strategy, subject, stuck)
+            except JudgeFailed:  # the same runs again, judged here, call by call; a fault of kvproof shows itself again
+                done = random_walk.walk(
+                    strategy,
+                    subject,
+                    seed,
+                    max_operations=max_operations - before,
+                    seconds=max(0.0, seconds - (time.monotonic() - began)),
+                    fixed=fixed,
+                    options=replace(options, **request["options"]),
+                )
+                total.continue_with(done)
+                return total
             done.num_operations, done.num_drawn = stuck.num_operations, stuck.num_runs
             done.seconds = time.monotonic() - began
             total.continue_with(done)
@@ -119,7 +136,10 @@ def explore(
     except Finding as finding:
         return SearchResult(Counterexample(strategy.level.config(), [], finding))
     except Stuck as stuck:
-        found = _stuck_result(strategy, subject, stuck)
+        try:
+            found = _stuck_result(strategy, subject, stuck)
+        except JudgeFailed:
+            raise AssertionError(stuck.how) from None
         found.num_operations, found.seconds = stuck.num_runs, time.monotonic() - began
         return found
 
@@ -229,13 +249,13 @@ def _stuck_result(strategy: Strategy, subject: RemoteSubject, stuck: Stuck) -> S
     it made the subject, or the subject wrote over the run.
 
     If the judge failed there, it judges the run again in this process, where the subject cannot change it. Raises
-    AssertionError if that refutes nothing.
+    JudgeFailed if that refutes nothing.
     """
     if isinstance(stuck, Ended):
         return SearchResult(num_runs=stuck.num_runs)
     if isinstance(stuck, JudgeFailed):
         if stuck.run is None or (again := finding_of(subject, *stuck.run)) is None:
-            raise AssertionError(stuck.how)
+            raise stuck
         return SearchResult(Counterexample(*stuck.run, again), num_runs=stuck.num_runs)
     if stuck.run is None:
         config = strategy.level.config()

@@ -14,7 +14,7 @@ from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import CALLS_ONLY, SEARCH, ChannelError, pack, text_of, unpack
 from kvproof.check.oracle.level import level_named
-from kvproof.check.protocol.fault_attribution import StandInError
+from kvproof.check.protocol.fault_attribution import StandInError, by_means_of_kvproof
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
 from kvproof.check.protocol.time_limit import require_time
@@ -66,7 +66,8 @@ class RemoteSubject:
     def _call(self, name: str, *arguments: Any) -> Any:
         context = f"{name}({', '.join(str(argument) for argument in arguments)})"
         require_time()
-        fork = self._alive(name, context)
+        with by_means_of_kvproof(f"{context} cannot be called"):
+            fork = self._alive(name, context)
         seconds = self.server.limits.call_seconds
         try:
             answer = fork.ask(["call", name, [pack(argument) for argument in arguments]], seconds)

@@ -120,14 +120,19 @@ def _is_raised_by(adapter: Any, frames: list[tuple[FrameType, int]]) -> bool:
 
 def _causes(error: BaseException | None, adapter: Any) -> Iterator[BaseException]:
     """The exception, and those from which, or in whose handlers, a statement of the adapter raised it."""
-    while error is not None:
+    known = set[int]()
+    while error is not None and id(error) not in known:  # a subject can make a ring of exceptions
+        known.add(id(error))
         yield error
         error = error.__cause__ or (error.__context__ if _is_stated(error, adapter) else None)
 
 
 def _is_stated(error: BaseException, adapter: Any) -> bool:
     """Whether a `raise` of the adapter made the exception, and not a fault in that line."""
-    *_, (frame, line) = _frames(error.__traceback__)
+    frames = list(_frames(error.__traceback__))
+    if not frames:  # it was made, and not raised
+        return False
+    frame, line = frames[-1]
     if not _is_of_its_file(frame, adapter):
         return False
     for node in _nodes_at(frame, line):

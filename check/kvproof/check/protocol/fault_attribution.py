@@ -17,6 +17,8 @@ The built-in subjects are subjects, not stand-ins. A frame that runs out of memo
 import linecache
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -38,6 +40,15 @@ class EngineFailure(Exception):
     """The engine failed, and the adapter says how in its own words. Raised by adapters; a fault of the engine."""
 
 
+@contextmanager
+def by_means_of_kvproof(context: str) -> Iterator[None]:
+    """Within the block, kvproof opens files and starts processes. If the system refuses that, raise StandInError."""
+    try:
+        yield
+    except OSError as error:
+        raise StandInError(f"{context}: {error.strerror or error}") from error
+
+
 def require_fault_of_subject(error: BaseException, context: str) -> None:
     """Raise StandInError if the exception is a fault of kvproof. context: the call that raised it."""
     if is_fault_of_kvproof(error):
@@ -47,7 +58,9 @@ def require_fault_of_subject(error: BaseException, context: str) -> None:
 
 def is_fault_of_kvproof(error: BaseException | None) -> bool:
     """Whether the exception, or one that was being handled when it was raised, is a fault of kvproof."""
-    while error is not None:
+    known = set[int]()
+    while error is not None and id(error) not in known:  # a subject can make a ring of exceptions
+        known.add(id(error))
         if _is_fault(error):
             return True
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

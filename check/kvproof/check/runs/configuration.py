@@ -49,6 +49,7 @@ FILE, PROJECT = Path("kvproof.toml"), Path("pyproject.toml")
 TABLE = "tool.kvproof"  # of a pyproject.toml
 KNOWN, TRUSTED = "known", "trusted_subjects"
 BYTES_MAX = 1 << 20
+LINE_DOTS_MAX = 50  # reading a key of many thousand parts takes minutes: the time grows with their square
 ROOT = 0  # the user who may write everywhere
 
 Text = Annotated[str, Meta(pattern=r"\S")]
@@ -202,11 +203,15 @@ def read_configuration(path: Path) -> ConfigurationFile:
     data = read_bytes(path, BYTES_MAX)
     try:
         text = data.decode("utf-8")
+        for number, line in enumerate(text.split("\n"), start=1):
+            if line.count(".") > LINE_DOTS_MAX:
+                raise ConfigurationError(f"{path}:{number}: the line has more than {LINE_DOTS_MAX} dots")
         found: Any = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: what is not TOML, not UTF-8, or a number too long
         raise ConfigurationError(f"{path} is not TOML: {error}") from error
     if path.name == PROJECT.name:
-        found = found.get("tool", {}).get("kvproof", {})
+        tools = found.get("tool", {})
+        found = tools.get("kvproof", {}) if isinstance(tools, dict) else {}
     if not isinstance(found, dict):
         raise ConfigurationError(f"{path}: {TABLE} must be a table")
     for key in found:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from kvproof.check.protocol.fault_attribution import StandInError
 from kvproof.reports.device_page import PAGE, device_page
 from kvproof.reports.document import DocumentError, encode, read_bytes, write_atomically
 from kvproof.reports.junit import junit
@@ -69,6 +70,8 @@ def fault_of_kvproof(step: str, error: BaseException) -> str:
 
 def lack_of(error: BaseException) -> str:
     """What was missing if a call of the system failed for lack of files, processes or memory; "" otherwise."""
+    if isinstance(error, StandInError) and error.__cause__ is not None:
+        error = error.__cause__
     if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
         return LACKS[errno.EAGAIN]
     return LACKS.get(error.errno or 0, "") if isinstance(error, OSError) else ""

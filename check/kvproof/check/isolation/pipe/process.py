@@ -7,6 +7,7 @@ Memory is limited by what the program and its children use, not by the addresses
 with a sanitizer, or a Java machine, maps terabytes and uses little.
 """
 
+import errno
 import os
 import select
 import shlex
@@ -36,6 +37,7 @@ LOOK_CALLS = 2048  # between two looks at what a program uses that answers
 SILENT_SECONDS_MAX = 5.0  # it may work longer than this before it says hello, but not wait
 TEXT_MAX = 120  # characters of a wrong line that a message quotes
 CHUNK_BYTES = 1 << 16
+LACKING = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # kvproof or the machine lacks it
 
 
 class Program:
@@ -53,6 +55,8 @@ class Program:
         try:
             kept = KeptProcess(words, streams=(subprocess.PIPE, subprocess.PIPE, output.descriptor))
         except OSError as error:
+            if error.errno in LACKING:
+                raise
             raise UnknownSubject(f"pipe:{command}: {words[0]} cannot be started: {error.strerror}") from error
         finally:
             output.begin()

@@ -8,6 +8,7 @@ import msgspec
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.pipe.process import Program
 from kvproof.check.isolation.remote_subject import raised_as
+from kvproof.check.protocol.fault_attribution import by_means_of_kvproof
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import (
     Admission,
@@ -130,7 +131,8 @@ class PipeSubject(ManagerAdapter):
     def make(self, config: Config) -> Program:
         """Open the manager in the program, after starting the program again if it has ended."""
         if not self.program.is_alive:
-            self.program = Program(self.command, self.limits)
+            with by_means_of_kvproof(f"{self.command} cannot be started again"):
+                self.program = Program(self.command, self.limits)
             self._handshake()
         self._ask(
             "open",
