@@ -1,17 +1,25 @@
 """An exception that an adapter or a stand-in of kvproof causes is no finding about the engine."""
 
+import errno
 import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from kvproof.check.isolation import remote_subject
+from kvproof.check.isolation.limits import Limits
 from kvproof.check.oracle.level import MANAGER
+from kvproof.check.oracle.replay import finding_of
+from kvproof.check.protocol.adapter_fault import require_fault_of_manager
 from kvproof.check.protocol.fault_attribution import OPTIONS_LEFT_OUT, StandInError, is_fault_of_kvproof
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.manager import Capabilities, Config
+from kvproof.check.runs.store import lack_of
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.check.subjects.loading.partial_import import StandInModule
 from kvproof.check.subjects.vllm.v1_scheduler_loader import Options
@@ -132,3 +140,21 @@ def test_the_judge_refutes_nothing_when_a_stand_in_fails() -> None:
 def test_the_judge_refutes_when_the_subject_itself_fails() -> None:
     with pytest.raises(Finding, match="'int' object has no attribute 'get_length'"):
         judged(1)
+
+
+def test_a_ring_of_exceptions_is_followed_once() -> None:
+    ring = [ValueError("a"), KeyError("b"), TypeError("c")]
+    for error, before in zip(ring, [*ring[1:], ring[0]], strict=True):
+        error.__context__ = before
+    assert not is_fault_of_kvproof(ring[0])
+    require_fault_of_manager(ring[0], "free(1)", BuiltIn())
+
+
+def test_what_the_machine_lacks_is_no_fault_of_the_subject(monkeypatch: pytest.MonkeyPatch) -> None:
+    server: Any = SimpleNamespace(
+        name="x", capabilities=Capabilities(), assumptions=(), level=MANAGER.name, limits=Limits()
+    )
+    monkeypatch.setattr(remote_subject, "new_fork", Mock(side_effect=OSError(errno.EMFILE, "Too many open files")))
+    with pytest.raises(StandInError) as lacking:
+        finding_of(remote_subject.RemoteSubject(server), Config(), [])
+    assert lack_of(lacking.value).startswith("too many files are open in this process")
