@@ -8,7 +8,7 @@ and `answer` is what would be answered next.
 
 from textwrap import dedent, indent
 
-from tests.attacks.case import BUDGET_SECONDS, ENOUGH_SECONDS, HELD, OK, REFUTED, USAGE, Attack
+from tests.attacks.case import BUDGET_SECONDS, ENOUGH_SECONDS, OK, REFUTED, USAGE, Attack
 
 FILE = "program.py"
 ARGUMENTS = (
@@ -97,7 +97,7 @@ def begins(name: str, code: str, words: str = "", exit_code: int | tuple[int, ..
 
 
 ATTACKS = [
-    Attack("right", _program(HELLO, "none", "pass"), HELD),
+    Attack("right", _program(HELLO, "none", "pass"), OK),
     hello("no JSON", "hello", "not JSON"),
     hello("empty", "", "not JSON"),
     hello("a list", "[1]"),
@@ -105,7 +105,7 @@ ATTACKS = [
     hello("a version of 10^40", '{"kvproof": 1' + "0" * 40 + ', "name": "x"}'),
     hello("no name", '{"kvproof": 1}', "name"),
     hello("a name that is a number", '{"kvproof": 1, "name": 7}'),
-    hello("control characters", '{"kvproof": 1, "name": "\\u001b[2J\\n::error::x", "capabilities": {"fork": true}}', "", HELD),
+    hello("control characters", '{"kvproof": 1, "name": "\\u001b[2J\\n::error::x", "capabilities": {"fork": true}}', "", OK),
     hello("half characters", '{"kvproof": 1, "name": "\\ud800", "capabilities": {"fork": true}}', "", USAGE),
     hello("an unknown capability", '{"kvproof": 1, "name": "x", "capabilities": {"forks": true}}', "forks"),
     hello("a capability of another type", '{"kvproof": 1, "name": "x", "capabilities": {"fork": "yes"}}'),
@@ -120,9 +120,9 @@ ATTACKS = [
     begins("closes its input", "os.close(0)", "", REFUTED),
     begins("writes without end", "while True: os.write(1, b'x' * 65536)"),
     begins("writes two lines", "say(HELLO) if 'HELLO' in globals() else say('{\"kvproof\":1,\"name\":\"x\"}')"),
-    begins("writes megabytes of errors", "sys.stderr.write('y' * 3_000_000)", "", HELD),
-    begins("writes commands as errors", "sys.stderr.write('::error::x\\n\\x1b[2J\\n')", "", HELD),
-    begins("daemons", "subprocess.Popen(['sleep', '100'], start_new_session=True)", "", HELD),
+    begins("writes megabytes of errors", "sys.stderr.write('y' * 3_000_000)", "", OK),
+    begins("writes commands as errors", "sys.stderr.write('::error::x\\n\\x1b[2J\\n')", "", OK),
+    begins("daemons", "subprocess.Popen(['sleep', '100'], start_new_session=True)", "", OK),
     at("share", "no JSON", "say('nothing'); continue", USAGE, "not JSON"),
     at("share", "two lines", "say(answer)", USAGE, "more than one line"),
     at("share", "a second line, late", "say(answer); time.sleep(0.05); say(answer); continue", USAGE, "more than one line"),
@@ -153,13 +153,13 @@ ATTACKS = [
     at("share", "a child that holds the pipe", "subprocess.Popen(['sleep', '100']); os._exit(0)", REFUTED),
     at("share", "a thread that writes later", "threading.Timer(0.05, say, ['{}']).start()", USAGE),
     at("share", "an answer of half a character", "say('{\"answer\": \"\\\\ud800\"}'); continue", USAGE),
-    at("share", "an error of half a character", "say('{\"error\": \"\\\\ud800\", \"type\": \"E\"}'); continue", (USAGE, REFUTED)),
+    at("share", "an error of half a character", "say('{\"error\": \"\\\\ud800\", \"type\": \"E\"}'); continue", USAGE),
     at("share", "a number of 5,000 digits", "say('{\"answer\": ' + '9' * 5000 + '}'); continue", USAGE),
     at("share", "a number of 10^999", "say('{\"answer\": 1e999}'); continue", USAGE),
     at("share", "a byte order mark", "os.write(1, b'\\xef\\xbb\\xbf{\"answer\": null}\\n'); continue", USAGE),
     at("share", "UTF-16", "os.write(1, '{\"answer\": null}\\n'.encode('utf-16')); continue", USAGE),
-    at("share", "answers byte by byte", "for byte in json.dumps(answer).encode(): os.write(1, bytes([byte]))\nos.write(1, b'\\n'); continue", HELD),
-    at("share", "a handler for every signal", "for number in (1, 2, 13, 14, 15): signal.signal(number, signal.SIG_IGN)", HELD),
+    at("share", "answers byte by byte", "for byte in json.dumps(answer).encode(): os.write(1, bytes([byte]))\nos.write(1, b'\\n'); continue", OK),
+    at("share", "a handler for every signal", "for number in (1, 2, 13, 14, 15): signal.signal(number, signal.SIG_IGN)", OK),
     at("share", "closes its input", "os.close(0)", REFUTED),
     at("observe", "the same key twice", "say('{\"answer\": {\"tables\": {}, \"tables\": {\"1\": [0]}, \"num_free\": 1}}'); continue", REFUTED),  # the last counts, as in every reader of JSON
     at("observe", "keys that are one number", "answer['answer'] |= {'tables': {'1': [0], '01': [1]}}", USAGE),

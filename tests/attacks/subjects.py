@@ -282,9 +282,16 @@ ANSWERED: list[tuple[str, str, str, int | tuple[int, ...]]] = [
 ]
 ONCE: list[tuple[str, str, str, int | tuple[int, ...], str]] = [
     ("fork", "only the first run", "if not first_time('f'): return None", REFUTED, ""),
-    ("fork", "only in the first process", "if os.getpid() % 2: return None", (*HELD, REFUTED), ""),
+    (
+        "fork",
+        "only in the first process",
+        "Subject.is_first = getattr(Subject, 'is_first', None) or first_time('p')\nif Subject.is_first: return None",
+        REFUTED,
+        "",
+    ),
     ("fork", "by the time", "if time.monotonic_ns() // 1000 % 2: return None", REFUTED, ""),
     ("fork", "by chance", "if random.SystemRandom().random() < 0.5: return None", REFUTED, ""),
+    # The system draws the addresses: it decides whether this comes in a run at all.
     ("fork", "by address", "if id(object()) // 16 % 2: return None", (*HELD, REFUTED), ""),
     ("fork", "by the hash of a text", "if hash('text') % 2: return None", UNREACHED, ""),
     (
@@ -342,7 +349,7 @@ MADE = [
     whole("made: capabilities: a dict", "class Subject(BuiltIn):\n    capabilities = {'fork': True}", USAGE),
     whole("made: capabilities: texts", "class Subject(BuiltIn):\n    capabilities = Capabilities(fork='yes', lost_hits='many')", USAGE, "capabilities.fork is wrong"),
     whole("made: capabilities: huge", "class Subject(BuiltIn):\n    capabilities = Capabilities(lost_hits=10**40)", OK),
-    whole("made: other capabilities each time", "class Subject(BuiltIn):\n    capabilities = property(lambda self: Capabilities(fork=random.random() < 0.5))", (*HELD, REFUTED, USAGE)),
+    whole("made: other capabilities each time", "class Subject(BuiltIn):\n    capabilities = property(lambda self: Capabilities(fork=next(COUNT) % 2 == 0))\nimport itertools; COUNT = itertools.count()", UNREACHED),
     whole("made: assumptions: a number", "class Subject(BuiltIn):\n    assumptions = 3", USAGE),
     whole("made: assumptions: texts", "class Subject(BuiltIn):\n    assumptions = ('x', 3)", USAGE),
     whole("made: assumptions: control characters", "class Subject(BuiltIn):\n    assumptions = (Assumption('x\\x1b[2J', '::error::y\\n::error::z'),)", UNREACHED),
@@ -432,7 +439,9 @@ ATTACKS: list[Attack] = [
     at("fork", "raises Finding of a property", "raise Finding('no-leak-at-rest', 'x')", REFUTED, "no-leak-at-rest"),
     *(at("fork", f"ends: {name}", code, REFUTED, CRASHED) for name, code in ENDS.items()),
     *(at("fork", f"stops: {name}", code, REFUTED, CRASHED) for name, code in STOPS.items()),
-    replace(at("observe", "tables: a list without an end", ENDLESS, REFUTED), budget=ENOUGH_SECONDS),
+    replace(
+        at("observe", "tables: a list without an end", ENDLESS, USAGE, "must be a list of ints"), budget=ENOUGH_SECONDS
+    ),
     *(
         replace(at("fork", f"works on: {name}", code, REFUTED, CRASHED), budget=ENOUGH_SECONDS)
         for name, code in WORKS_ON.items()
