@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from kvproof.check.cli.baseline import baseline
+from kvproof.check.cli.campaign import campaign
 from kvproof.check.cli.config import ANY_ARGUMENTS, config, configure
 from kvproof.check.cli.device import devices
 from kvproof.check.cli.examples import examples
@@ -47,6 +48,7 @@ IN_SHORT: dict[Callable[..., None], str] = {  # the lines of `kvproof --help`, e
     prove: "Prove the specification for every size.",
     explore: "Search every state of one small scope.",
     hunt: "Search for counterexamples, and report the shortest of each kind.",
+    campaign: "Hunt in many subjects, releases and configurations.",
     replay: "Replay counterexamples; report FIXED, FAILED or ERROR.",
     bisect: "Find the releases in which a counterexample fails.",
     record: "Record the calls and answers of a live block manager.",

@@ -157,7 +157,7 @@ class ConfigurationFile:
         if "subject" in plain:
             plain["subject"] = in_folder(plain["subject"], self.folder)
         if "fix" in plain:
-            plain["fix"] = [f"{name}={_as_text(value)}" for name, value in plain["fix"].items()]
+            plain["fix"] = fix_options(plain["fix"])
         return plain
 
 
@@ -169,6 +169,11 @@ def in_folder(name: str, *folders: Path) -> str:
             if (folder / file).is_file():
                 return f"{folder / file}:{factory}"
     return name
+
+
+def fix_options(fixed: dict[str, FixedValue]) -> list[str]:
+    """Fixed fields as --fix takes them."""
+    return [f"{name}={_as_text(value)}" for name, value in fixed.items()]
 
 
 def _as_text(value: FixedValue) -> str:

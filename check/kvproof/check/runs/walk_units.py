@@ -13,7 +13,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from kvproof.check.isolation.factory import factory_for
@@ -30,6 +30,7 @@ from kvproof.check.search.suppression import KnownFailure
 from kvproof.check.workers.workers import Workers
 
 NUM_UNITS, OPERATIONS_MIN, OPERATIONS_MAX = 64, 2_000, 20_000  # of a walk; of a unit
+NUM_SUBJECTS = 4  # whose processes one worker keeps
 SEED_BYTES = 7  # so that a message can hold it
 
 
@@ -42,9 +43,9 @@ class Judged:
     budget: float | None = None
 
 
-@cache
+@lru_cache(maxsize=NUM_SUBJECTS)
 def factory_of(subject: Judged) -> Callable[[], ManagerSubject]:
-    """The factory of a subject in this process; it is kept, because a process of the subject is slow to start."""
+    """The factory of a subject in this process; a few are kept, because a process of a subject is slow to start."""
     return factory_for(subject.name, subject.isolation, Limits.within(subject.budget))
 
 

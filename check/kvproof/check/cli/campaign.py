@@ -1,0 +1,115 @@
+"""`kvproof campaign`: search many subjects, releases, configurations and seeds, by many workers."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kvproof.check.cli.options import JsonOption, WorkersOption
+from kvproof.check.runs.errors import UsageError, error_boundary
+
+if TYPE_CHECKING:
+    from kvproof.check.runs.campaign.head import CampaignResult
+    from kvproof.check.runs.terminal import Output
+
+DOCUMENT = "campaign.json"
+
+
+def campaign(
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The campaign, in TOML.")] = None,
+    workers: WorkersOption = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Folder of the results, in place of that of the file.")
+    ] = None,
+    json: JsonOption = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of the file instead, for an editor.")
+    ] = False,
+) -> None:
+    """Search many subjects, releases, configurations and seeds with random walks, and report each finding once.
+
+    Results are kept in the folder of the campaign as soon as they are known: the same command goes on after a kill of
+    anything. By default there is one worker for each core of this machine.
+    """
+    with error_boundary(json):
+        from dataclasses import replace
+
+        import msgspec
+
+        from kvproof.check.runs.campaign.file import read_plan, schema_text
+        from kvproof.check.runs.campaign.head import Campaign, as_data, check_fields
+        from kvproof.check.runs.campaign.progress import Display
+        from kvproof.check.runs.campaign.store import CampaignStore
+        from kvproof.check.runs.json_output import write_document
+        from kvproof.check.runs.session import interruptible
+        from kvproof.check.runs.store import explained
+        from kvproof.check.runs.terminal import output, say
+        from kvproof.check.workers.choice import opened
+        from kvproof.reports.document import encodable, write_atomically
+        from kvproof.spec.verdict import Exit
+
+        if schema:
+            print(schema_text(), end="")
+            return
+        if file is None:
+            raise UsageError("no campaign is given: name its file, or print the schema of such a file with --schema")
+        plan = read_plan(file)
+        plan = plan if out is None else replace(plan, folder=out)
+        console, store = output(), CampaignStore(plan.folder)
+        say(console, f"kvproof campaign, {len(plan.searches):,} searches, results in {plan.folder}")
+        reasons = check_fields(plan)
+        code = None
+        with opened(workers or str(os.cpu_count() or 1)) as pool:
+            assert pool is not None
+            display = Display(console)
+            run = Campaign(plan, store, pool, display.watch)
+            for row in run.result.searches:
+                row.reason = reasons.get(row.subject, "")
+            try:
+                with interruptible():
+                    run.run()
+            except KeyboardInterrupt:
+                code = Exit.INCONCLUSIVE
+                run.result.messages.append("interrupted; start it again to go on")
+            finally:
+                display.close()
+        store.close()
+        data = msgspec.json.format(msgspec.json.encode(encodable(as_data(run.result))), indent=2) + b"\n"
+        with explained(plan.folder / DOCUMENT):
+            write_atomically(plan.folder / DOCUMENT, data)
+        _print(console, run.result)
+        if json is not None:
+            write_document(json, data)
+        found = run.result.exit_code()
+        raise typer.Exit(found if code is None or found is Exit.REFUTED else code)
+
+
+def _print(console: "Output", result: "CampaignResult") -> None:
+    """The table of the searches, and the findings."""
+    from kvproof.check.runs.terminal import say
+
+    rows = [("subject", "configuration", "seed", "effort", "operations", "runs", "rules", "findings")]
+    for one in result.searches:
+        fixed = ", ".join(f"{name}={value}" for name, value in one.fixed.items()) or "–"
+        num_found = sum(found.subject == one.subject for found in result.findings)
+        counts = (f"{one.operations:,}", f"{one.runs:,}", str(one.rules), str(num_found))
+        rows.append((one.subject, fixed, str(one.seed), one.effort, *counts))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    say(console, "")
+    for row in rows:
+        say(console, "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    for subject, reason in {(one.subject, one.reason): None for one in result.searches if one.reason}:
+        say(console, f"not searched: {subject}: {reason}", "yellow")
+    say(console, "")
+    for found in result.findings:
+        first = found.text.partition("\n")[0]
+        excuse = f" (excused: {found.excused})" if found.excused else ""
+        say(console, f"{found.subject}: {found.property}: {first}{excuse}", "bold red" if not excuse else "")
+        if found.trace:
+            say(console, f"  Saved: {found.trace}")
+    for message in result.messages:
+        say(console, message, "yellow")
+    num = sum(not found.excused for found in result.findings)
+    end = "" if result.is_complete else "; not complete"
+    say(console, f"{len(result.searches):,} searches, {num:,} findings{end}.")

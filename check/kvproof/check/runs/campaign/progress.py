@@ -1,0 +1,72 @@
+"""What the terminal shows of a campaign while it runs: the round, the rate, and what each worker does."""
+
+import time
+from collections import Counter
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from kvproof.check.runs.campaign.head import Watch
+from kvproof.check.runs.terminal import PLAIN_INTERVAL_SECONDS, is_ci, say
+
+REFRESHES_PER_SECOND = 4.0
+
+
+class Display:
+    """A moving table on a terminal; lines elsewhere, of which those between two findings are only for a log of CI."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.title, self.num_done, self.num_units, self.num_operations = "", 0, 0, 0
+        self.units, self.operations = Counter[str](), Counter[str]()
+        self.began = self.last_line = time.monotonic()
+        self.live = Live(console=console, refresh_per_second=REFRESHES_PER_SECOND, transient=True)
+        if console.is_terminal:
+            self.live.start()
+
+    @property
+    def watch(self) -> Watch:
+        """What the head calls."""
+        return Watch(self._round, self._unit, self._say)
+
+    @property
+    def rate(self) -> float:
+        """Operations per second since the start."""
+        return self.num_operations / max(1e-9, time.monotonic() - self.began)
+
+    def close(self) -> None:
+        """Show the moving table no more."""
+        self.live.stop()
+
+    def _round(self, number: int, num_units: int, num_before: int) -> None:
+        self.title, self.num_done, self.num_units = f"round {number}", num_before, num_units
+        earlier = f", {num_before:,} of them done before" if num_before else ""
+        self._say(f"{self.title}: {num_units:,} units{earlier}")
+
+    def _unit(self, worker: str, num_operations: int, seconds: float) -> None:
+        self.num_done += 1
+        self.num_operations += num_operations
+        self.units[worker] += 1
+        self.operations[worker] += num_operations
+        now = time.monotonic()
+        if self.live.is_started:
+            self.live.update(self._table())
+        elif is_ci() and now - self.last_line >= PLAIN_INTERVAL_SECONDS:
+            self.last_line = now
+            self._say(f"{self._state()}, {len(self.units)} workers")
+
+    def _state(self) -> str:
+        return f"{self.title}: {self.num_done:,} of {self.num_units:,} units, {self.rate:,.0f} operations/s"
+
+    def _table(self) -> Table:
+        table = Table(title=self._state(), title_justify="left", box=None)
+        for name in ("worker", "units", "operations"):
+            table.add_column(name, justify="left" if name == "worker" else "right")
+        for worker, count in sorted(self.units.items()):
+            table.add_row(worker, f"{count:,}", f"{self.operations[worker]:,}")
+        return table
+
+    def _say(self, message: str) -> None:
+        for line in message.splitlines():
+            say(self.console, line)
