@@ -17,6 +17,7 @@
 The file chooses code, as a configuration does: run only a file that you trust.
 """
 
+import re
 import sys
 from dataclasses import dataclass
 from itertools import product
@@ -130,8 +131,8 @@ def read_plan(path: Path) -> Plan:
         try:
             searches += _searches(table, path.parent)
         except UsageError as error:
-            place = place_of(path, text, f"{SEARCH}.{error.option.partition('.')[0]}", number)
-            raise ConfigurationError(f"{place}: {error}") from error
+            place = _place(path, text, f"{SEARCH}.{error.option.partition('.')[0]}", number)
+            raise ConfigurationError(f"{place}: {str(error).replace('--fix: ', 'fix: ')}") from error
     searches = [one for number, one in enumerate(searches) if one not in searches[:number]]
     searches.sort(key=lambda one: -one.priority)
     return Plan(path.parent / file.out, searches, file.limits.units, file.limits.seconds)
@@ -143,12 +144,12 @@ def _require_known_keys(path: Path, text: str, found: Any) -> None:
         ("limits.", [found.get("limits", {})], LimitsTable),
         (f"{SEARCH}.", found.get(SEARCH, []), SearchTable),
     ):
-        for table in tables if isinstance(tables, list) else []:
+        for number, table in enumerate(tables if isinstance(tables, list) else [], start=1):
             for key in table if isinstance(table, dict) else ():
                 if key not in kind.__struct_fields__:
                     known = kind.__struct_fields__
                     raise ConfigurationError(
-                        f"{place_of(path, text, prefix + key)}: there is no key {prefix + key!r}"
+                        f"{_place(path, text, prefix + key, number)}: there is no key {prefix + key!r}"
                         f"{did_you_mean(key, known)}; the keys are {', '.join(known)}"
                     )
 
@@ -161,8 +162,25 @@ def _converted(path: Path, text: str, table: Any, kind: Any, prefix: str, number
         message, _, where = str(error).partition(" - at `$")
         name = prefix + where.lstrip(".").partition("`")[0].partition("[")[0].partition(".")[0]
         name = name.rstrip(".")
-        place = place_of(path, text, name, number) if name else str(path)
+        place = _place(path, text, name, number) if name else str(path)
         raise ConfigurationError(f"{place}: {f'{name}: ' if name else ''}{message}") from None
+
+
+def _place(path: Path, text: str, name: str, number: int) -> str:
+    """The file and line of a key, which is in table number so many of its name, if it is in a search."""
+    table, _, key = name.rpartition(".")
+    if SEARCH not in (table, name):
+        return place_of(path, text, name)
+    header = place_of(path, text, SEARCH, number)
+    line = header.rpartition(":")[2]
+    if not table or not line.isdigit():
+        return header
+    for offset, content in enumerate(text.splitlines()[int(line) :], start=1):
+        if re.match(r"\s*\[\[?\s*[\w.]+\s*\]", content):
+            break
+        if re.match(rf"""\s*["']?{re.escape(key)}["']?\s*=""", content):
+            return f"{path}:{int(line) + offset}"
+    return header
 
 
 def _searches(table: SearchTable, folder: Path) -> list[Search]:

@@ -1,0 +1,117 @@
+"""A campaign that is killed and resumed ends with the same table as one that is not."""
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvproof.check.runs import walk_units
+from kvproof.check.runs.campaign import head
+from kvproof.check.runs.campaign.file import Plan, Search
+from kvproof.check.runs.campaign.head import Campaign, CampaignResult, Watch
+from kvproof.check.runs.campaign.store import CampaignStore
+from kvproof.check.runs.errors import UsageError
+from kvproof.check.runs.walk_units import Judged
+from kvproof.check.subjects.registry import find
+
+FAULTY = """
+from kvproof.check.subjects.builtin.manager import BuiltIn
+
+class Forgetful(BuiltIn):
+    def fork(self, parent, child):
+        super().fork(parent, child)
+        for block in self.manager.tables[parent].ids:
+            self.manager.refcounts[block] -= 1
+
+class Fussy(BuiltIn):
+    def preempt(self, group):
+        raise RuntimeError("no preemption here")
+"""
+
+
+class Killed(BaseException):
+    """The head was killed."""
+
+
+class Here:
+    """Workers in this process. num_left: units until the head is killed."""
+
+    name = "here"
+
+    def __init__(self, num_left: int = 10**9) -> None:
+        self.num_left = num_left
+
+    def results(self, do: Callable[[Any], Any], units: Iterable[Any]) -> Generator[Any, None, None]:
+        for unit in units:
+            if not self.num_left:
+                raise Killed
+            self.num_left -= 1
+            yield do(unit)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """A plan of four short searches of two faulty subjects, which run in this process."""
+    (tmp_path / "faulty_campaign.py").write_text(FAULTY)
+    monkeypatch.setattr(walk_units, "OPERATIONS_MIN", 60)
+    monkeypatch.setattr(head, "SHORTEN_OPERATIONS", 500)
+    monkeypatch.setattr(head, "Judged", lambda name, _: Judged(name, isolation=False))
+    monkeypatch.setattr(head, "factory_of", lambda name: (find(name), None))
+    names = [f"{tmp_path / 'faulty_campaign.py'}:{name}" for name in ("Forgetful", "Fussy")]
+    return Plan(tmp_path / "out", [Search(name, {}, seed, "240", 240) for name in names for seed in (1, 2)], None, None)
+
+
+def run(plan: Plan, workers: Here, news: list[str] | None = None) -> CampaignResult:
+    store = CampaignStore(plan.folder)
+    watch = Watch(lambda *_: None, lambda *_: None, (news if news is not None else []).append)
+    campaign = Campaign(plan, store, workers, watch)
+    try:
+        campaign.run()
+    finally:
+        store.close()
+    return campaign.result
+
+
+def test_a_campaign_that_is_killed_twice_ends_with_the_table_of_one_that_is_not(plan: Plan) -> None:
+    news: list[str] = []
+    expected = run(replace(plan, folder=plan.folder / "other"), Here(), news)
+    assert [(one.property, one.signature) for one in expected.findings] == [
+        ("refcount-exact", "fork: refcount of block: the specification says the subject"),
+        ("total-calls", "preempt RuntimeError: no preemption here"),
+    ]
+    assert [one.operations for one in expected.searches] == [240] * 4
+    assert expected.is_complete
+    assert [line.partition(" ")[0] for line in news].count("refuted:") == 2
+    for num_units in (3, 6):
+        with pytest.raises(Killed):
+            run(plan, Here(num_units))
+    assert run(plan, Here()) == expected
+    assert run(plan, Here(0)) == expected  # everything is in the store
+    assert {path.name for path in (plan.folder / "crashes").iterdir() if path.suffix == ".json"} == {
+        Path(one.trace).name for one in expected.findings if one.trace
+    }
+
+
+def test_a_limit_of_units_ends_a_campaign_and_the_next_start_goes_on(plan: Plan) -> None:
+    short = run(replace(plan, units_max=2), Here())
+    assert [one.operations for one in short.searches] == [60, 60, 0, 0]
+    assert short.messages == ["ended by the limit of 2 units; start it again to go on"]
+    assert not short.is_complete
+
+
+def test_one_folder_has_one_head_and_no_database_of_another_program(plan: Plan) -> None:
+    store = CampaignStore(plan.folder)
+    with pytest.raises(UsageError, match=r"^another campaign writes to .*; name another folder with --out$"):
+        CampaignStore(plan.folder)
+    store.add("a", "worker", 1.0, [1])
+    store.add("a", "worker", 1.0, [2])
+    assert (store.find("a"), store.find("b")) == ([1], None)
+    store._database.execute("PRAGMA application_id = 5")
+    store.close()
+    with pytest.raises(UsageError, match="is a database of another program"):
+        CampaignStore(plan.folder)
