@@ -1,4 +1,4 @@
-"""Measure how much recording costs a server, and the speed and memory of judging a recording.
+"""Measure how much recording and watching cost a server, and the speed and memory of judging a recording.
 
 The server is the built-in scheduler with its manager and no model. Its requests have some hundred tokens, many with a
 common prefix, and the prefix cache is on. A real server computes between the calls, so compare the cost of a line with
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from random import Random
 
-from kvproof.check.recording import record
+from kvproof.check.recording import record, watch
 from kvproof.check.recording.recorder import Recorder
 from kvproof.impl import BlockManager, Sequence, SequenceGroup, SequenceStatus
 from kvproof.impl.scheduler import Scheduler, SchedulerConfig
@@ -83,6 +83,18 @@ def seconds_of_run(recorder_at: Path | None) -> tuple[float, Recorder | None]:
     return seconds, recorder
 
 
+def watched_seconds(folder: Path) -> float:
+    """Processor seconds of a run of the server that another process judges meanwhile, without those of the judge."""
+    server = Server(1)
+    with watch(server.manager, folder) as watching:
+        began = time.process_time()
+        for _ in range(NUM_STEPS):
+            server.step()
+        seconds = time.process_time() - began
+    assert watching.judge.last.num_lines == watching.recorder.num_lines, watching.findings
+    return seconds
+
+
 def cost(folder: Path) -> dict[str, float]:
     """The cost of a line in microseconds and bytes; the best of several runs."""
     path = folder / "cost.jsonl"
@@ -90,9 +102,11 @@ def cost(folder: Path) -> dict[str, float]:
     runs = [seconds_of_run(path) for _ in range(ROUNDS)]
     num_lines = runs[0][1].num_lines if runs[0][1] else 0
     best = min(seconds for seconds, _ in runs)
+    watched = min(watched_seconds(folder) for _ in range(ROUNDS))
     return {
         "us/line": 1e6 * (best - bare) / num_lines,
         "us/step": 1e6 * (best - bare) / NUM_STEPS,
+        "us/line watched": 1e6 * (watched - bare) / num_lines,
         "bytes/line": path.stat().st_size / num_lines,
     }
 
@@ -118,6 +132,7 @@ def main() -> dict[str, object]:
         print(f"recording, {NUM_REQUESTS} requests, {NUM_BLOCKS:,} blocks of {BLOCK_SIZE} tokens, prefix cache")
         print(f"  {of_a_line['us/line']:>10.1f} us/line     {of_a_line['bytes/line']:.0f} bytes per line")
         print(f"  {of_a_line['us/step']:>10.0f} us/step     of the scheduler")
+        print(f"  {of_a_line['us/line watched']:>10.1f} us/line     while another process judges")
         figures: dict[str, object] = {"recording": of_a_line}
         for num_lines in LENGTHS:
             one = judged(folder, num_lines)

@@ -13,6 +13,7 @@ EXTRAS = {
     "device": ("numpy", "torch", "matplotlib"),
     "gpu": ("numpy", "torch", "matplotlib", "triton"),
     "ray": ("ray",),
+    "watch": ("prometheus_client",),
 }
 
 

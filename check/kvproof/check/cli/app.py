@@ -25,6 +25,7 @@ from kvproof.check.cli.report import report
 from kvproof.check.cli.subjects import engines, subjects
 from kvproof.check.cli.validate import validate
 from kvproof.check.cli.verify import verify
+from kvproof.check.cli.watch import watch
 from kvproof.check.runs.errors import discard, fail, lost_output
 from kvproof.spec.verdict import Exit
 
@@ -53,6 +54,7 @@ IN_SHORT: dict[Callable[..., None], str] = {  # the lines of `kvproof --help`, e
     bisect: "Find the releases in which a counterexample fails.",
     record: "Record the calls and answers of a live block manager.",
     validate: "Check recordings of live block managers.",
+    watch: "Judge the block managers of a program while it runs.",
     faults: "Plant faults, and report which judge notices each.",
     subjects: "List what --subject accepts.",
     history: "Show recorded runs: findings over time, flaky ones, speeds.",

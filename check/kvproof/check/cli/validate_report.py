@@ -31,7 +31,7 @@ def _checks(done: Validation, scope: str) -> Iterator[Check]:
         check = Check("/".join(part for part in (JUDGE, name, scope) if part), JUDGE, name, Verdict.NOT_REFUTED)
         check.counts, check.seconds = counts, round(done.seconds, 3)
         if done.finding is not None and done.finding.property == name:
-            check.verdict, check.text = Verdict.REFUTED, _refutation(done)
+            check.verdict, check.text = Verdict.REFUTED, done.refutation()
             check.signature = done.finding.mechanism(done.call)
         elif name in unjudged:
             check.verdict, check.text, check.counts = Verdict.UNSUPPORTED, unjudged[name], {}
@@ -48,14 +48,6 @@ def _checks(done: Validation, scope: str) -> Iterator[Check]:
 
 def _unjudged(done: Validation) -> str:
     return f"judged up to line {done.line}: {done.reason}"
-
-
-def _refutation(done: Validation) -> str:
-    """The line that diverges, and the lines before it."""
-    assert done.finding is not None
-    head = f"line {done.line} of {done.path}: {done.finding.text}"
-    width = len(str(done.line))
-    return "\n".join([head, "The last lines:", *(f"  {number:>{width}}  {line}" for number, line in done.last)])
 
 
 def verdict_line(done: Validation) -> str:

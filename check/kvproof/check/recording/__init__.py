@@ -10,7 +10,9 @@ the judge as if the manager were present, and decides whether the specification 
 
 Reading order: `format` defines a line; `recorder` writes lines; `reader` reads them; `replayed_subject` gives them to
 the judge; `trace_judge` explains them; `validate` returns the verdict. `vllm_v0` and `vllm_v1` have a recorder and a
-judge for each interface: what is read from the engine, and what each call means.
+judge for each interface: what is read from the engine, and what each call means. `watch` judges while the program runs:
+`segments` is a recording that is read while it grows, `watcher` the judge process, `watching` what starts it, and
+`metrics` what Prometheus is given.
 """
 
 from pathlib import Path
@@ -19,8 +21,9 @@ from typing import Any
 from kvproof.check.recording.recorder import Recorder, RecordingRefused
 from kvproof.check.recording.vllm_v0.recorder import V0Recorder
 from kvproof.check.recording.vllm_v1.recorder import V1Recorder
+from kvproof.check.recording.watching import LOG, Watch, watch_with
 
-__all__ = ["Recorder", "RecordingRefused", "record"]
+__all__ = ["Recorder", "RecordingRefused", "Watch", "record", "watch"]
 
 
 def record(manager: Any, path: str | Path, *, digest_key: bytes | None = None, shows_pool: bool = False) -> Recorder:
@@ -32,5 +35,28 @@ def record(manager: Any, path: str | Path, *, digest_key: bytes | None = None, s
     is replaced, any other file is not; only its owner may read it. Raises RecordingRefused if the manager is of another
     kind or the file cannot be written.
     """
-    kind = V1Recorder if hasattr(manager, "allocate_slots") else V0Recorder
-    return kind(manager, Path(path), digest_key, shows_pool)
+    return recorder_of(manager)(manager, Path(path), digest_key, shows_pool)
+
+
+def watch(
+    manager: Any,
+    out: str | Path = ".kvproof/watch",
+    *,
+    on_finding: str = LOG,
+    metrics: tuple[str, int] | None = None,
+    digest_key: bytes | None = None,
+    shows_pool: bool = False,
+) -> Watch:
+    """Record every call of this manager, and judge the recording in a process beside this one, from now on.
+
+    out: the folder for the last lines before a finding. on_finding: "log" prints the finding and goes on, "dump" also
+    keeps the whole recording in `out`, "stop" sends SIGTERM to this process. metrics: host and port at which Prometheus
+    finds the figures. digest_key and shows_pool are those of `record`. Raises RecordingRefused if the manager cannot be
+    recorded or the judge cannot be started. The program never waits for the judge; `close` does.
+    """
+    return watch_with(recorder_of(manager), manager, Path(out), on_finding, metrics, digest_key, shows_pool)
+
+
+def recorder_of(manager: Any) -> type[Recorder]:
+    """The kind of recorder for this manager."""
+    return V1Recorder if hasattr(manager, "allocate_slots") else V0Recorder

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 FILE, SHOWS_POOL, DIGEST_KEY = "KVPROOF_RECORD", "KVPROOF_RECORD_SHOWS_POOL", "KVPROOF_RECORD_DIGEST_KEY"
+IS_WATCHED = "KVPROOF_RECORD_WATCHED"  # a judge reads the recordings while they grow
 MANAGERS = {
     "vllm.core.block_manager": "SelfAttnBlockSpaceManager",
     "vllm.v1.core.kv_cache_manager": "KVCacheManager",
@@ -69,29 +70,19 @@ def _recording(make: Callable[..., None]) -> Callable[..., None]:
 
 def _record(manager: Any) -> None:
     """Record a manager. An error is printed, and the program continues."""
-    from kvproof.check.recording import record
+    from kvproof.check.recording import recorder_of
     from kvproof.check.recording.recorder import RecordingRefused
+    from kvproof.check.recording.segments import SegmentWriter, claimed
 
     key = os.environ.get(DIGEST_KEY)
     try:
-        path = _claimed(Path(os.environ[FILE]))
-        record(manager, path, digest_key=key.encode() if key else None, shows_pool=SHOWS_POOL in os.environ)
+        path = claimed(Path(os.environ[FILE]))
+        segments = SegmentWriter(path) if IS_WATCHED in os.environ else None
+        recorder_of(manager)(manager, path, key.encode() if key else None, SHOWS_POOL in os.environ, segments)
     except (RecordingRefused, OSError) as error:
         print(f"kvproof: not recorded: {error}", file=sys.stderr)
     except Exception as error:
         print(f"kvproof: not recorded, by a fault of kvproof: {type(error).__name__}: {error}", file=sys.stderr)
-
-
-def _claimed(path: Path) -> Path:
-    """Create a separate file for each manager: the given one, then numbered ones next to it."""
-    number, name = 1, path
-    while True:
-        try:
-            os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-            return name
-        except FileExistsError:
-            number += 1
-            name = path.with_name(f"{path.stem}-{number}{path.suffix}")
 
 
 def numbered(path: Path) -> list[Path]:
@@ -133,8 +124,8 @@ def run_shadowed(own: str) -> None:
         found.loader.exec_module(module)
 
 
-def environment(path: Path, shows_pool: bool, digest_key: str | None) -> dict[str, str]:
-    """The environment in which the managers of a command are recorded to a file."""
+def environment(path: Path, shows_pool: bool, digest_key: str | None, is_watched: bool = False) -> dict[str, str]:
+    """The environment in which the managers of a command are recorded to a file. is_watched: a judge reads it."""
     before = os.environ.get("PYTHONPATH")
     given = {
         **os.environ,
@@ -143,6 +134,8 @@ def environment(path: Path, shows_pool: bool, digest_key: str | None) -> dict[st
     }
     if shows_pool:
         given[SHOWS_POOL] = "1"
+    if is_watched:
+        given[IS_WATCHED] = "1"
     if digest_key:
         given[DIGEST_KEY] = digest_key
     return given

@@ -10,7 +10,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Protocol, TypeVar
 
 import msgspec
 
@@ -30,19 +30,28 @@ class RecordingError(DocumentError):
     """The file is not a readable recording; the message is for the user."""
 
 
+class Lines(Protocol):
+    """Where the lines come from."""
+
+    def readline(self, limit: int, /) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
 class RecordingReader:
     """An open recording: its header, and then its lines. A context manager.
 
-    number, raw: number and content of the line that was read last. is_torn: the last line is incomplete.
+    number, raw: number and content of the line that was read last. is_torn: the last line is incomplete. lines: read
+    them from here instead of the file; then `calls` ends when no line is there yet, and may be called again.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, lines: Lines | None = None) -> None:
         self.path = path
         self.name = "standard input" if str(path) == STANDARD_INPUT else str(path)
         self.number = 0
         self.is_torn = False
         self.raw = b""
-        self._file = self._opened()
+        self._plain, self._file = self._opened() if lines is None else (lines, lines)
         self._calls = msgspec.json.Decoder(RecordedCall)
         try:
             self.header = self._header()
@@ -59,17 +68,18 @@ class RecordingReader:
     def close(self) -> None:
         if self._plain is not sys.stdin.buffer:
             self._file.close()
-            self._plain.close()
+            if self._plain is not self._file:
+                self._plain.close()
 
-    def _opened(self) -> IO[bytes]:
+    def _opened(self) -> tuple[Lines, Lines]:
+        """The file as it is, and its lines."""
         try:
             file: IO[bytes] = sys.stdin.buffer if str(self.path) == STANDARD_INPUT else self.path.open("rb")
             begin = file.peek(2)[:2]  # type: ignore[attr-defined]
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise RecordingError(f"{self.name} cannot be read: {reason}") from None
-        self._plain = file
-        return gzip.GzipFile(fileobj=file) if begin == GZIP else file  # type: ignore[return-value]
+        return file, gzip.GzipFile(fileobj=file) if begin == GZIP else file
 
     def _header(self) -> Header:
         line = self._next()

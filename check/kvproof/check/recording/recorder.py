@@ -10,6 +10,7 @@ import atexit
 import hashlib
 import os
 import secrets
+import sys
 import warnings
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
@@ -20,6 +21,7 @@ from typing import Any
 import msgspec
 
 from kvproof.check.recording.format import DIGESTS, ENDED, IDS, STOPPED, Header, RecordedCall, RecordedSequence, Table
+from kvproof.check.recording.segments import SegmentWriter
 from kvproof.check.subjects.loading.partial_import import installed_version
 
 DIGEST_BYTES = 8
@@ -59,13 +61,20 @@ class Recorder:
     """Writes the lines of one manager. Subclasses define the calls and their lines.
 
     The method `on_NAME(answer, *arguments)` returns the line of a call NAME, without its number and the state of the
-    pool. It returns None for a call that needs no line.
+    pool. It returns None for a call that needs no line. segments: splits the recording for a judge that runs beside it.
     """
 
     calls: tuple[str, ...] = ()
 
-    def __init__(self, manager: Any, path: Path, digest_key: bytes | None, shows_pool: bool) -> None:
-        self.manager, self.path, self.shows_pool = manager, path, shows_pool
+    def __init__(
+        self,
+        manager: Any,
+        path: Path,
+        digest_key: bytes | None,
+        shows_pool: bool,
+        segments: SegmentWriter | None = None,
+    ) -> None:
+        self.manager, self.path, self.shows_pool, self._segments = manager, path, shows_pool, segments
         self.key, self.has_digests = digest_key or secrets.token_bytes(32), digest_key is not None
         self.known: dict[int, Written] = {}
         self.num_lines = 0
@@ -174,17 +183,31 @@ class Recorder:
 
     def _stop(self, why: str) -> None:
         self.is_on = False
-        warnings.warn(f"kvproof stopped recording to {self.path}: {why}", RuntimeWarning, stacklevel=4)
-        if not self._is_torn:
+        if self._is_torn:
+            os.close(self._file)
+        else:
             self._end(RecordedCall(self.num_lines + 1, STOPPED, answer=why))
+        self._warn(why)
+
+    def _warn(self, why: str) -> None:
+        text = f"kvproof stopped recording to {self.path}: {why}"
+        try:
+            warnings.warn(text, RuntimeWarning, stacklevel=5)
+        except RuntimeWarning:  # where warnings are errors; this one must not reach the server
+            print(text, file=sys.stderr)
 
     def _end(self, line: RecordedCall) -> None:
         self.is_on = False
-        self._put(line)
+        try:
+            self._put(line)
+        except OSError as error:
+            self._warn(f"its last line: {error.strerror or error}")
         os.close(self._file)
 
     def _put(self, line: RecordedCall | Header) -> None:
         data = self._encoder.encode(line) + b"\n"
+        if self._segments is not None:
+            self._file = self._segments.file_for(self._file, len(data))
         self._is_torn = True
         if os.write(self._file, data) != len(data):
             raise OSError("the line was not written whole")

@@ -1,11 +1,13 @@
 """Validate a recording: it is consistent with the specification, or there is a first line that is not.
 
-The recording is read once, line by line. The last few lines before a divergence are kept for the report.
+The recording is read once, line by line, and may still be growing. The last few lines before a divergence are kept for
+the report.
 """
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,6 +54,13 @@ class Validation:
     def assumptions(self) -> tuple[Assumption, ...]:
         return ASSUMPTIONS
 
+    def refutation(self) -> str:
+        """The line that diverges, and the lines before it."""
+        assert self.finding is not None
+        head = f"line {self.line} of {self.path}: {self.finding.text}"
+        width = len(str(self.line))
+        return "\n".join([head, "The last lines:", *(f"  {number:>{width}}  {line}" for number, line in self.last)])
+
 
 def validate(path: Path, progress: Callable[[int], None] | None = None) -> Validation:
     """Validate a recording. progress: called with the number of lines, now and then.
@@ -59,45 +68,84 @@ def validate(path: Path, progress: Callable[[int], None] | None = None) -> Valid
     Raises RecordingError if the file is not a recording.
     """
     with RecordingReader(path) as reading:
-        done = Validation(reading.name, reading.header)
         began = time.monotonic()
-        _explain_all(reading, done, progress)
-        done.seconds = time.monotonic() - began
-    return done
+        judging = Judging(reading)
+        while judging.advance(EVERY) == EVERY:
+            if progress is not None:
+                progress(judging.done.num_calls)
+        judging.finish()
+        judging.done.seconds = time.monotonic() - began
+    return judging.done
 
 
-def _explain_all(reading: RecordingReader, done: Validation, progress: Callable[[int], None] | None) -> None:
-    last: deque[tuple[int, bytes]] = deque(maxlen=NUM_LAST_LINES)
-    judge: RecordingJudge | None = None
-    has_end = False
-    try:
-        judge = _judge(reading.header)
-        for call in reading.calls():
-            last.append((reading.number, reading.raw))
-            has_end, done.call = call.call == ENDED, call.call
-            _explain(judge, call)
-            if not has_end:
-                done.num_calls += 1
-                done.kinds[call.call] += 1
-            if progress is not None and not done.num_calls % EVERY:
-                progress(done.num_calls)
-        judge.finish()
-    except AdapterError as error:
-        what = f"{error}; use the file as it was recorded"
-        raise RecordingError(f"{reading.name}, line {reading.number}, column 1: {what}") from None
-    except Finding as finding:
-        done.finding, done.line = finding, reading.number
-    except Unjudged as error:
-        done.reason, done.line = str(error), reading.number
-    except Unsupported as error:
-        done.reason, done.line = f"a manager with this configuration cannot be judged: {error}", reading.number
-    done.last = [(number, _shortened(raw)) for number, raw in last]
-    if judge is not None:
-        done.witnesses, done.missed_hits = judge.coverage, judge.notes["hit-complete"]
-    if reading.is_torn:
-        done.notes.append(f"{done.path}: the last line, {reading.number}, is incomplete and was ignored")
-    elif not has_end and not done.finding and not done.reason:
-        done.notes.append(f"{done.path}: the recording has no end line: the process was killed, or is still running")
+class Judging:
+    """A recording that is judged as far as its lines are there.
+
+    done: what is known so far. kept: the last lines with their numbers. is_over: no further line is judged, because one
+    diverges or cannot be judged, or because there is none.
+    """
+
+    def __init__(self, reading: RecordingReader, num_kept: int = NUM_LAST_LINES) -> None:
+        self.reading = reading
+        self.done = Validation(reading.name, reading.header)
+        self.kept: deque[tuple[int, bytes]] = deque(maxlen=num_kept)
+        self.judge: RecordingJudge | None = None
+        self.is_over = self.has_end = False
+        with self._deciding():
+            self.judge = _judge(reading.header)
+
+    def advance(self, num_lines_max: int) -> int:
+        """Explain the lines that are there, at most so many; how many there were. Raises RecordingError."""
+        number, reading, done, judge = 0, self.reading, self.done, self.judge
+        if self.is_over or judge is None:
+            return 0
+        with self._deciding():
+            for call in reading.calls():
+                number += 1
+                self.kept.append((reading.number, reading.raw))
+                self.has_end, done.call = call.call == ENDED, call.call
+                _explain(judge, call)
+                if not self.has_end:
+                    done.num_calls += 1
+                    done.kinds[call.call] += 1
+                if number == num_lines_max:
+                    break
+        return number
+
+    def finish(self) -> None:
+        """There are no more lines."""
+        done, judge = self.done, self.judge
+        if judge is not None and not self.is_over:
+            with self._deciding():
+                judge.finish()
+        done.last = [(number, _shortened(raw)) for number, raw in list(self.kept)[-NUM_LAST_LINES:]]
+        if judge is not None:
+            done.witnesses, done.missed_hits = judge.coverage, judge.notes["hit-complete"]
+        if self.reading.is_torn:
+            done.notes.append(f"{done.path}: the last line, {self.reading.number}, is incomplete and was ignored")
+        elif not self.has_end and not done.finding and not done.reason:
+            done.notes.append(
+                f"{done.path}: the recording has no end line: the process was killed, or is still running"
+            )
+        self.is_over = True
+
+    @contextmanager
+    def _deciding(self) -> Iterator[None]:
+        """Note why the judging ends here, if it does."""
+        reading, done = self.reading, self.done
+        try:
+            yield
+            return
+        except AdapterError as error:
+            what = f"{error}; use the file as it was recorded"
+            raise RecordingError(f"{reading.name}, line {reading.number}, column 1: {what}") from None
+        except Finding as finding:
+            done.finding = finding
+        except Unjudged as error:
+            done.reason = str(error)
+        except Unsupported as error:
+            done.reason = f"a manager with this configuration cannot be judged: {error}"
+        done.line, self.is_over = reading.number, True
 
 
 def _judge(header: Header) -> RecordingJudge:

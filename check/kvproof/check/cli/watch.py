@@ -1,0 +1,140 @@
+"""`kvproof watch`: judge the block managers of a command while it runs, in a process beside it."""
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kvproof.check.runs.errors import UsageError, error_boundary
+from kvproof.spec.verdict import Exit
+
+if TYPE_CHECKING:
+    from kvproof.check.recording.watching import JudgeProcess
+
+DEFAULT_OUT = Path(".kvproof/watch")
+LOCAL = "127.0.0.1"
+PORT_MAX = 65_535
+
+
+class OnFinding(str, Enum):
+    """What happens at a finding."""
+
+    log = "log"
+    dump = "dump"
+    stop = "stop"
+
+
+def watch(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="A command; its managers are judged.")],
+    on_finding: Annotated[
+        OnFinding,
+        typer.Option(
+            "--on-finding",
+            help="log: print it and go on; dump: also keep the whole recording; stop: end the command with SIGTERM.",
+        ),
+    ] = OnFinding.log,
+    metrics: Annotated[
+        str | None,
+        typer.Option("--metrics", metavar="[HOST:]PORT", help="Serve metrics for Prometheus; 0 takes a free port."),
+    ] = None,
+    shows_pool: Annotated[
+        bool, typer.Option("--shows-pool", help="Also judge refcounts and free lists with every line; slow.")
+    ] = False,
+    digest_key: Annotated[
+        str | None,
+        typer.Option("--digest-key", metavar="KEY", envvar="KVPROOF_DIGEST_KEY", help="Store tokens as keyed digests."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="The folder for the last lines before a finding.")
+    ] = DEFAULT_OUT,
+) -> None:
+    """Judge the block managers of a command while it runs, and report the first line that no rule explains.
+
+    Every Python process of the command records its managers as with `kvproof record`. A process beside it judges the
+    lines, and the command never waits for it. The exit code is that of the command, but if that is 0 or the finding
+    stopped the command: 1 after a finding, 4 if a recording could not be judged, 5 if there was no manager. If the
+    judge itself ends early, that is printed once and the command goes on unwatched. Messages go to standard error.
+    """
+    with error_boundary():
+        raise typer.Exit(_watched(command, on_finding, metrics, shows_pool, digest_key, out))
+
+
+def _watched(
+    command: list[str], on_finding: OnFinding, metrics: str | None, shows_pool: bool, digest_key: str | None, out: Path
+) -> int:
+    import shutil
+    import signal
+    import subprocess
+
+    from kvproof.check.recording.import_hook import environment, is_recorded
+    from kvproof.check.recording.recorder import RecordingRefused
+    from kvproof.check.recording.watching import WATCHED_NAME, JudgeProcess
+
+    if is_recorded():
+        raise UsageError("this process is being recorded by kvproof already, so its commands are, too")
+    if shutil.which(command[0]) is None:
+        raise UsageError(f"{command[0]} cannot be run: there is no such program")
+    running: list[subprocess.Popen[bytes]] = []
+
+    def stop(*of_signal: Any) -> None:
+        for process in running:
+            process.terminate()
+
+    try:
+        judge = JudgeProcess(out, on_finding.value, None if metrics is None else _address(metrics), stop)
+    except RecordingRefused as error:
+        raise UsageError(str(error)) from error
+    if judge.address:
+        _say(f"metrics: {judge.address}")
+    at_end = signal.signal(signal.SIGTERM, stop)  # who ends this command, ends the watched one
+    at_interrupt = signal.signal(signal.SIGINT, lambda *of_signal: None)  # the terminal interrupts the watched one, too
+    try:
+        running.append(
+            subprocess.Popen(command, env=environment(judge.live / WATCHED_NAME, shows_pool, digest_key, True))
+        )
+        code = running[0].wait()
+    except OSError as error:
+        judge.end()
+        raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
+    finally:
+        signal.signal(signal.SIGTERM, at_end)
+        signal.signal(signal.SIGINT, at_interrupt)
+    is_whole = judge.end()
+    code = code if code >= 0 else 128 - code
+    if on_finding is OnFinding.stop and judge.findings:
+        return Exit.REFUTED
+    return code or (_verdict(judge) if is_whole else code)
+
+
+def _verdict(judge: "JudgeProcess") -> int:
+    """The exit code by what the judge reports at its end, which is printed."""
+    from kvproof.check.protocol.operations import count
+
+    done = judge.last
+    if not done.num_recordings:
+        _say("nothing was watched: no Python process of the command created a block manager")
+        return Exit.NOTHING_CHECKED
+    watched = f"{done.num_lines:,} lines of {count(done.num_recordings, 'manager')} were judged"
+    if done.num_findings:
+        _say(f"{watched}: {count(done.num_findings, 'finding')}")
+        return Exit.REFUTED
+    if done.num_unjudged:
+        _say(f"{watched}, but not to the end")
+        return Exit.INCONCLUSIVE
+    _say(f"{watched}: consistent")
+    return Exit.OK if done.num_lines else Exit.NOTHING_CHECKED
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Host and port of `[HOST:]PORT`. Raises UsageError."""
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > PORT_MAX:
+        raise UsageError(f"--metrics {text}: write PORT or HOST:PORT, with a port from 0 to {PORT_MAX:,}")
+    return host or LOCAL, int(port)
+
+
+def _say(text: str) -> None:
+    import sys
+
+    print(f"kvproof: {text}", file=sys.stderr, flush=True)

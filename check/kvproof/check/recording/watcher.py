@@ -1,0 +1,212 @@
+"""The judge of a program that runs: a process beside it, which reads the recordings of its managers as they grow.
+
+`watching` starts it, and gives it a folder in which the program writes one recording for each manager. It judges them
+in turn, a few hundred lines at a time. Its memory is that of `kvproof validate` for each manager, and the last lines.
+It yields the processor to the program (`nice`), so it lags behind when the program needs all processors, and catches
+up later.
+
+It talks to the process that started it by pipes. The end of its standard input says that the program is over: it judges
+what is left and ends. Each line of its standard output is an `Event`; a report for people goes to standard error. It
+never writes to the program, so no fault of it stops the program.
+"""
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kvproof.check.recording.format import Header
+from kvproof.check.recording.metrics import serve_metrics
+from kvproof.check.recording.reader import RecordingError, RecordingReader
+from kvproof.check.recording.segments import SegmentReader, claimed
+from kvproof.check.recording.validate import Judging
+from kvproof.check.recording.watching import DONE, DUMP, FINDING, READY, REFUSED, Event, Settings
+from kvproof.spec.extras import MissingExtra
+
+NUM_LINES_IN_TURN = 500
+NUM_LINES_KEPT = 10_000  # before a finding, for the file
+PAUSE_SECONDS = 0.02  # between two looks at recordings of which every line is judged
+NICENESS = 10
+
+
+class WatchedRecording:
+    """One recording that grows. caught_up_at: when its last line was judged at the latest, in monotonic seconds."""
+
+    def __init__(self, path: Path, settings: Settings) -> None:
+        self.name, self.out = path.stem, Path(settings.out)
+        self.copy = claimed(self.out / f"{self.name}.jsonl") if settings.on_finding == DUMP else None
+        self.lines = SegmentReader(path, None if self.copy is None else self.copy.open("wb", buffering=0))
+        self.judging: Judging | None = None
+        self.problem = ""  # why it is not a recording
+        self.caught_up_at = time.monotonic()
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether further lines are judged."""
+        return not self.problem and (self.judging is None or not self.judging.is_over)
+
+    @property
+    def num_lines(self) -> int:
+        return 0 if self.judging is None else self.judging.done.num_calls
+
+    def lag_seconds(self) -> float:
+        """An upper bound of the age of the oldest line that is not judged; 0 if every line was at the last look."""
+        return time.monotonic() - self.caught_up_at if self.lines.num_bytes_left() else 0.0
+
+    def advance(self) -> int:
+        """Judge some of the lines that are there; how many. Returns 0 at once if the judging is over."""
+        if not self.is_judged:
+            self.lines.discard()
+            return 0
+        try:
+            if self.judging is None and self.lines.has_line():
+                self.judging = Judging(RecordingReader(Path(self.name), self.lines), NUM_LINES_KEPT)
+            number = 0 if self.judging is None else self.judging.advance(NUM_LINES_IN_TURN)
+        except RecordingError as error:
+            self.problem = str(error)
+            return 0
+        if number < NUM_LINES_IN_TURN:
+            self.caught_up_at = time.monotonic()
+        return number
+
+    def finish(self) -> None:
+        """The program has ended, so no line follows."""
+        if self.judging is not None and self.is_judged:
+            self.judging.finish()
+
+    def report(self) -> str:
+        """The message about the finding, or about the line from which on nothing can be judged. Writes the tail."""
+        assert self.judging is not None
+        done, reading = self.judging.done, self.judging.reading
+        self.judging.finish()
+        if done.finding is None:
+            return f"{self.name}: not judged from line {done.line:,} on: {done.reason}; the program goes on unwatched"
+        head = f"{done.finding.property} is refuted for {done.header.manager}."
+        try:
+            files = [f"The last {len(self.judging.kept):,} lines: {self.write_tail(reading.header)}"]
+        except OSError as error:
+            files = [f"The last lines cannot be written: {error.strerror}"]
+        if self.lines.keep_error:
+            files.append(f"The copy of the recording ended early: {self.lines.keep_error}")
+        elif self.copy is not None:
+            self.lines.stop_keeping()
+            files.append(f"The whole recording: {self.copy}; repeat the finding: kvproof validate {self.copy}")
+        return "\n".join([head, done.refutation(), *files])
+
+    def write_tail(self, header: Header) -> Path:
+        """Write the last lines to a file with a header, as a recording that begins with the manager in use."""
+        assert self.judging is not None
+        kept = self.judging.kept
+        is_whole = bool(kept) and kept[0][0] == 2  # the header is line 1
+        header = msgspec.structs.replace(header, is_fresh=header.is_fresh and is_whole)
+        path = claimed(self.out / f"{self.name.replace('recording', 'tail')}.jsonl")
+        with path.open("wb") as file:
+            file.write(msgspec.json.encode(header) + b"\n")
+            file.writelines(raw for _, raw in kept)
+        return path
+
+
+class Watcher:
+    """Judges every recording of a folder until the program is over."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.recordings: dict[Path, WatchedRecording] = {}
+        self.is_program_over = False
+        self.num_findings = self.num_unjudged = 0
+
+    def run(self) -> None:
+        """Judge until the end of standard input, and then what is left."""
+        has_said = False
+        while True:
+            was_over = self.is_program_over  # before the look, so that it sees the last line
+            for path in Path(self.settings.live).glob("*.jsonl"):
+                if path not in self.recordings:
+                    self.recordings[path] = WatchedRecording(path, self.settings)
+            number = sum(self._advance(one) for one in self.recordings.values())
+            if was_over and not number:
+                break
+            if was_over and not has_said:
+                has_said = True
+                self._say_what_is_left()
+            self._look_at_input(0.0 if number else PAUSE_SECONDS)
+        for one in self.recordings.values():
+            was_judged = one.is_judged
+            one.finish()
+            if was_judged:
+                self._note(one)
+            one.lines.close()
+        numbers = (len(self.recordings), self.num_findings, self.num_unjudged)
+        _tell(Event(DONE, "", sum(one.num_lines for one in self.recordings.values()), *numbers))
+
+    def _advance(self, one: WatchedRecording) -> int:
+        was_judged = one.is_judged
+        number = one.advance()
+        if was_judged and not one.is_judged:
+            self._note(one)
+        return number
+
+    def _note(self, one: WatchedRecording) -> None:
+        """Report what is decided about a recording that is judged no further."""
+        if one.problem:
+            self.num_unjudged += 1
+            _say(f"{one.problem}; the program goes on unwatched")
+        elif one.judging is not None and one.judging.done.finding is not None:
+            self.num_findings += 1
+            _say(one.report())
+            _tell(Event(FINDING, f"{one.judging.done.finding.property}: {one.judging.done.finding.text}"))
+        elif one.judging is not None and one.judging.done.reason:
+            self.num_unjudged += 1
+            _say(one.report())
+
+    def _look_at_input(self, seconds: float) -> None:
+        if self.is_program_over:
+            return
+        readable, _, _ = select.select([sys.stdin], [], [], seconds)
+        self.is_program_over = bool(readable) and not os.read(sys.stdin.fileno(), 1)
+
+    def _say_what_is_left(self) -> None:
+        num_bytes = sum(one.lines.num_bytes_left() for one in self.recordings.values() if one.is_judged)
+        if num_bytes > 1 << 20:
+            _say(f"the program has ended; {num_bytes >> 20:,} MB of its recording are still to be judged")
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):
+        print(f"kvproof: {text}", file=sys.stderr, flush=True)
+
+
+def _tell(event: Event) -> None:
+    with contextlib.suppress(OSError):
+        os.write(1, msgspec.json.encode(event) + b"\n")
+
+
+def main(arguments: list[str]) -> Any:
+    """Run the judge process with the settings in the first argument."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt at the terminal is for the program, which ends or not
+    settings = msgspec.json.decode(arguments[0], type=Settings)
+    os.nice(NICENESS)
+    watcher = Watcher(settings)
+    address = ""
+    if settings.metrics is not None:
+        try:
+            address = serve_metrics(*settings.metrics, watcher.recordings)
+        except (MissingExtra, OSError) as error:
+            _tell(Event(REFUSED, str(error)))
+            return
+    _tell(Event(READY, address))
+    try:
+        watcher.run()
+    finally:
+        shutil.rmtree(settings.live, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
