@@ -13,7 +13,10 @@ import pytest
 from kvproof.spec.extras import EXTRAS
 
 TREE = Path(__file__).parents[1]
-DISTRIBUTIONS = {"z3": "z3-solver"}  # where the name of a module is not that of its distribution
+DISTRIBUTIONS = {"prometheus_client": "prometheus-client", "z3": "z3-solver"}  # of modules of another name
+    "prometheus_client": "prometheus-client",
+    "z3": "z3-solver",
+}  # where the name of a module is not that of its distribution
 NEEDED = {"hypothesis", "jinja2", "junitparser", "msgspec", "rich", "tomli", "typer"}
 
 
@@ -55,7 +58,7 @@ def test_a_plain_install_needs_no_package_of_an_extra_and_each_extra_has_its_mod
     assert needed[""] == NEEDED
     for named, modules in EXTRAS.items():
         assert needed[named] == {DISTRIBUTIONS.get(module, module) for module in modules}
-    assert needed["all"] == needed["prove"] | needed["second-solver"] | needed["device"]
+    assert needed["all"] == needed["prove"] | needed["second-solver"] | needed["device"] | needed["watch"]
 
 
 def test_the_description_of_the_package_has_no_link_that_only_works_in_the_repository(metadata: Message) -> None:

@@ -17,7 +17,7 @@ from kvproof.check.recording.recorder import Recorder
 from kvproof.check.recording.segments import SegmentReader, SegmentWriter
 from kvproof.check.recording.validate import validate
 from kvproof.check.recording.vllm_v0.recorder import V0Recorder
-from kvproof.check.recording.watcher import WatchedRecording
+from kvproof.check.recording.watched_recording import WatchedRecording
 from kvproof.check.recording.watching import DUMP, Settings
 from kvproof.impl import AllocStatus, BlockManager, Sequence, SequenceGroup
 from kvproof.spec.extras import MissingExtra
@@ -103,7 +103,7 @@ def test_the_last_lines_before_a_finding_are_kept_as_a_recording(
     path = tmp_path / "recording.jsonl"
     for number_kept, reason in ((5, "the recording starts when the manager is already in use"), (10_000, "")):
         path.write_text("".join(lines))
-        monkeypatch.setattr("kvproof.check.recording.watcher.NUM_LINES_KEPT", number_kept)
+        monkeypatch.setattr("kvproof.check.recording.watched_recording.NUM_LINES_KEPT", number_kept)
         watched = WatchedRecording(path, Settings("", str(tmp_path / "out")))
         watched.advance()
         assert not watched.is_judged
@@ -195,9 +195,7 @@ def test_a_manager_is_watched_from_within_its_program(tmp_path: Path) -> None:
     finally:
         signal.signal(signal.SIGTERM, before)
     assert heard == [1]
-    assert watching.findings == [
-        "failed-call-changes-nothing: can_admit only asks, but free went (8, 0) -> (7, 0)"
-    ]
+    assert watching.findings == ["failed-call-changes-nothing: can_admit only asks, but free went (8, 0) -> (7, 0)"]
 
 
 def test_what_cannot_be_watched_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ the judge as if the manager were present, and decides whether the specification 
 Reading order: `format` defines a line; `recorder` writes lines; `reader` reads them; `replayed_subject` gives them to
 the judge; `trace_judge` explains them; `validate` returns the verdict. `vllm_v0` and `vllm_v1` have a recorder and a
 judge for each interface: what is read from the engine, and what each call means. `watch` judges while the program runs:
-`segments` is a recording that is read while it grows, `watcher` the judge process, `watching` what starts it, and
-`metrics` what Prometheus is given.
+`segments` is a recording that is read while it grows, `watched_recording` judges it, `watcher` is the judge process,
+`watching` starts it, and `metrics` has what Prometheus is given.
 """
 
 from pathlib import Path

@@ -6,20 +6,18 @@ processor time) that the client adds.
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kvproof.check.recording.watched_recording import WatchedRecording
 from kvproof.spec.extras import require_extra
 from kvproof.spec.text.state import EVICTABLE, FREE, GPU, HOST, RESERVED, USED
-
-if TYPE_CHECKING:
-    from kvproof.check.recording.watcher import WatchedRecording
 
 PREFIX = "kvproof_watch"
 POOLS = {GPU: "gpu", HOST: "host"}
 STATES = {FREE: "free", USED: "used", EVICTABLE: "evictable", RESERVED: "reserved"}
 
 
-def serve_metrics(host: str, port: int, recordings: "Mapping[Path, WatchedRecording]") -> str:
+def serve_metrics(host: str, port: int, recordings: Mapping[Path, WatchedRecording]) -> str:
     """Answer Prometheus at this address; returns the URL. port: 0 takes a free one.
 
     Raises MissingExtra without `prometheus-client`, OSError if the address cannot be used.
@@ -35,7 +33,7 @@ def serve_metrics(host: str, port: int, recordings: "Mapping[Path, WatchedRecord
 class Figures:
     """The collector that the client asks."""
 
-    def __init__(self, recordings: "Mapping[Path, WatchedRecording]") -> None:
+    def __init__(self, recordings: Mapping[Path, WatchedRecording]) -> None:
         self.recordings = recordings
 
     def collect(self) -> Iterator[Any]:
