@@ -13,10 +13,8 @@ import pytest
 from kvproof.spec.extras import EXTRAS
 
 TREE = Path(__file__).parents[1]
-DISTRIBUTIONS = {"prometheus_client": "prometheus-client", "z3": "z3-solver"}  # of modules of another name
-    "prometheus_client": "prometheus-client",
-    "z3": "z3-solver",
-}  # where the name of a module is not that of its distribution
+# Where the name of a module is not that of its distribution
+DISTRIBUTIONS = {"prometheus_client": "prometheus-client", "z3": "z3-solver"}
 NEEDED = {"hypothesis", "jinja2", "junitparser", "msgspec", "rich", "tomli", "typer"}
 
 
