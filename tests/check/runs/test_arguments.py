@@ -1,10 +1,13 @@
 """What `--fix` accepts: the fields of the level of the subject."""
 
+from dataclasses import replace
+
 import pytest
 
 from kvproof.check.oracle.level import MANAGER, SCHEDULER
-from kvproof.check.runs.arguments import fixed_fields, require_fields_of
+from kvproof.check.runs.arguments import Narrowed, fixed_fields, require_fields_of
 from kvproof.check.runs.errors import UsageError
+from kvproof.check.subjects.builtin.manager import BuiltIn
 
 
 def test_a_field_of_a_scheduler_can_be_fixed_for_a_scheduler_only() -> None:
@@ -18,3 +21,17 @@ def test_a_field_of_a_scheduler_can_be_fixed_for_a_scheduler_only() -> None:
 def test_a_field_of_no_level_cannot_be_fixed() -> None:
     with pytest.raises(UsageError, match="--fix: a configuration has no field 'blocksize'"):
         fixed_fields(["blocksize=1"])
+
+
+def test_fixed_kv_groups_leave_only_the_witnesses_that_they_can_reach() -> None:
+    subject = BuiltIn()
+    subject.capabilities = replace(subject.capabilities, kv_groups=True, block_sizes=True, states=True)
+
+    def expected(*groups: str) -> tuple[bool, bool]:
+        witnesses = MANAGER.expected_witnesses(Narrowed(subject, {"kv_groups": groups}).capabilities)
+        return witnesses["hit of a state"], witnesses["hit in blocks of different sizes"]
+
+    assert expected("full", "window") == (False, False)
+    assert expected("full", "state") == (True, False)
+    assert expected("full:4", "window:2") == (False, True)
+    assert expected("full:4", "state:2") == (True, True)

@@ -171,7 +171,8 @@ class Explainer(SpecRunner):
             first = self._num_left(table)
             if first != state.first[slot]:
                 self.run(operations.slide_window(state, slot, first), context)
-                self.coverage["window left an entry" if part.window > 0 else "local attention left an entry"] += 1
+                what = "state" if part.layout.leaves_out else "window" if part.window > 0 else "local attention"
+                self.coverage[f"{what} left an entry"] += 1
             changed.append((part, table))
         return changed
 

@@ -243,6 +243,7 @@ class Capabilities:
     reports_ends: bool = False  # it reports how each request ended that was aborted, ignored or failed
     policies: tuple[str, ...] = ()  # the orders of `spec.text.budgets` that it lets requests in; empty: any order
     long_prefills: bool = False  # it can bound the tokens of one prompt that a step computes
+    partial_prefills: int = 1  # it can be set to compute so many prompts in part in one step, which share its tokens
     fills_steps: bool = False  # a chunk ends before its prompt does only if its step has no token left
     refuses_large_groups: bool = False  # it refuses a fork that makes a request larger than a step can run
 

@@ -60,6 +60,7 @@ class SchedulerConfig(Config):
     sends_aborted: bool = False  # what was computed of an aborted request is sent too, if its KV is to be sent
     policy: str = FCFS  # the order in which requests are let in
     long_prefill_threshold: int = 0  # tokens of one prompt that a step computes at most; 0: no bound
+    partial_prefills: int = 1  # prompts that share the tokens of a step, where none of them can be computed whole
 
     def as_dict(self) -> dict[str, Any]:
         """The fields that differ from their defaults, by name."""
@@ -78,6 +79,7 @@ def rank_of_budget(num_tokens: int) -> float:
 LIMITS = (  # the settings that a scheduler has in addition to the features and sizes of its manager
     Setting("policy", lambda config: (FCFS,), rank=lambda policy: policy != FCFS),
     Setting("long_prefill_threshold", lambda config: (0, *range(1, config.long_prefill_threshold)), least=0),
+    Setting("partial_prefills", lambda config: range(1, config.partial_prefills), least=1),
     Setting("sends_aborted", lambda config: (False,)),
     Setting("transfers", lambda config: (False,)),
     Setting("async_steps", lambda config: range(config.async_steps), least=0),

@@ -12,7 +12,7 @@ from typing import Any
 
 from kvproof.check.oracle.level import LEVELS
 from kvproof.check.protocol import features
-from kvproof.check.protocol.manager import Capabilities, Config, ManagerSubject
+from kvproof.check.protocol.manager import STATE, Capabilities, Config, ManagerSubject, size_of
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.search.configurations import check_fixed
@@ -96,7 +96,12 @@ class Narrowed:
     def __init__(self, subject: Any, fixed: dict[str, Any]) -> None:
         self._subject = subject
         off = {f.capability: False for f in features.FEATURES if f.field in fixed and not f.uses(fixed[f.field])}
-        if len(fixed.get("kv_groups", ())) > 1:
+        groups = fixed.get("kv_groups", ())
+        if groups and not any(entry.startswith(STATE) for entry in groups):
+            off["states"] = False
+        if groups and len({*map(size_of, groups)}) == 1:
+            off["block_sizes"] = False
+        if len(groups) > 1:
             off["transfers"] = False  # they are judged with one KV group only
         self.capabilities: Capabilities = replace(subject.capabilities, **off)
 

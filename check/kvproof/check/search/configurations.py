@@ -24,7 +24,7 @@ from kvproof.check.protocol.features import (
 from kvproof.check.protocol.manager import FULL, Capabilities, Config, PromptKeys, common_block_size
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.search.prompts import NUM_TOKENS_MAX
-from kvproof.check.search.worlds import NUM_BLOCKS_MIN, draw_sizes, has_large_sizes
+from kvproof.check.search.worlds import NUM_BLOCKS_MIN, draw_sizes, has_large_sizes, side_stream
 
 NUM_ENTRIES_FOR_LOOKAHEAD = 10
 VALUES: dict[Any, str] = {  # of a field of a configuration, by its type
@@ -101,6 +101,8 @@ def draw_for_scheduler(
         drawn["policy"] = pick(capabilities.policies)
     if capabilities.long_prefills and drawn["chunked"]:
         drawn["long_prefill_threshold"] = pick((0, 0, random.randint(1, drawn["max_model_len"])))
+    if capabilities.partial_prefills > 1 and drawn["chunked"]:
+        drawn["partial_prefills"] = side_stream(random).choice((1, *range(1, capabilities.partial_prefills + 1)))
     drawn |= fixed
     if drawn.get("transfers"):
         drawn |= {"window": None, "local_chunk": None, "kv_groups": ("full",)} | fixed

@@ -236,3 +236,14 @@ def test_a_longer_chunk_of_one_prompt_is_found() -> None:
     drawn = [draw_for_scheduler(random, NoThreshold.capabilities) for _ in range(60)]
     assert any(config.long_prefill_threshold for config in drawn)
     assert not any(config.long_prefill_threshold for config in drawn if not config.chunked)
+
+
+def test_prompts_that_share_a_step_are_drawn_and_refused_by_what_is_declared() -> None:
+    shares = BuiltInScheduler.capabilities.__class__(**{**vars(BuiltInScheduler.capabilities), "partial_prefills": 3})
+    random = Random(1)
+    drawn = [draw_for_scheduler(random, shares) for _ in range(60)]
+
+    assert {config.partial_prefills for config in drawn if config.chunked} == {1, 2, 3}
+    assert {config.partial_prefills for config in drawn if not config.chunked} == {1}
+    with pytest.raises(Unsupported, match="does not compute so many prompts in part"):
+        SchedulerJudge(BuiltInScheduler(), SchedulerConfig(chunked=True, partial_prefills=2))

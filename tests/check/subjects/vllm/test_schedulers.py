@@ -61,6 +61,35 @@ def test_what_the_v0_scheduler_is_known_to_do_wrong_is_found(fixed: dict[str, An
     assert found[0] == property
 
 
+STEP_OF_TWO_PROMPTS = """
+import sys
+from kvproof.check.oracle.scheduler.judge import SchedulerJudge
+from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.check.subjects.registry import find
+
+sizes = {"block_size": 2, "num_gpu_blocks": 12, "max_num_batched_tokens": 8, "max_model_len": 12, "max_num_seqs": 4}
+judge = SchedulerJudge(find(sys.argv[1])(), SchedulerConfig(chunked=True, partial_prefills=int(sys.argv[2]), **sizes))
+for number in (1, 2):
+    judge.apply(("add", number, (number,), (0,) * 6, 1, (), (), None))
+judge.apply(("schedule",))
+print(judge.answer)
+"""
+
+
+@pytest.mark.parametrize(
+    ("partial_prefills", "chunks"),
+    [
+        (1, "sequence 1: 0 to 6; sequence 2: 0 to 2"),
+        (2, "sequence 1: 0 to 4; sequence 2: 0 to 4"),
+    ],
+)
+def test_prompts_that_are_computed_in_part_share_a_step_of_v0(partial_prefills: int, chunks: str) -> None:
+    download.add("vllm==0.10.2")
+    command = [sys.executable, "-c", STEP_OF_TWO_PROMPTS, "vllm-v0-scheduler==0.10.2", str(partial_prefills)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    assert done.stdout.startswith(chunks)
+
+
 @pytest.mark.parametrize("release", ["0.11.0", "0.31.0", "0.33.0"])
 def test_a_v1_scheduler_believed_good_is_not_refuted(release: str) -> None:
     found, num_operations, witnesses = walked(release, "vllm-v1-scheduler", {}, 20_000)

@@ -132,6 +132,8 @@ class SchedulerState(Oracle, RuledJudge):
             raise Unsupported(f"the subject does not declare the order {config.policy}")
         if config.long_prefill_threshold and not subject.capabilities.long_prefills:
             raise Unsupported("the subject does not bound the tokens of one prompt in a step")
+        if config.partial_prefills > subject.capabilities.partial_prefills:
+            raise Unsupported("the subject does not compute so many prompts in part in one step")
         if len(config.kv_groups) > 1 and (config.num_host_blocks or config.transfers):
             raise Unsupported("several KV groups of a scheduler are judged without swap and transfers")
         if config.has_states or len({*config.block_sizes}) > 1:

@@ -113,7 +113,8 @@ class SchedulerJudge(Stepping):
     def op_stop(self) -> bool:
         """No request arrives any more, and nothing forks: all must be over within a bounded number of steps."""
         config, num_gains = self.config, num_gains_max(unfinished(self.requests))
-        num_tokens = prompt_tokens_in_step(config.max_num_batched_tokens, config.long_prefill_threshold)
+        num_tokens = config.max_num_batched_tokens // config.partial_prefills
+        num_tokens = prompt_tokens_in_step(max(1, num_tokens), config.long_prefill_threshold)
         bound = num_steps_max(num_gains, config.max_model_len, num_tokens, config.async_steps)
         self.last_step = self.num_steps + bound
         self.answer = f"at most {bound} more steps"

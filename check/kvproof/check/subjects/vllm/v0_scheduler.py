@@ -7,6 +7,9 @@ from the blocks that the scheduler reports as computed (`_compute_for_prefix_cac
 
 The engine takes aborts between steps only. An abort within a step is carried out when the step is complete.
 
+From 0.7.3 on several prompts can be computed in part in one step (`max_num_partial_prefills`). They share its tokens,
+and all but one of them may be long: here, longer than half of the longest sequence.
+
 Limits: a request has one sequence (so says the scheduler of these releases; several samples of one prompt are requests
 of their own there), no encoder, no images, no salts; preemption by swapping with chunked prompts is not driven, since
 requests are let in beside any number of swapped ones, and the scheduler gives up with an error when the host is full;
@@ -94,6 +97,7 @@ def import_scheduler(version: str, cache: Path | None = None) -> StubObject:
 
 
 END_OF = {"FINISHED_ABORTED": ABORTED, "FINISHED_IGNORED": IGNORED}
+PARTIAL_PREFILLS_MAX = 4
 MODES = {"auto": None, "recompute": "recompute", "swap": "swap"}
 ASSUMPTIONS = (
     Assumption("one-step-at-a-time", "A step is completed before the next one is scheduled."),
@@ -137,6 +141,8 @@ class VllmV0Scheduler(SchedulerAdapter):
         lookahead_of = release.scheduler.Scheduler._get_num_lookahead_slots
         if "scheduler_config" not in lookahead_of.__code__.co_names:  # from 0.10 on there is none
             self.capabilities = replace(self.capabilities, lookahead=False)
+        if hasattr(release.scheduler, "PartialPrefillMetadata"):
+            self.capabilities = replace(self.capabilities, partial_prefills=PARTIAL_PREFILLS_MAX)
         release.scheduler.time = StubObject(time=self._time, perf_counter=self._time)
 
     def _time(self) -> float:
@@ -145,6 +151,8 @@ class VllmV0Scheduler(SchedulerAdapter):
     def make(self, config: SchedulerConfig) -> Any:
         if config.caching and config.chunked and config.max_num_batched_tokens % config.block_size:
             raise Unsupported("with the prefix cache, a step's tokens are a multiple of the block size")
+        if config.max_num_batched_tokens // config.partial_prefills < (config.block_size if config.caching else 1):
+            raise Unsupported("a step has no tokens for each of the prompts that it may compute in part")
         num_slots = config.max_model_len + config.lookahead
         self.require_fitting_model(num_slots)
         if config.preemption == "swap" and config.chunked:
@@ -188,9 +196,9 @@ class VllmV0Scheduler(SchedulerAdapter):
             chunked_prefill_enabled=config.chunked,
             delay_factor=0.0,
             is_multi_step=False,
-            long_prefill_token_threshold=0,
-            max_long_partial_prefills=1,
-            max_num_partial_prefills=1,
+            long_prefill_token_threshold=config.max_model_len // 2 if config.partial_prefills > 1 else 0,
+            max_long_partial_prefills=max(1, config.partial_prefills - 1),
+            max_num_partial_prefills=config.partial_prefills,
             max_model_len=config.max_model_len,
             max_num_batched_tokens=config.max_num_batched_tokens,
             max_num_seqs=config.max_num_seqs,
