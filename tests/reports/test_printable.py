@@ -1,6 +1,7 @@
 """Whatever a subject says is shown and does nothing: no control sequence, no command of a runner, no endless line."""
 
 import io
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from kvproof.reports.markdown import markdown
 from kvproof.reports.printable import TEXT_MAX, cut, printable
 from kvproof.reports.result import Result
 from kvproof.reports.sarif import sarif
-from kvproof.reports.terminal import plain_text, print_report
+from kvproof.reports.terminal import plain_text, print_report, wrapped
 from kvproof.spec.trace import Trace
 from kvproof.spec.verdict import Exit
 
@@ -93,3 +94,22 @@ def test_no_report_acts_or_grows_with_the_text(hostile: Result, tmp_path: Path) 
 def test_a_message_on_standard_error_acts_no_more_than_a_report(capsys: pytest.CaptureFixture[str]) -> None:
     fail(f"{ACTS}\n{COMMANDS}", Exit.USAGE)
     assert capsys.readouterr().err.startswith(f"kvproof: {ESCAPED}\n: :error::one\n")
+
+
+def test_a_long_line_is_wrapped_between_words_and_a_command_stays_whole() -> None:
+    line = "  the prover needs z3, which is not installed: pip install 'kvproof[prove]', or see `kvproof verify --help`"
+    lines = wrapped(line, 50)
+    assert lines == [
+        "  the prover needs z3, which is not installed:",
+        "    pip install 'kvproof[prove]', or see",
+        "    `kvproof verify --help`",
+    ]
+
+
+def test_a_message_fits_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    fail("the adapter breaks the protocol " * 3 + "\nlast", Exit.USAGE)
+    lines = capsys.readouterr().err.splitlines()
+    assert max(map(len, lines)) <= 40
+    assert (lines[0][:9], lines[1][:2], lines[-1]) == ("kvproof: ", "  ", "last")

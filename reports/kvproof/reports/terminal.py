@@ -7,6 +7,7 @@ commands, paths and signatures are never broken, so that they can be copied.
 """
 
 import io
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
@@ -52,6 +53,7 @@ NAMED_MAX = 5  # properties that one line lists by name
 WIDTH_OF_PLAIN_TEXT = 4000  # columns; wide enough for every table
 WIDTH_OF_LOG = 80  # columns of a table where there is no terminal
 UNBROKEN = (REPEAT, SAVED, SIGNATURE)
+COMMAND, UNBROKEN_SPACE = re.compile(r"`[^`]*`|pip install \S+"), "\xa0"
 
 Line = tuple[str, str]  # text, style
 
@@ -93,11 +95,12 @@ def say(console: Console, line: str = "", style: str = "") -> None:
     At a terminal a line is wrapped between words and keeps its indentation, unless it is there to be copied.
     """
     text = printable(line)
-    for part in _wrapped(text, console.width) if console.is_terminal else [text]:
+    for part in wrapped(text, console.width) if console.is_terminal else [text]:
         console.print(Text(part, style=style), soft_wrap=True)
 
 
-def _wrapped(line: str, width: int) -> list[str]:
+def wrapped(line: str, width: int) -> list[str]:
+    """The line in parts that fit the width. A command in it is there to be copied, and stays in one part."""
     body = line.lstrip()
     if len(line) <= width or "\n" in line or body.startswith(UNBROKEN):
         return [line]
@@ -105,7 +108,8 @@ def _wrapped(line: str, width: int) -> list[str]:
     wrapper = textwrap.TextWrapper(
         width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
     )
-    return wrapper.wrap(line)
+    line = COMMAND.sub(lambda command: command[0].replace(" ", UNBROKEN_SPACE), line)
+    return [part.replace(UNBROKEN_SPACE, " ") for part in wrapper.wrap(line)]
 
 
 # Findings ---------------------------------------------------------------------------------------------------------

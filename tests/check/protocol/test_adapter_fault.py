@@ -12,6 +12,7 @@ import pytest
 from kvproof.check import Capabilities, Config, ManagerAdapter, run_conformance
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.oracle.replay import finding_of
+from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.adapter_fault import located, require_fault_of_manager
 from kvproof.check.protocol.fault_attribution import EngineFailure
 from kvproof.check.protocol.finding import AdapterError
@@ -334,3 +335,8 @@ def test_missing_calls_are_named_with_the_capabilities_that_need_them() -> None:
         AdapterError, match=r"(?s)def hits\(.*\(capability caching\).*def computed\(.*\(capability caching\)"
     ):
         Empty().open(Config())
+
+
+def test_the_address_of_an_object_is_no_part_of_a_message() -> None:
+    with pytest.raises(AdapterError, match=r"it returned <tuple_iterator object>$"):
+        check_answer("append", iter(()), list)

@@ -1,17 +1,15 @@
 """Calls of a subject: an exception of the subject is a finding, one of the adapter or of kvproof is not."""
 
-import re
 from typing import Any, Protocol
 
 from kvproof.check.protocol.adapter_fault import places_of, require_fault_of_manager
 from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
-from kvproof.check.protocol.finding import CONTRACT, AdapterError, Finding, error_text
+from kvproof.check.protocol.finding import ADDRESS, CONTRACT, AdapterError, Finding, error_text
 from kvproof.check.protocol.manager import Capabilities, Config, OutsideContract, Unsupported
 from kvproof.reports.document import encodable
 from kvproof.spec.text.properties import MEANINGS
 
 DOUBLE_FREE_PHRASES = "double free", "doublefree", "already freed", "already free"
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # differs from run to run
 CALL_CHARACTERS, ERROR_CHARACTERS = 300, 160
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.protocol.finding import ADDRESS, AdapterError
 from kvproof.check.protocol.manager import Assumption, Capabilities, ManagerSubject, Observation
 
 
@@ -156,9 +156,9 @@ def _call_of(name: str) -> str:
 
 
 def short(value: Any) -> str:
-    """The value as text, shortened."""
+    """The value as text, shortened and without addresses."""
     try:
-        text = repr(value)
+        text = ADDRESS.sub("", repr(value))
     except Exception as error:  # such as a list that is nested too deeply
         text = f"a {type(value).__name__} whose repr raises {type(error).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."

@@ -6,6 +6,7 @@ from typing import Any
 
 from kvproof.spec.trace import CodePlace, Operation
 
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the text of an object; it differs from run to run
 CONTRACT = "contract "  # how the cause begins if the call was outside the contract of the engine
 LINE_CHARACTERS, COLUMN_GAP = 60, "   "  # of a comparison in one line
 

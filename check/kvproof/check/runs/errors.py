@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -35,8 +36,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def fail(message: str, code: Exit) -> typer.Exit:
     """Print the message on standard error, and return the exception to raise."""
+    lines = f"kvproof: {printable(message)}".splitlines()
     with suppress(OSError):
-        print(f"kvproof: {printable(message)}", file=sys.stderr, flush=True)
+        if sys.stderr.isatty():
+            from kvproof.reports.terminal import wrapped
+
+            width = shutil.get_terminal_size().columns
+            lines = [part for line in lines for part in wrapped(line, width)]
+        print(*lines, sep="\n", file=sys.stderr, flush=True)
     return typer.Exit(code)
 
 
