@@ -68,6 +68,7 @@ def test_each_value_is_printed_with_the_place_that_it_comes_from(repository: Pat
     found = rows(kvproof("config", "hunt", "--seed", "9"))
     assert found["--seed"] == ["9", "command line"]
     assert found["--budget"] == ["3.5", "../kvproof.toml:4"]
+    assert found["--contract-fails"] == ["false", "default"]
     assert found["--effort"] == ["20000", "../kvproof.toml:3"]
     assert found["--subject"] == ["../adapter.py:Adapter", "../kvproof.toml:2"]
     assert found["--out"] == ["../build/kvproof", "../kvproof.toml:8"]
@@ -139,8 +140,8 @@ def test_the_nearest_file_counts_and_no_folder_above_the_repository(
         ),
         ('subject = " "', "kvproof.toml:1: subject: Expected `str` matching regex"),
         ("[fix]\ncaching = {}", "kvproof.toml:1: fix: Expected "),
-        ('effort = 1\nbaseline = "kvproof.toml"', "kvproof.toml:2: kvproof.toml"),
-        ('baseline = "nowhere.json"', "kvproof.toml:1: cannot read nowhere.json: "),
+        ('effort = 1\nbaseline = "kvproof.toml"', "kvproof.toml:2: --baseline: kvproof.toml"),
+        ('baseline = "nowhere.json"', "kvproof.toml:1: --baseline: cannot read nowhere.json: "),
         ('effort = 1\njudges = ["explorer"]\nout = "kvproof.toml"', "kvproof.toml:3: kvproof.toml cannot be used: "),
     ],
 )

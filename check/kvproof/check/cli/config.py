@@ -124,4 +124,5 @@ def _row(context: typer.Context, parameter: Any, found: "ConfigurationFile | Non
         place = "command line" if kind == "COMMANDLINE" else "default"
     if isinstance(value, list | tuple):
         value = ", ".join(map(str, value))
-    return parameter.opts[0], "–" if value is None or value == "" else str(value), place
+    text = "–" if value is None or value == "" else str(value).lower() if isinstance(value, bool) else str(value)
+    return parameter.opts[0], text, place

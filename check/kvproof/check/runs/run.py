@@ -63,7 +63,7 @@ class RunOptions:
             try:
                 saving.accepted = frozenset(findings(read_baseline(self.baseline, self.subject)))
             except DocumentError as error:
-                raise UsageError(str(error), "baseline") from error
+                raise UsageError(f"--baseline: {error}", "baseline") from error
         return saving
 
     @property
