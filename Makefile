@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 # Newer than everything it depends on exactly when the environment is complete: an install that broke off is redone.
 READY := $(VENV)/.ready
 
+DOCUMENTS ?= $(wildcard docs/tutorial.md docs/how-to/*.md)
+
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
@@ -27,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: verify test soak soak-memory faults proofs-accept proofs-record docs-reference pictures browser-test check-certificates lint format typecheck bench engines-matrix false-alarms engines-test lock install-test peers clean help .venv
+.PHONY: verify test soak soak-memory faults proofs-accept proofs-record docs docs-commands docs-reference pictures browser-test check-certificates lint format typecheck bench engines-matrix false-alarms engines-test lock install-test peers clean help .venv
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -61,11 +63,17 @@ faults: $(READY) ## plant the catalogue of faults in block managers; continues a
 proofs-accept: $(READY) ## pin what kvproof prove proves and assumes today; review the diff
 	$(BIN)/python -m kvproof.models.pin
 
+docs: $(READY) ## build the documentation site in build/site, and check its links
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+docs-commands: $(READY) ## run what the documents show, and print what they print otherwise
+	$(BIN)/python -m docs.generate.commands $(DOCUMENTS)
+
 docs-reference: $(READY) ## write docs/adapter-reference.md from the protocol
 	$(BIN)/python -m kvproof.check.protocol.reference >docs/adapter-reference.md
 
 pictures: $(READY) ## draw docs/pictures from runs of today; needs Chromium
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python docs/pictures/draw.py docs/pictures
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m docs.pictures.draw docs/pictures
 
 browser-test: $(READY) ## look at the pages in Chromium
 	$(BIN)/pytest -m browser

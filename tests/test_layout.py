@@ -58,6 +58,7 @@ FILES_IN_CHECK_MAX = 6
 # Folders of tests that are about no single folder of the product, each with its reason.
 TESTS_ACROSS = {
     "attacks": "a broken file goes through the reader of its kind, whichever folder has it",
+    "docs": "the documents are no source root",
     "benchmarks": "the benchmarks are no source root",
     "fault_injection": "a planted fault is followed from the judge to the saved file",
     "peers": "vLLM's own unit tests run in an environment of their own",

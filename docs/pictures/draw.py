@@ -1,4 +1,4 @@
-"""Draw the pictures of the documentation: the page of a run, and a step of the explorer at each level.
+"""Draw the pictures of the documentation: the page of a run, a step of the explorer at each level, history and hosts.
 
 Run it with `make pictures`. It needs Chromium, and the folder into which it writes.
 """
@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from subprocess import run
 
+from docs.generate.chromium import launch
+from docs.generate.example_pages import history_example, hosts_example
 from playwright.sync_api import Browser, sync_playwright
 
 from kvproof.check.counterexample.store import draw, make_trace, save_trace
@@ -19,15 +21,6 @@ from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.subjects.builtin.pool import OwnPool
 from kvproof.check.subjects.registry import find
 
-CHROMIUM = "/usr/bin/chromium"
-OPTIONS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 WIDE, NARROW = (1280, 900), (390, 844)
 EXAMPLES = {"manager": "forty_lines_broken.py:Adapter", "store": "forty_line_store_broken.py:Store"}
 SCHEDULED = [
@@ -77,15 +70,18 @@ def picture(browser: Browser, page: str, path: Path, size: tuple[int, int], sche
 
 def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
-        for level, page in pages(Path(scratch)).items():
+        browser = launch(playwright)
+        levels = pages(Path(scratch))
+        wholes = {"run": levels["manager"]}
+        for name, text in (("history", history_example()), ("hosts", hosts_example())):
+            wholes[name] = Path(scratch, f"{name}.html")
+            wholes[name].write_text(text, encoding="utf-8")
+        shown = [(name, page, "") for name, page in wholes.items()]
+        shown += [(name, page, ".explorer") for name, page in levels.items()]
+        for name, page, part in shown:
             for scheme in ("light", "dark"):
-                address = page.as_uri()
-                if level == "manager":
-                    picture(browser, address, folder / f"run-{scheme}-wide.png", WIDE, scheme)
-                    picture(browser, address, folder / f"run-{scheme}-narrow.png", NARROW, scheme)
-                picture(browser, address, folder / f"{level}-{scheme}-wide.png", WIDE, scheme, ".explorer")
-                picture(browser, address, folder / f"{level}-{scheme}-narrow.png", NARROW, scheme, ".explorer")
+                for width, size in (("wide", WIDE), ("narrow", NARROW)):
+                    picture(browser, page.as_uri(), folder / f"{name}-{scheme}-{width}.png", size, scheme, part)
         browser.close()
 
 

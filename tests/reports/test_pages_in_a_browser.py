@@ -1,11 +1,12 @@
 """The pages in Chromium: nothing is fetched, nothing fails, the keyboard reaches every step, every text can be read."""
 
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from docs.generate import chromium
+from docs.generate.example_pages import history_example, hosts_example
 
 from kvproof.check.counterexample.store import draw, make_trace, save_trace
 from kvproof.check.oracle.replay import Counterexample
@@ -19,21 +20,12 @@ from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.trace import Operation
 from kvproof.spec.verdict import Verdict
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
+    pytest.mark.skipif(chromium.PROGRAM is None, reason="there is no Chromium on this machine"),
 ]
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
-OPTIONS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 FORKED: list[Operation] = [
     ("new", 1, (1,), (0, 0, 0)),
     ("admit", 1, 3),
@@ -72,7 +64,7 @@ CONTRAST = """() => {
 @pytest.fixture(scope="module")
 def browser() -> Iterator[object]:
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        browser = chromium.launch(driver)
         yield browser
         browser.close()
 
@@ -100,11 +92,23 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
+@pytest.fixture(scope="module")
+def page_files(page_file: Path) -> dict[str, Path]:
+    """One page of each kind, beside the page of a run."""
+    found = {"run": page_file}
+    for name, text in (("history", history_example(ATTACK)), ("hosts", hosts_example())):
+        found[name] = page_file.with_name(f"{name}.html")
+        found[name].write_text(text, encoding="utf-8")
+    return found
+
+
+@pytest.mark.parametrize("kind", ["run", "history", "hosts"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1920])
 def test_the_page_fetches_nothing_fails_nowhere_fits_and_can_be_read(
-    browser: object, page_file: Path, scheme: str, width: int
+    browser: object, page_files: dict[str, Path], kind: str, scheme: str, width: int
 ) -> None:
+    page_file = page_files[kind]
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[attr-defined]
     problems, requests = [], []
     page.on("console", lambda message: problems.append(message.text))
@@ -112,8 +116,9 @@ def test_the_page_fetches_nothing_fails_nowhere_fits_and_can_be_read(
     page.on("request", lambda request: requests.append(request.url))
     page.goto(page_file.as_uri())
     page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
-    page.locator("#finding-2").scroll_into_view_if_needed()
-    playwright.expect(page.locator(".explorer[hidden]")).to_have_count(0)
+    if kind == "run":
+        page.locator("#finding-2").scroll_into_view_if_needed()
+        playwright.expect(page.locator(".explorer[hidden]")).to_have_count(0)
     assert (problems, requests) == ([], [page_file.as_uri()])
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert "owned" not in page.title().replace("document.title = 'owned'", "").replace("document.title='owned'", "")
@@ -146,6 +151,22 @@ def test_every_step_is_reached_by_keyboard_by_link_and_by_play(browser: object, 
     run.locator("button", has_text="Play").click()
     playwright.expect(run.locator("output")).to_have_text("Step 2 of 6")
     assert run.locator("button", has_text="Pause").count() == 1
+    page.close()
+
+
+@pytest.mark.parametrize("kind", ["history", "hosts"])
+def test_every_wide_table_is_reached_and_scrolled_by_keyboard(
+    browser: object, page_files: dict[str, Path], kind: str
+) -> None:
+    page = browser.new_page(viewport={"width": 360, "height": 800})  # type: ignore[attr-defined]
+    page.goto(page_files[kind].as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "scroll"
+    unreached = page.evaluate("""() => [...document.querySelectorAll("*")]
+        .filter(one => one.scrollWidth > one.clientWidth && getComputedStyle(one).overflowX === "auto")
+        .filter(one => one.tabIndex !== 0 || !one.getAttribute("aria-label")).map(one => one.outerHTML.slice(0, 80))""")
+    assert unreached == []
     page.close()
 
 

@@ -1,0 +1,107 @@
+"""The documents: every command that a page shows exists, every output is what was printed, every link works."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from docs.generate import properties, reference
+from docs.generate.commands import commands, differences, environment, shows
+
+from kvproof.check.cli.app import app
+from kvproof.spec.text.properties import MEANINGS
+
+TREE = Path(__file__).parents[2]
+DOCS = TREE / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+LONG = [pytest.mark.long, pytest.mark.timeout(900)]
+RUN = ["tutorial.md", *(f"how-to/{name}.md" for name in ("nightly", "pool", "scheduler", "store"))]
+# Pages whose outputs no test compares yet, each with what they need.
+NOT_RUN = {
+    "ci.md": "a repository",
+    "data-plane.md": "a GPU, or the machines of a fleet",
+    "engines.md": "releases of engines",
+    "history.md": "the history of an afternoon",
+    "index.md": "nothing: it shows what the README shows, which is tested",
+    "own-manager.md": "an adapter with a fault",
+    "recording.md": "a live server",
+}
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, marks=LONG) for page in RUN])
+def test_a_page_shows_what_its_commands_print(page: str, tmp_path: Path) -> None:
+    assert list(differences((DOCS / page).read_text(encoding="utf-8"), tmp_path, environment())) == []
+
+
+def test_every_page_with_outputs_is_run_or_has_a_reason() -> None:
+    shown = {page.relative_to(DOCS).as_posix() for page in PAGES if list(commands(page.read_text(encoding="utf-8")))}
+    assert shown <= {*RUN, *NOT_RUN}
+    assert set(RUN) <= shown
+
+
+def test_a_file_is_written_a_command_sees_the_exit_code_before_it_and_a_wrong_output_is_reported(
+    tmp_path: Path,
+) -> None:
+    document = '```text title="a"\nx\n```\n\n```\n$ cat a; exit 3\nx\n$ echo $?\n3\n$ echo 1\n2\n```\n'
+    assert list(differences(document, tmp_path, dict(os.environ))) == [("echo 1", "1\n")]
+
+
+@pytest.mark.parametrize(
+    ("output", "is_shown"),
+    [
+        ("a\nb\nc\n", True),
+        ("a\n", False),
+        ("a\n…\n", True),
+        ("…\nc…\n", True),
+        ("…\nc\n…\na\n", False),
+        ("…\nd\n", False),
+    ],
+)
+def test_a_line_of_dots_stands_for_any_lines(output: str, is_shown: bool) -> None:
+    assert shows(output, "a\nb\nc\n") is is_shown
+
+
+def test_every_option_that_a_document_shows_exists() -> None:
+    known = {
+        name: {"--help", *(option for one in command.params for option in (*one.opts, *one.secondary_opts))}
+        for name, command in reference.all_commands(typer.main.get_command(app))
+    }
+    wrong, num_checked = [], 0
+    for page in [TREE / "README.md", *PAGES]:
+        for line in re.findall(r"^(?: {4}|\$ )?(kvproof [a-z].*)", page.read_text(encoding="utf-8"), re.M):
+            command = re.sub(r"\"[^\"]*\"", "", line).partition(" -- ")[0].partition("#")[0].partition("&&")[0]
+            words = command.split()
+            name = next((one for one in (" ".join(words[:3]), " ".join(words[:2])) if one in known), None)
+            if name not in (None, "kvproof config"):  # which takes the options of every command
+                num_checked += 1
+                wrong += [f"{page.name}: {line}" for option in OPTION.findall(command) if option not in known[name]]
+    assert wrong == []
+    assert num_checked > 40
+
+
+def test_the_generated_pages_have_every_command_property_field_and_name() -> None:
+    page = reference.command_line()
+    assert {"## kvproof verify", "## kvproof device compare", "## kvproof baseline accept"} <= set(page.splitlines())
+    assert "`--effort" in page
+    assert re.findall("^## ([a-z-]+)$", properties.page(with_planted=False), re.M) == list(MEANINGS)
+    assert "vllm-v0==0.3.3" in properties.page(with_planted=False)
+    assert "| `trusted_subjects` | list of string |" in reference.configuration()
+    assert "## Check" in reference.file_format("result")
+    assert "| `operations` |" in reference.file_format("trace")
+    assert "## run_conformance" in reference.python_names()
+
+
+@pytest.mark.long
+def test_the_site_has_no_broken_link_and_no_page_of_it_needs_another_host(tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="it is in the extra `docs`")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(build, cwd=TREE, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) > 30
+    fetched = re.compile(r"<(?:script|img|iframe)[^>]* src=\"?http|<link[^>]*rel=\"?(?:stylesheet|preconnect)[^>]*http")
+    assert [page.name for page in pages if fetched.search(page.read_text(encoding="utf-8"))] == []
