@@ -252,6 +252,7 @@ class Capabilities:
     leases: bool = False  # what a transfer holds is given up when its time is over
     loads_any_key: bool = False  # a load may ask for keys that are not there; it gets those that are
     evicts_on_call: bool = False  # it evicts only those keys that its caller names
+    fails_whole: bool = False  # a transfer fails for all of its keys, or for none
     paths: bool = False  # a key is a page together with the pages before it; a call names all of these
 
     @property

@@ -322,8 +322,9 @@ class StoreJudge(SubjectCalls, RuledJudge):
         """The bytes move. The store is not informed."""
         one = self.transfers[transfer]
         one.failed = () if one.is_load else tuple(place for place in failed if 0 <= place < len(one.keys))
-        if one.failed and self.capabilities.paths:
-            one.failed = tuple(range(min(one.failed), len(one.keys)))
+        if one.failed and (self.capabilities.paths or self.capabilities.fails_whole):
+            first = 0 if self.capabilities.fails_whole else min(one.failed)
+            one.failed = tuple(range(first, len(one.keys)))
         context = f"land({transfer})"
         for place, (key, slot) in enumerate(zip(one.keys, one.slots, strict=True)):
             if one.is_load and self.memory.get(slot) != key:

@@ -58,10 +58,11 @@ class VllmOffload:
     """`CPUOffloadingManager`, before 0.19 `LRUOffloadingManager` and `ARCOffloadingManager`."""
 
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
+    stand_ins = STAND_INS
 
     def __init__(self, version: str) -> None:
         self.name = f"vllm-offload {version}"
-        self._module = partial_import.mount("vllm", download.find("vllm", version), STAND_INS)
+        self._module = partial_import.mount("vllm", download.find("vllm", version), self.stand_ins)
         self._policies: dict[str, Callable[[int], Any]] = self._makers()
         kind = self._class
         self.capabilities = Capabilities(
@@ -109,14 +110,16 @@ class VllmOffload:
             raise Unsupported(f"{self.name} has no policy {config.replacement}")
         self._num_slots = config.num_gpu_blocks
         self._manager: Any = self._policies[config.replacement](self._num_slots)
-        self._pool: Any = getattr(self._manager, "backend", self._manager)
-        kept = getattr(self._manager, "_policy", self._manager)
+        host = getattr(self._manager, "primary_tier", self._manager)
+        self._pool: Any = getattr(host, "backend", host)
+        kept = getattr(host, "_policy", host)
         entries = getattr(kept, "chunks", None)
         entries = getattr(kept, "blocks", None) if entries is None else entries
         self._tables: list[dict[bytes, Any]] = [kept.t1, kept.t2] if entries is None else [entries]
         lists = next(names for names in SLOT_NAMES if all(hasattr(self._pool, name) for name in names))
         self._free_slots, self._slot_of = attrgetter(*lists), attrgetter(SLOT_NAMES[lists])
         self._contexts: dict[int, Any] = {}
+        self._num_contexts = 0
         self._begun: dict[int, Any] = {}  # transfer -> the context that its request had
 
     # Keys and requests ---------------------------------------------------------------------------------------------
@@ -151,7 +154,8 @@ class VllmOffload:
             return None
         context = self._contexts.get(request)
         if context is None:
-            context = call_with(self._context_class, {"req_id": str(request)})
+            self._num_contexts += 1
+            context = call_with(self._context_class, {"req_id": f"{request}-{self._num_contexts}"})
             self._contexts[request] = context
             if hasattr(self._manager, "on_new_request"):
                 self._manager.on_new_request(context)
