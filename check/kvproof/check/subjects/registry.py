@@ -181,7 +181,7 @@ ROWS = (
         "vLLM's tiered offloading manager: the host, and a second tier behind it",
         _by("vllm.tiering.VllmTiering"),
         "vllm",
-        ("0.28.0", "0.33.0"),
+        ("0.24.0", "0.33.0"),
     ),
     Row("vllm-v0", MANAGER, "vLLM's V0 block manager", _vllm_v0(), "vllm", ("0.2.0", V0_NEWEST), V0_DEFAULT),
     Row(

@@ -1,10 +1,10 @@
-"""vLLM's tiered offloading manager as a subject of store level, from release 0.28 on.
+"""vLLM's tiered offloading manager as a subject of store level, from release 0.24 on.
 
-`TieringOffloadingManager` and its first tier, the host, are the release's own; the second tier is the judge's. A slot is
-a chunk of the host. A store comes from the device (`prepare_store`, `complete_store`), or it is a promotion: a look-up
-finds the key in the second tier, the manager takes a chunk for it, and the tier copies (`submit_load`). The adapter
-promotes if the transfer has an even number, and no key of the call is in the host. What came from the device is copied
-to the second tier as well (a cascade), which reads the host until the tier reports it; here that is at once.
+`TieringOffloadingManager` and its first tier, the host, are the release's own; the second tier is the judge's. A slot
+is a chunk of the host. A store comes from the device (`prepare_store`, `complete_store`), or it is a promotion: a
+look-up finds the key in the second tier, the manager takes a chunk for it, and the tier copies (`submit_load`). The
+adapter promotes if the transfer has an even number, and no key of the call is in the host. What came from the device is
+copied to the second tier as well (a cascade), which reads the host until the tier reports it; here that is at once.
 
 Every call is a step of the scheduler: `on_schedule_end` comes after it. A look-up of the judge finds nothing in the
 second tier, so that it starts no promotion. Limits: one second tier, which reports the end of a cascade at once and
@@ -15,12 +15,17 @@ from collections.abc import Callable
 from typing import Any
 
 from kvproof.check.protocol.manager import Capabilities, Refused
-from kvproof.check.protocol.store import Staged, StoreConfig
+from kvproof.check.protocol.store import LRU, Staged, StoreConfig
+from kvproof.check.subjects.loading import partial_import
 from kvproof.check.subjects.loading.stub_modules import StubObject, Unused, no, nothing
-from kvproof.check.subjects.vllm.offload import ARC, CONNECTOR, LRU, STAND_INS, TOKENS_OF_CHUNK, VllmOffload
+from kvproof.check.subjects.vllm.offload import ARC, CONNECTOR, STAND_INS, TOKENS_OF_CHUNK, VllmOffload
 from kvproof.check.subjects.vllm.v1_observation import call_with
 
-TIERING, REGION = "v1.kv_offload.tiering", "v1.kv_offload.cpu.shared_offload_region"
+SOURCES, TIERING, REGION = (
+    "v1.metrics.cache_hit_source",
+    "v1.kv_offload.tiering",
+    "v1.kv_offload.cpu.shared_offload_region",
+)
 
 
 class Statistics:
@@ -96,10 +101,13 @@ class VllmTiering(VllmOffload):
         base, tiers = self._module("v1.kv_offload.base"), self._module(f"{TIERING}.base")
         manager = self._module(f"{TIERING}.manager")
         self._class = manager.TieringOffloadingManager
-        self._step = base.ScheduleEndContext(new_req_ids=(), preempted_req_ids=())
-        source = self._module("v1.metrics.cache_hit_source").CacheHitSource.EXTERNAL_UNSPECIFIED
+        step = getattr(base, "ScheduleEndContext", None)  # from 0.25 on
+        self._step = (step(new_req_ids=(), preempted_req_ids=()),) if step else ()
+        has_sources = partial_import.has_module("vllm", SOURCES)  # from 0.31 on
+        source = self._module(SOURCES).CacheHitSource.EXTERNAL_UNSPECIFIED if has_sources else None
+        answers = getattr(base, "LookupResult", StubObject(HIT=True, MISS=False))  # from 0.25 on
         self._tier_names = StubObject(
-            answers=base.LookupResult, context=base.RequestOffloadingContext, result=tiers.JobResult, source=source
+            answers=answers, context=base.RequestOffloadingContext, result=tiers.JobResult, source=source
         )
 
         def make(policy: str) -> Callable[[int], Any]:
@@ -143,7 +151,8 @@ class VllmTiering(VllmOffload):
         if len(tier.loads) == before:
             return Staged([], [])
         job = self._promotions[transfer] = tier.loads[-1]
-        return Staged(self._keys(job.keys), job.chunk_ids.tolist())
+        slots = job.chunk_ids if hasattr(job, "chunk_ids") else job.block_ids  # before 0.30
+        return Staged(self._keys(job.keys), slots.tolist())
 
     def end_store(self, transfer: int, request: int, stored: list[int], failed: list[int]) -> None:
         job = self._promotions.pop(transfer, None)
@@ -152,6 +161,11 @@ class VllmTiering(VllmOffload):
         else:
             self._tier.end(job, not failed)
         self._end_step()
+
+    def begin_load(self, transfer: int, request: int, keys: list[int]) -> list[int] | Refused:
+        slots = super().begin_load(transfer, request, keys)
+        self._end_step()
+        return slots
 
     def end_load(self, transfer: int, request: int, keys: list[int]) -> None:
         super().end_load(transfer, request, keys)
@@ -162,4 +176,4 @@ class VllmTiering(VllmOffload):
         super().clear()
 
     def _end_step(self) -> None:
-        self._manager.on_schedule_end(self._step)
+        self._manager.on_schedule_end(*self._step)
