@@ -27,8 +27,18 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from kvproof.check.protocol.fault_attribution import EngineFailure
 from kvproof.check.protocol.manager import Assumption, Capabilities
-from kvproof.check.protocol.store import HIT, MISS, PENDING, Staged, StoreAdapter, StoreConfig, StoreObservation
+from kvproof.check.protocol.store import (
+    HIT,
+    MISS,
+    PENDING,
+    Staged,
+    StoreAdapter,
+    StoreConfig,
+    StoreObservation,
+    keys_text,
+)
 from kvproof.check.subjects.loading import download, stub_modules
 from kvproof.check.subjects.loading.stub_modules import StubObject, WithoutPinning, no, nothing
 from kvproof.check.subjects.sglang import loader
@@ -335,7 +345,10 @@ class SGLangHiCache(StoreAdapter):
         for node in self._nodes():
             if node.host_value is not None:
                 keys = [token // PAGE for token in node.key.token_ids[::PAGE]]
-                entries.update(zip(keys, _pages(node.host_value), strict=True))
+                slots = _pages(node.host_value)
+                if len(slots) != len(keys):
+                    raise EngineFailure(f"the node of {keys_text(keys)} has slots {slots}")
+                entries.update(zip(keys, slots, strict=True))
         for name, keys in self._fetched.items():
             entries.update(zip(keys, _pages(self._prefetch(name).host_indices), strict=True))
         return entries
