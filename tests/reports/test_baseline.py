@@ -46,6 +46,13 @@ def test_a_new_finding_is_worse_and_one_of_the_baseline_is_not(before: Result) -
     assert other.better == ["fixed: frame-kept: free: raises"]
 
 
+def test_what_is_no_failure_is_no_new_finding(before: Result) -> None:
+    now = refuting(deepcopy(before), "free: raises", "known until 2027-01-31: fixed upstream")
+    now.checks.append(Check("walker/hit-complete/x", "walker", "hit-complete", Verdict.REFUTED, text="missed"))
+    assert difference("b.json", before, now).worse == []
+    assert difference("b.json", now, before).worse == ["no longer judged: frame-kept: free: raises"]
+
+
 def test_a_finding_that_is_gone_is_better(before: Result) -> None:
     now = deepcopy(before)
     now.checks.append(Check("walker/frame-kept", "walker", "frame-kept", Verdict.NOT_REFUTED))
@@ -82,8 +89,13 @@ def test_what_is_no_longer_reached_is_worse_and_rare_things_only_with_the_same_s
     assert difference("b.json", before, now).worse == [f"no longer reached: walker: {lost}"]
 
 
-def test_less_work_with_the_same_effort_is_worse(before: Result) -> None:
+def test_clearly_less_work_with_the_same_effort_is_worse_and_fewer_runs_are_not(before: Result) -> None:
     now = deepcopy(before)
+    for result, num_operations, num_runs in ((before, 5000, 40), (now, 4600, 4)):
+        for check in result.checks:
+            if check.judge == "walker":
+                check.counts = {"operations": num_operations, "runs": num_runs}
+    assert difference("b.json", before, now).worse == []
     for check in now.checks:
         if check.judge == "walker":
             check.counts = {"operations": 4000}
@@ -145,6 +157,7 @@ def test_another_seed_or_effort_than_that_of_the_baseline_is_reported(before: Re
         ("vllm-v0==0.6.3", "vllm-v1==0.9.0", False),
         ("tests/adapter.py:Adapter", "../tests/adapter.py:Adapter", True),
         ("tests/adapter.py:Adapter", "/srv/tests/adapter.py:Adapter", True),
+        ("../adapter.py:Adapter", "/srv/adapter.py:Adapter", True),
         ("tests/adapter.py:Adapter", "tests/adapter.py:Other", False),
         ("tests/adapter.py:Adapter", "other/adapter.py:Adapter", False),
         ("package.module:make", "package.other:make", False),
@@ -160,3 +173,7 @@ def test_what_a_baseline_with_findings_did_not_reach_is_not_expected(before: Res
     now = refuting(deepcopy(before), "free: raises", ACCEPTED)
     now.difference = Comparison("b.json", refuting(before, "free: raises"))(now)
     assert now.exit_code() is Exit.OK
+    now = deepcopy(before)
+    now.checks = [check for check in now.checks if check.verdict is not Verdict.REFUTED]
+    Comparison("b.json", before)(now)
+    assert [witness.name for witness in now.unmet_witnesses()] == ["three-holders"]  # nothing was avoided in this run

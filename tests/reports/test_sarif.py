@@ -75,21 +75,28 @@ def test_operations_without_a_description_are_shown_as_calls_without_lines(refut
     assert place_of(finding["locations"][0]) == ("crashes/one.json", 1)
 
 
+METHOD = CodePlace("M.fork", "manager.py", 7)
+RAISED = [
+    CodePlace("M.free", "src/manager.py", 8),
+    CodePlace("M.take", "src/manager.py", 9),
+    CodePlace("heappop", "/usr/lib/heapq.py", 3),
+]
+
+
 @pytest.mark.parametrize(
-    ("frames", "place"),
+    ("text", "frames", "place"),
     [
-        ([], ("src/manager.py", 7)),
-        (
-            [CodePlace("M.take", "src/manager.py", 9), CodePlace("heappop", "/usr/lib/heapq.py", 3)],
-            ("src/manager.py", 9),
-        ),
+        ("free(1): wrong", [], ("src/manager.py", 7)),
+        ("free(1) raised IndexError", RAISED, ("src/manager.py", 9)),
+        ("can_append(group 1) said OK, but reserve(1, 1) raised IndexError", RAISED, ("src/manager.py", 7)),
     ],
-    ids=["method", "exception"],
+    ids=["method", "exception", "wrong answer"],
 )
 def test_a_finding_lies_in_the_code_of_the_repository(
     refuted: Result,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    text: str,
     frames: list[CodePlace],
     place: tuple[str, int],
 ) -> None:
@@ -99,7 +106,7 @@ def test_a_finding_lies_in_the_code_of_the_repository(
     monkeypatch.chdir(tmp_path / "src")
     moved = [replace(frame, file=frame.file.removeprefix("src/")) for frame in frames]
     trace = read(tmp_path / "crashes" / "one.json", Trace)
-    write(tmp_path / "crashes" / "one.json", replace(trace, method=CodePlace("M.fork", "manager.py", 7), frames=moved))
+    write(tmp_path / "crashes" / "one.json", replace(trace, text=text, method=METHOD, frames=moved))
     finding = finding_of(refuted, tmp_path)
     assert [place_of(one) for one in finding["locations"]] == [place]
     assert [place_of(one)[0] for one in finding["relatedLocations"]] == ["crashes/one.json"]

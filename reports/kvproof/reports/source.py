@@ -30,8 +30,8 @@ def source_of(trace: Trace, folder: Path = Path()) -> CodePlace | None:
             continue
         try:
             path = (folder / place.file).resolve()
-            if path.is_relative_to(root) and path.is_file():
+            if path.is_file():
                 return CodePlace(place.function, path.relative_to(root).as_posix(), place.line)
-        except (ValueError, OSError):  # a NUL, a name that is too long, a loop of links
+        except (ValueError, OSError):  # outside of the repository, a NUL, a name that is too long, a loop of links
             continue
     return None
