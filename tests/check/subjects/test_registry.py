@@ -13,7 +13,7 @@ from kvproof.check.subjects.loading.download import KNOWN
 from kvproof.check.subjects.own import name_of
 from kvproof.check.subjects.registry import NAMED, ROWS, Row, engine_of, find
 
-OURS = ("kvproof", "kvproof-generation1", "kvproof-objects", "kvproof-pool", "kvproof-scheduler")
+OURS = ("kvproof", "kvproof-generation1", "kvproof-objects", "kvproof-pool", "kvproof-scheduler", "kvproof-store")
 GOOD = """
 from kvproof.check import Capabilities, ManagerAdapter
 

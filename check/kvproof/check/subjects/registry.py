@@ -98,6 +98,7 @@ ROWS = (
         "kvproof's own scheduler with its block manager",
         _by("builtin.scheduler.BuiltInScheduler"),
     ),
+    Row("kvproof-store", STORE, "kvproof's own store of KV outside the device", _by("builtin.store.OwnStore")),
     Row(
         "lmcache-allocator",
         POOL,

@@ -1,0 +1,102 @@
+"""Host memory above a disk: what memory evicts goes to the disk, and what is found there comes back.
+
+Memory's slots are places of one buffer. When a new key gets the slot of an evicted one, the old bytes are still in the
+buffer, and nobody else may write there: they go to the disk first, and then the new ones are written. A read of the
+disk checks the key and the checksum; content that does not fit them is dropped and counts as a miss.
+
+The store belongs to one thread.
+"""
+
+from pathlib import Path
+
+from kvproof.impl.kv_store.disk import DiskSlots
+from kvproof.impl.kv_store.slots import NoSlotError, StoreSlots
+
+
+class TieredStore:
+    """KV by key, in host memory and in a directory. Every value has `slot_bytes` bytes.
+
+    A directory of a former process is taken over: every key whose slot is whole is there again.
+    """
+
+    def __init__(
+        self, slot_bytes: int, num_host_slots: int, directory: Path, num_disk_slots: int, is_synced: bool = False
+    ) -> None:
+        self.slot_bytes = slot_bytes
+        self.host: StoreSlots[bytes] = StoreSlots(num_host_slots)
+        self.disk: StoreSlots[bytes] = StoreSlots(num_disk_slots)
+        self._memory = bytearray(num_host_slots * slot_bytes)
+        self._file = DiskSlots(directory, num_disk_slots, slot_bytes, is_synced)
+        for slot, key in self._file.whole():
+            if not self.disk.has(key):  # a key may be in two slots, with the same content
+                self.disk.adopt(key, slot)
+
+    def close(self) -> None:
+        """Close the file. What is in memory alone is lost; `flush` writes it first."""
+        self._file.close()
+
+    def has(self, key: bytes) -> bool:
+        """Whether the key is in a tier."""
+        return self.host.has(key) or self.disk.has(key)
+
+    def put(self, key: bytes, data: bytes) -> bool:
+        """Keep the data of a key in memory. False if there is no slot for it. Raises ValueError for another size."""
+        if len(data) != self.slot_bytes:
+            raise ValueError(f"a value has {self.slot_bytes} bytes, not {len(data)}")
+        if self.host.has(key):
+            self.host.touch([key])
+            return True
+        try:
+            staged = self.host.stage([key])
+        except NoSlotError:
+            return False
+        (slot,) = staged.slots
+        for evicted in staged.evicted:  # at most one, which had this slot
+            self._to_disk(evicted, self._bytes(slot))
+        begin = slot * self.slot_bytes
+        self._memory[begin : begin + self.slot_bytes] = data
+        self.host.commit([key])
+        return True
+
+    def get(self, key: bytes) -> bytes | None:
+        """The data of a key; None if no tier has it whole."""
+        if self.host.has(key):
+            (slot,) = self.host.hold([key])
+            data = self._bytes(slot)
+            self.host.release([key])
+            return data
+        if not self.disk.has(key):
+            return None
+        (slot,) = self.disk.hold([key])
+        found = self._file.read(slot, key)
+        self.disk.release([key])
+        if found is None:
+            self.disk.drop(key)
+        else:
+            self.put(key, found)
+        return found
+
+    def flush(self) -> None:
+        """Write what is in memory alone to the disk, the least recently used first."""
+        for key, entry in list(self.host.entries.items()):
+            self._to_disk(key, self._bytes(entry.slot))
+
+    def _bytes(self, slot: int) -> bytes:
+        begin = slot * self.slot_bytes
+        return bytes(self._memory[begin : begin + self.slot_bytes])
+
+    def _to_disk(self, key: bytes, data: bytes) -> None:
+        """Write to the disk what it does not have. A disk that is full, or fails, has the key no more."""
+        if self.disk.has(key):
+            self.disk.touch([key])
+            return
+        try:
+            staged = self.disk.stage([key])
+        except NoSlotError:
+            return
+        try:
+            self._file.write(staged.slots[0], key, data)
+        except OSError:
+            self.disk.abandon([key])
+        else:
+            self.disk.commit([key])
