@@ -74,6 +74,7 @@ def test_a_changed_byte_makes_an_entry_absent(tmp_path: Path, place: int) -> Non
     (tmp_path / FILE).write_bytes(content)
     assert (slots.read(0, key_of(0)), slots.read(1, key_of(1))) == (None, data_of(1))
     assert list(slots.whole()) == [(1, key_of(1))]
+    assert slots.read(1, key_of(0)) is None
     slots.close()
 
 
@@ -89,6 +90,7 @@ def test_what_is_put_comes_back_from_either_tier_and_after_a_restart(tmp_path: P
             tier = "host" if store.host.has(key) else "disk" if store.disk.has(key) else "nothing"
             found[tier] += 1
             assert store.get(key) == (None if tier == "nothing" else data_of(number))
+            assert store.host.has(key) == (tier != "nothing"), "what was found comes to memory"
     assert min(found.values()) > 50, found
     store.flush()
     kept = {number for number in range(16) if store.disk.has(key_of(number))}
@@ -117,6 +119,7 @@ def test_a_disk_that_refuses_a_write_has_no_entry_of_it(tmp_path: Path, monkeypa
     with monkeypatch.context() as patched:
         patched.setattr("kvproof.impl.kv_store.disk.os.pwrite", _full)
         assert store.put(key_of(2), data_of(2))
+    assert not store.disk.has(key_of(1))
     assert (store.get(key_of(1)), store.get(key_of(2))) == (None, data_of(2))
     assert (store.disk.entries, len(store.disk.free)) == ({}, 2)
     store.close()
