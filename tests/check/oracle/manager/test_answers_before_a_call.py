@@ -76,7 +76,7 @@ OUT_AND_ANOTHER: list[Operation] = [
             "can_append(1)",
             "SaysYes.can_append",
         ),
-        (SaysYes, Config(1, 2, 1), [*TWO_TOKENS, ("run", 1), ("swap_out", 1)], "can_swap_out(1)", "Eager.can_admit"),
+        (SaysYes, Config(1, 4, 1), [*TWO_TOKENS, ("run", 1), ("swap_out", 1)], "can_swap_out(1)", "Eager.can_admit"),
         (SaysYes, Config(1, 2, 2), [*OUT_AND_ANOTHER, ("swap_in", 1)], "can_swap_in(1)", "Eager.can_admit"),
         (Failing, Config(1, 2), TWO_TOKENS, "", "Failing.admit"),
     ],
