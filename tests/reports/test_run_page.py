@@ -35,6 +35,12 @@ def test_the_page_leads_from_the_verdict_to_the_command(refuted: Result, tmp_pat
     assert places == sorted(places)
 
 
+def test_the_command_that_repeats_a_run_has_the_options_that_decide_it(refuted: Result, tmp_path: Path) -> None:
+    refuted.run.options = ["--fix", "block_size=4", "--property", "read back", "--stop-at-first"]
+    text = text_of(run_page(refuted, tmp_path))
+    assert "--seed 7 --fix block_size=4 --property &#39;read back&#39; --stop-at-first" in text
+
+
 def test_a_cell_has_the_weakest_verdict_and_the_counts_of_all_its_worlds(refuted: Result, tmp_path: Path) -> None:
     text = text_of(run_page(refuted, tmp_path))
     assert "unknown 2 worlds, 1,188 states not refuted 1,000,000 operations, 40 runs" in text

@@ -77,7 +77,7 @@ class Run:
 
     effort: how much the searches do, as `--effort` names it; empty if only the budget limits them. budget_seconds: the
     time limit, if there is one. processor_seconds: processor time of kvproof and of all processes that it started; None
-    if it is not known.
+    if it is not known. options: words of the command line that also decide what the run does, such as `--fix window=4`.
     """
 
     version: str
@@ -92,6 +92,7 @@ class Run:
     budget_seconds: float | None = None
     is_complete: bool = False  # False: interrupted, or still running
     processor_seconds: float | None = None
+    options: list[str] = field(default_factory=list)
 
 
 def operations_of(effort: str) -> int:

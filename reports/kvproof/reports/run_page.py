@@ -238,14 +238,16 @@ def _named_first(assumption: str) -> tuple[str, str]:
 
 
 def _command(result: Result) -> str:
-    """The command that repeats the run, as far as the document has its options; empty for a command on files."""
+    """The command that repeats the run, with the options of the document; empty for a command on files."""
     run = result.run
     if run.command not in ("hunt", "verify", "explore", "device"):
         return ""
     effort = [f"--effort {shlex.quote(run.effort)}"] if run.effort else []
     budget = [] if run.budget_seconds is None else [f"--budget {run.budget_seconds:g}"]
     named = [] if run.command == "device" else [f"--subject {shlex.quote(run.subject)}"]
-    return " ".join(["kvproof", run.command, *named, f"--seed {run.seed}", *effort, *budget])
+    return " ".join(
+        ["kvproof", run.command, *named, f"--seed {run.seed}", *effort, *budget, *map(shlex.quote, run.options)]
+    )
 
 
 # Rules and invariants ---------------------------------------------------------------------------------------------

@@ -50,10 +50,45 @@ def _commands(context: Any) -> dict[str, Any]:
     return commands
 
 
+# Options that a result states itself, and those that do not change what is searched.
+NOT_REPEATED = {
+    "subject",
+    "seed",
+    "effort",
+    "budget",
+    "out",
+    "json",
+    "history",
+    "resume",
+    "is_trusted",
+    "workers",
+    "jobs",
+}
+
+
 def typed(context: typer.Context, name: str, value: Any) -> Any:
     """The value of an option if it was typed on the command line, else None."""
     source = context.get_parameter_source(name)
     return value if source is not None and source.name == "COMMANDLINE" else None
+
+
+def options_to_repeat(context: typer.Context) -> list[str]:
+    """The options in force that decide what a run does, as words of a command, but for those in `NOT_REPEATED`."""
+    words: list[str] = []
+    for option in context.command.params:
+        value = context.params.get(option.name or "")
+        if (
+            option.name in NOT_REPEATED
+            or not option.opts[0].startswith("--")
+            or value in (None, [], (), option.default)
+        ):
+            continue
+        if isinstance(value, bool):
+            words.append(option.opts[0] if value else option.secondary_opts[0])
+        else:
+            for one in value if isinstance(value, (list, tuple)) else [value]:
+                words += [option.opts[0], str(one)]
+    return words
 
 
 def place_in(context: typer.Context) -> Callable[[str], str]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from kvproof.check.cli.config import place_in, typed
+from kvproof.check.cli.config import options_to_repeat, place_in, typed
 from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
     BaselineOption,
@@ -129,7 +129,7 @@ def hunt(
         options = RunOptions(
             "hunt", progress.subject, progress.seed, budget, bookmark.folder, json, known, contract_fails, chosen_effort
         )
-        options.baseline, options.history = baseline, history
+        options.baseline, options.history, options.words = baseline, history, options_to_repeat(context)
         saving = options.saving(make)
         saving.wanted = frozenset(progress.properties)
         bookmark.remind(saving)

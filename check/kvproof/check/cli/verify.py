@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kvproof.check.cli.config import place_in
+from kvproof.check.cli.config import options_to_repeat, place_in
 from kvproof.check.cli.device import DeviceOption, settled_device
 from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
@@ -87,7 +87,7 @@ def verify(
             "verify", subject, settled_seed(seed), budget, out, json, known, contract_fails, chosen_effort
         )
         options.assumptions, options.messages, options.baseline = chosen.assumptions, chosen.messages, baseline
-        options.history = history
+        options.history, options.words = history, options_to_repeat(context)
         saving = options.saving(make)
         bytes_stages: list[Stage] = []
         plane, environment = None, dict[str, str]()

@@ -4,7 +4,7 @@ import math
 import os
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -35,6 +35,7 @@ class RunOptions:
 
     seconds: its budget, None for no limit. effort: how much its searches do. assumptions, messages: for the report.
     baseline: the result of an earlier run, to compare with. history: the file to which the run adds itself.
+    words: further options that decide what the run does, as they are typed.
     """
 
     command: str
@@ -50,6 +51,7 @@ class RunOptions:
     messages: tuple[str, ...] = ()
     baseline: Path | None = None
     history: Path | None = None
+    words: list[str] = field(default_factory=list)
 
     def saving(self, make: Callable[[], ManagerSubject]) -> Saving:
         """The saver of this run's counterexamples. Raises ConfigurationError, UsageError."""
@@ -88,6 +90,7 @@ def run_stages(
     assumed = [*options.assumptions, *(subject.assumptions if subject else ())]
     assumed += [one for stage in stages for one in stage.assumptions]
     run = Run(version(), options.command, options.subject, options.seed, host() | dict(environment or {}), now())
+    run.options = options.words
     run.assumptions = [f"{one.name}: {one.sentence}" for one in assumed]
     result = Result(run, messages=list(options.messages), data_plane=data_plane)
     run.effort, run.budget_seconds = options.effort.name, options.seconds
