@@ -165,7 +165,8 @@ def test_every_wide_table_is_reached_and_scrolled_by_keyboard(
     unreached = page.evaluate("""() => [...document.querySelectorAll("*")]
         .filter(one => one.scrollWidth > one.clientWidth && getComputedStyle(one).overflowX === "auto")
         .filter(one => one.tabIndex !== 0 ||
-            !(one.getAttribute("aria-label") || one.getAttribute("aria-labelledby"))).map(one => one.outerHTML.slice(0, 80))""")
+            !(one.getAttribute("aria-label") || one.getAttribute("aria-labelledby")))
+        .map(one => one.outerHTML.slice(0, 80))""")
     assert unreached == []
     page.close()
 
