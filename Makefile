@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: verify test soak soak-memory faults proofs-accept proofs-record docs docs-commands docs-reference pictures browser-test check-certificates lint format typecheck bench engines-matrix false-alarms engines-test lock install-test peers clean help .venv
+.PHONY: verify test soak soak-memory faults proofs-accept proofs-record docs docs-commands docs-reference pictures browser-test check-certificates lint format typecheck bench engines-matrix false-alarms engines-test ray-test lock install-test peers clean help .venv
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -109,6 +109,10 @@ false-alarms: $(READY) ## 20,000,000 operations on subjects that are believed to
 
 engines-test: $(READY) ## the tests that download engine releases
 	$(BIN)/pytest -m engine
+
+ray-test: $(READY) ## workers on Ray, also with nodes that are killed; installs the extra `ray`
+	$(PIP) install --quiet 'ray[default]>=2.40'
+	$(BIN)/pytest -m ray
 
 install-test: $(READY) ## install the wheel in an empty environment, and do there what the README does
 	$(BIN)/pytest -m install -rP tests/test_install.py

@@ -1,0 +1,98 @@
+"""Ray as workers: the same findings and counts as processes of this machine, also when nodes are killed."""
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.timeout(1200),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # Ray leaves logs open
+]
+
+NUM_RUNS = 6
+MAIN = "from kvproof.check.cli import main; main()"
+SECONDS_MAX = 900.0
+BROKEN = f"{Path(__file__).parents[3] / 'examples' / 'forty_lines_broken.py'}:Adapter"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+def hunt(folder: Path, workers: str, effort: str = "quick") -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-c", MAIN, "hunt", "--subject", BROKEN, "--seed", "1"]
+    options = ["--effort", effort, "--workers", workers, "--out", "out", "--json", "result.json"]
+    folder.mkdir()
+    return subprocess.Popen([*command, *options], cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+
+
+def result_of(hunting: "subprocess.Popen[bytes]", folder: Path) -> Any:
+    """The result without times and the names of the workers."""
+    assert hunting.wait(SECONDS_MAX) == 1
+    found = json.loads((folder / "result.json").read_bytes())
+    found["run"] = {name: found["run"][name] for name in ("command", "subject", "seed", "effort", "is_complete")}
+    for check in found["checks"]:
+        del check["seconds"]
+    return found
+
+
+def processes_of_ray() -> set[str]:
+    """The processes of Ray that run now, with their ids."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            if "raylet" in command or "gcs_server" in command or command.startswith("ray::"):
+                found.add(f"{process.name} {command[:80]}")
+    return found
+
+
+def test_a_local_ray_finds_and_counts_what_one_process_and_two_do_and_leaves_no_process(tmp_path: Path) -> None:
+    before = processes_of_ray()
+    one, *others = (result_of(hunt(tmp_path / workers, workers), tmp_path / workers) for workers in ("1", "2", "ray"))
+    assert others == [one, one]
+    assert processes_of_ray() <= before
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("expected") / "out"
+    return result_of(hunt(folder, "2"), folder)
+
+
+@contextmanager
+def cluster() -> Iterator[tuple[Any, int]]:
+    """A cluster on this machine, and the port for clients: a head without processors, and two nodes with one each."""
+    from ray.cluster_utils import Cluster
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "ray_client_server_port": port})
+    try:
+        for _ in range(2):
+            nodes.add_node(num_cpus=1)
+        yield nodes, port
+    finally:
+        nodes.shutdown()
+
+
+@pytest.mark.parametrize("seed", range(NUM_RUNS))
+def test_a_hunt_whose_nodes_are_killed_finds_and_counts_the_same(tmp_path: Path, expected: Any, seed: int) -> None:
+    draw = random.Random(seed)
+    with cluster() as (nodes, port):
+        hunting = hunt(tmp_path / "hunt", f"ray://127.0.0.1:{port}")
+        time.sleep(draw.uniform(5.0, 25.0))
+        for _ in range(draw.choice([1, 2])):
+            nodes.remove_node(draw.choice(sorted(nodes.worker_nodes, key=id)), allow_graceful=False)
+            nodes.add_node(num_cpus=1)
+            time.sleep(draw.uniform(0.0, 5.0))
+        assert result_of(hunting, tmp_path / "hunt") == expected
