@@ -232,6 +232,35 @@ def test_transformers_is_not_refuted_where_these_are_mended(order: dict[str, int
     assert [name for name in sorted(expected) if name not in output] == []
 
 
+SCRIPT = """
+import runpy, sys
+from kvproof.check.subjects.transformers.loader import import_modules
+
+modules = import_modules(sys.argv[1])
+api, cache, offloading, scheduler = modules.api, modules.cache, modules.offloading, modules.scheduler
+{change}
+runpy.run_path(sys.argv[2])
+"""
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("", "a request with 0 children is cancelled while it is computed: KeyError"),
+        (MARKS_WHO_IS_THERE + LIFTS_THE_BLOCK, "a request with 1 children is cancelled while it is computed: KeyError"),
+        (MARKS_WHO_IS_THERE + FORKS_WHO_IS_THERE, "['second'] wait, and nothing runs"),
+        (FIXED, ""),
+    ],
+)
+def test_the_script_for_cancellations_shows_each_fault_until_it_is_fixed(change: str, message: str) -> None:
+    download.add(f"transformers=={RELEASE}")
+    script = TRACES.parent / "reproductions" / "transformers_cancelled_requests_end_the_loop.py"
+    command = [sys.executable, "-c", SCRIPT.format(change=change), RELEASE, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stderr.startswith(message)) == (int(bool(message)), True), done.stderr
+
+
 @pytest.mark.engine
 @pytest.mark.parametrize(
     ("name", "property"),

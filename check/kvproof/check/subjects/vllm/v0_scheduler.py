@@ -13,8 +13,8 @@ and all but one of them may be long: here, longer than half of the longest seque
 Limits: a request has one sequence (so says the scheduler of these releases; several samples of one prompt are requests
 of their own there), no encoder, no images, no salts; preemption by swapping with chunked prompts is not driven, since
 requests are let in beside any number of swapped ones, and the scheduler gives up with an error when the host is full;
-the watermark is the manager's default, which is no block here. No order of service is declared: with chunked prompts,
-decodes go before prompts in the queue of running requests, so what is preempted does not come back by arrival.
+the watermark, by default one block in a hundred, is set to no block. No order of service is declared: with chunked
+prompts, decodes go before prompts in the queue of running requests, so what is preempted does not come back by arrival.
 """
 
 from collections.abc import Callable
@@ -151,6 +151,8 @@ class VllmV0Scheduler(SchedulerAdapter):
     def make(self, config: SchedulerConfig) -> Any:
         if config.caching and config.chunked and config.max_num_batched_tokens % config.block_size:
             raise Unsupported("with the prefix cache, a step's tokens are a multiple of the block size")
+        if not config.chunked and config.max_num_batched_tokens < config.max_model_len:
+            raise Unsupported("where prompts are not chunked, a step must have room for the longest one")
         if config.max_num_batched_tokens // config.partial_prefills < (config.block_size if config.caching else 1):
             raise Unsupported("a step has no tokens for each of the prompts that it may compute in part")
         num_slots = config.max_model_len + config.lookahead
@@ -164,6 +166,7 @@ class VllmV0Scheduler(SchedulerAdapter):
         set_hash_seed(self._release.scheduler.Scheduler, config.hash_seed)
         scheduler = self._release.scheduler.Scheduler(self._scheduling(config), self._caching(config), None)
         self._manager = scheduler.block_manager
+        self._manager.watermark_blocks = 0
         self._pools = Pools(self._manager, config)
         self._groups: dict[int, Any] = {}  # by request
         self._served: dict[int, None] = {}  # the sequences that got slots in this step, in that order
