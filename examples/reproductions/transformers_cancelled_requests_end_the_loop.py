@@ -49,7 +49,7 @@ NO_PROCESSORS = SimpleNamespace(
 )
 
 
-class Processor(ContinuousBatchProcessor):
+class Processor(ContinuousBatchProcessor):  # type: ignore[misc]
     """The loop's processor, made of its parts."""
 
     def __init__(self, block_size: int, num_blocks: int, is_async: bool) -> None:
