@@ -1,5 +1,6 @@
 """`kvproof device`: check the data plane of one machine. Also `--device`, which `kvproof verify` shares."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from kvproof.spec.extras import require_extra
 
 TIMING_SECONDS_MAX = 8.0
 
+SIMULATED = "simulated"
 Names = tuple[str, ...]
 DeviceOption = Annotated[
     str,
@@ -32,7 +34,14 @@ devices = typer.Typer(invoke_without_command=True, subcommand_metavar="[compare 
 @devices.callback()
 def device(
     context: typer.Context,
-    device: DeviceOption = "auto",
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device",
+            metavar="auto|cpu|cuda|simulated",
+            help="Where the blocks lie; auto: CUDA if available; simulated: a CUDA device simulated in main memory.",
+        ),
+    ] = "auto",
     dtype: Annotated[
         list[str] | None,
         typer.Option("--dtype", metavar="NAME", help="Element type; may be repeated. Default: all."),
@@ -76,7 +85,7 @@ def device(
     """
     if context.invoked_subcommand is not None:
         return
-    with error_boundary(json):
+    with error_boundary(json), ExitStack() as simulation:
         from kvproof.check.runs.bandwidth_stage import timing_stage
         from kvproof.check.runs.data_plane_stage import DataPlaneOptions, correctness_stage, generating_stage
         from kvproof.check.runs.history import host_name
@@ -85,18 +94,20 @@ def device(
         from kvproof.reports.device_baseline import read_baseline
 
         before = read_baseline(baseline) if baseline is not None else None
-        chosen, environment, note = settled_device(device)
+        chosen, environment, note = settled_device(device, simulation)
+        name = "a simulated CUDA device" if device == SIMULATED else chosen
         environment = facts_of_host(chosen, label or host_name()) | environment
         executors, layouts, dtypes = _settled_names(executor or [], layout or [], dtype or [], chosen)
-        plane = DataPlane(chosen, notes=[note] if note else [])
+        plane = DataPlane(name, notes=[note] if note else [])
         options = DataPlaneOptions(chosen, executors, layouts, dtypes, plane=plane)
-        run_options = RunOptions("device", f"the data plane of {chosen}", settled_seed(seed), budget, out, json)
+        run_options = RunOptions("device", f"the data plane of {name}", settled_seed(seed), budget, out, json)
         run_options.history = history
         stages = [
             correctness_stage(options, share=60),
             generating_stage(options, share=15),
-            timing_stage(options, 25, TIMING_SECONDS_MAX, before, str(baseline)),
         ]
+        if device != SIMULATED:
+            stages.append(timing_stage(options, 25, TIMING_SECONDS_MAX, before, str(baseline)))
         raise typer.Exit(run_stages(run_options, stages, None, data_plane=plane, environment=environment))
 
 
@@ -172,10 +183,14 @@ def _settled_names(
     return tuple(dict.fromkeys(executors or BUILT_IN)), tuple(dict.fromkeys(layouts)), tuple(dict.fromkeys(dtypes))
 
 
-def settled_device(asked: str) -> tuple[str, dict[str, str], str]:
-    """The device to use, facts of the machine for the report, and a note. Raises UsageError."""
-    if asked not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"there is no device {asked!r}; --device must be auto, cpu or cuda")
+def settled_device(asked: str, simulation: ExitStack | None = None) -> tuple[str, dict[str, str], str]:
+    """The device to use, facts of the machine for the report, and a note. Raises UsageError.
+
+    simulation: keeps the simulated device until it is closed; None where no device can be simulated.
+    """
+    known = ("auto", "cpu", "cuda", *([SIMULATED] if simulation is not None else []))
+    if asked not in known:
+        raise UsageError(f"there is no device {asked!r}; --device must be {', '.join(known[:-1])} or {known[-1]}")
     require_extra("device", "the data plane")
     from kvproof.check.runs.session import uninterrupted
 
@@ -190,6 +205,11 @@ def settled_device(asked: str) -> tuple[str, dict[str, str], str]:
         require_torch(torch.__version__)
     except UnfitTorch as error:
         raise UsageError(str(error)) from error
+    if asked == SIMULATED and simulation is not None:
+        from kvproof.check.data_plane.simulated_cuda import simulated_cuda
+
+        simulation.enter_context(simulated_cuda())
+        return "cuda", environment(torch.device("cuda")), "The CUDA device was simulated; no speed was measured."
     has_cuda = torch.cuda.is_available()
     if asked == "cuda" and not has_cuda:
         raise UsageError("torch finds no CUDA device; use --device cpu or --device auto")

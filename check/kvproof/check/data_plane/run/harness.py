@@ -18,13 +18,14 @@ from types import TracebackType
 
 import torch
 
-from kvproof.check.data_plane.compare.diagnosis import finding_of
+from kvproof.check.data_plane.compare.diagnosis import count_text, finding_of
 from kvproof.check.data_plane.device import broken, is_out_of_memory, wait_for
 from kvproof.check.data_plane.executors.base import Executor
 from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolation, NoRoom, Raised
 from kvproof.check.data_plane.memory.layouts import Geometry, UnknownSetting
 from kvproof.check.data_plane.memory.world import World
 from kvproof.check.data_plane.run.results import CaseResult, CaseStatus, DataFinding, FindingKind
+from kvproof.check.data_plane.simulated_cuda import new_races
 from kvproof.check.data_plane.speed.stopwatch import one_thread
 from kvproof.check.data_plane.steps.linter import lint
 from kvproof.check.data_plane.steps.moves import Moves, Scenario, Step
@@ -93,6 +94,9 @@ def run_case(
             num_steps, num_pairs = number, num_pairs + step.moves.num_pairs
     if caught.finding is None and num_steps:
         _come_to_rest(world, process, caught)
+    if (races := new_races()) and caught.finding is None:
+        text = f"until step {num_steps}, {races[0]}; {count_text(len(races), 'race')} in all"
+        caught.finding = DataFinding(FindingKind.RACE, text, num_steps)
     finding = caught.finding
     return replace(
         case,

@@ -26,6 +26,7 @@ class FindingKind(str, Enum):
 
     WRONG_BYTES = "wrong bytes"
     LATE = "late"  # bytes changed after the call had returned: they became right, or became wrong
+    RACE = "race"  # nothing orders two accesses to the same memory; only a simulated device can tell
     BROKE_DEVICE = "device broken"  # every later call on the device fails
     RAISED = "raised"
     HANG = "hang"

@@ -1,0 +1,85 @@
+"""Replace `torch.cuda` by the simulated device, for as long as a block of code runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from kvproof.check.data_plane.compare import triton_verify
+from kvproof.check.data_plane.simulated_cuda.accesses import Accesses, Race
+from kvproof.check.data_plane.simulated_cuda.order import Event, Host, Stream
+from kvproof.check.data_plane.simulated_cuda.tensors import Calls, DeviceTensor, Mode
+from kvproof.impl import free_bytes
+
+NAME = "simulated CUDA device"
+_ACTIVE: list[Accesses] = []
+
+
+def new_races() -> list[Race]:
+    """The races that were found since the last call; none if no device is simulated."""
+    found = [race for accesses in _ACTIVE for race in accesses.races]
+    for accesses in _ACTIVE:
+        accesses.races.clear()
+    return found
+
+
+@contextmanager
+def simulated_cuda() -> Iterator[Accesses]:
+    """Make `torch.cuda` a simulated device. Yields the accesses; their `races` are found when work runs."""
+    host = Host()
+    accesses = Accesses(host)
+    calls = Calls(host, accesses)
+    triton_verify.refusal.cache_clear()  # it remembers an answer for each device
+    with patch.multiple(torch.cuda, **_functions(host)), patch.object(DeviceTensor, "calls", calls, create=True):
+        _ACTIVE.append(accesses)
+        try:
+            with Mode(calls):
+                yield accesses
+        finally:
+            _ACTIVE.remove(accesses)
+            triton_verify.refusal.cache_clear()
+
+
+def _functions(host: Host) -> dict[str, Any]:
+    """The functions of `torch.cuda` that are replaced."""
+
+    @contextmanager
+    def stream(chosen: Stream | None) -> Iterator[None]:
+        before = host.current
+        host.current = chosen or before
+        try:
+            yield
+        finally:
+            host.current = before
+
+    def on_device(device: object = None) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    properties = SimpleNamespace(name=NAME, total_memory=free_bytes("cpu"), multi_processor_count=1, major=0, minor=0)
+    return {
+        "_lazy_init": lambda: None,
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "device": on_device,
+        "Stream": lambda device=None, priority=0: Stream(host),
+        "Event": lambda enable_timing=False, blocking=False, interprocess=False: Event(host),
+        "stream": stream,
+        "current_stream": lambda device=None: host.current,
+        "default_stream": lambda device=None: host.streams[0],
+        "synchronize": lambda device=None: host.synchronize(),
+        "get_device_name": lambda device=None: NAME,
+        "get_device_properties": lambda device=None: properties,
+        "mem_get_info": lambda device=None: (free_bytes("cpu"), properties.total_memory),
+        "empty_cache": lambda: None,
+        "reset_peak_memory_stats": lambda device=None: None,
+        "memory_reserved": lambda device=None: 0,
+        "max_memory_allocated": lambda device=None: 0,
+        "_sleep": lambda cycles: host.current.submit("a wait", lambda operation: None),
+    }
