@@ -107,6 +107,14 @@ engines-matrix: $(READY) ## run every engine release that docs/engines.md claims
 false-alarms: $(READY) ## 20,000,000 operations on subjects that are believed to be correct; can be resumed
 	$(BIN)/python -m benchmarks.false_alarms
 
+# Neither needs kvproof's environment: a GPU machine without a network has its own Python with torch.
+GPU ?= cuda
+gpu: ## check the data plane on a GPU, in less than nine minutes; GPU=simulated tries it without one
+	$(PYTHON) -m benchmarks.gpu --device $(GPU)
+
+gpu-carry: ## fetch the packages that `make gpu` needs on a machine without a network
+	$(PYTHON) -m benchmarks.gpu carry
+
 engines-test: $(READY) ## the tests that download engine releases
 	$(BIN)/pytest -m engine
 

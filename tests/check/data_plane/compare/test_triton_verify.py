@@ -116,6 +116,7 @@ def test_the_grid_of_a_pool_of_1_tb_is_one_that_cuda_can_launch() -> None:
 
 COMPILED = """
 import json
+import sys
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -128,7 +129,7 @@ compiled = []
 for ones in [], ["num_rows"], ["num_words", "row_stride"]:  # Triton compiles separately for a size that is 1
     known = tiles | dict.fromkeys(ones, 1)
     source = ASTSource(count_wrong_words, memory | sizes | dict.fromkeys(known, "constexpr"), known)
-    made = triton.compile(source, target=GPUTarget("cuda", 90, 32))
+    made = triton.compile(source, target=GPUTarget("cuda", int(sys.argv[1]), 32))
     wide = [line for line in made.asm["ttir"].splitlines() if "muli" in line and "xi64>" in line]
     compiled.append([len(made.asm["cubin"]) > 0, len(wide)])
 print(json.dumps(compiled))
@@ -136,10 +137,11 @@ print(json.dumps(compiled))
 
 
 @needs_triton
-def test_the_kernel_compiles_for_a_hopper_gpu_and_counts_places_in_64_bits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("capability", [80, 90, 100], ids=["Ampere", "Hopper", "Blackwell"])
+def test_the_kernel_compiles_for_a_gpu_and_counts_places_in_64_bits(tmp_path: Path, capability: int) -> None:
     environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
     environment.pop("TRITON_INTERPRET", None)
-    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, env=environment)
+    done = subprocess.run([sys.executable, "-c", COMPILED, str(capability)], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     compiled = json.loads(done.stdout)
     assert [is_made for is_made, _ in compiled] == [True] * 3

@@ -19,28 +19,26 @@ from numpy.typing import NDArray
 from kvproof.check.data_plane.simulated_cuda.order import Host, Operation
 
 WORD_BYTES = 8
-Places = NDArray[np.int64]
+Words = NDArray[np.int64] | slice
 
 
-def words_of(tensor: torch.Tensor) -> Places:
-    """The words of its storage that a tensor in main memory covers, each once, ascending.
-
-    Memory that is covered twice, as by a broadcast tensor, counts once.
-    """
+def words_of(tensor: torch.Tensor) -> Words:
+    """The words of its storage that a tensor in main memory covers: a slice if its elements lie side by side."""
     size = tensor.element_size()
     first = tensor.data_ptr() - tensor.untyped_storage().data_ptr()
     places, run = np.array([first], np.int64), size
     for length, stride in sorted(zip(tensor.shape, tensor.stride(), strict=True), key=lambda pair: pair[1]):
         if not length:
-            return np.empty(0, np.int64)
+            return slice(0, 0)
         if len(places) == 1 and stride * size == run:
             run *= length  # these elements lie side by side
         elif stride:
             places = (places[:, None] + np.arange(length) * stride * size).ravel()
+    if len(places) == 1:
+        return slice(first // WORD_BYTES, (first + run - 1) // WORD_BYTES + 1)
     span = np.arange(0, run + WORD_BYTES - 1, WORD_BYTES)
     last = (places + run - 1) // WORD_BYTES
-    words = np.minimum(places[:, None] // WORD_BYTES + span // WORD_BYTES, last[:, None])
-    return np.unique(words)
+    return np.minimum(places[:, None] // WORD_BYTES + span // WORD_BYTES, last[:, None]).ravel()
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,9 @@ class Accesses:
             words = words_of(memory)
             self._compare(operation, shadow.writer[words], shadow.number[words])
             for actor, numbers in shadow.readers.items():
-                self._compare(operation, np.full(len(words), actor), numbers[words])
+                read = numbers[words]
+                if not operation.includes(actor, int(read.max(initial=0))):
+                    self._compare(operation, np.full(len(read), actor), read)
                 numbers[words] = 0
             shadow.writer[words], shadow.number[words] = operation.actor, operation.number
             self._remember(operation)

@@ -41,6 +41,10 @@ class Operation:
         """Its number among the work of its actor."""
         return self.clock[self.actor]
 
+    def includes(self, actor: int, number: int) -> bool:
+        """Whether the work of an actor up to this number is ordered before this."""
+        return self.clock.get(actor, 0) >= number
+
     def counts(self, actors: NDArray[np.int64]) -> NDArray[np.int64]:
         """For each actor, how much of its work is ordered before this."""
         known = np.zeros(int(actors.max(initial=0)) + 1, np.int64)

@@ -116,6 +116,10 @@ class Calls:
             return self.accesses.follows(plain(args[0])) and not is_ours
         if name == "record_stream":
             return None
+        if name == "pin_memory":
+            made = args[0].clone()
+            self.accesses.follow(made)
+            return made
         if name in ("to", "cpu", "cuda"):
             return self._moved(func, args, kwargs)
         if name == "copy_" and (is_ours or self._is_followed(args)):
@@ -193,13 +197,13 @@ class Calls:
         if not to_device and not from_device:
             self._touch(self.host.act("copy_"), "copy_", (target, source), {})
             return memory.copy_(values)
-        is_locked = self.accesses.follows(memory) and self.accesses.follows(values)
-        if not from_device and not (is_locked and is_free):
-            if self.accesses.follows(values):
-                self.accesses.read(self.host.act("a copy to the device"), values)
-            values = values.clone()
-        self._submit("a copy", [source] if values is plain(source) else [], [target], lambda: memory.copy_(values))
-        if not (to_device and from_device) and not (is_locked and is_free):
+        is_queued = is_free and self.accesses.follows(memory) and self.accesses.follows(values)
+        reads = [source]
+        if not from_device and not is_queued:
+            self.accesses.read(self.host.act("a copy to the device"), values)
+            values, reads = values.clone(), []
+        self._submit("a copy", reads, [target], lambda: memory.copy_(values))
+        if not (to_device and from_device) and not is_queued:
             stream.synchronize()
         return target
 
