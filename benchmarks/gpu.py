@@ -126,7 +126,12 @@ def run_stage(stage: Stage, device: str, out: Path, environment: dict[str, str])
     with log.open("wb") as file:
         try:
             done = subprocess.run(
-                stage.command, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT, timeout=stage.seconds_max
+                stage.command,
+                cwd=ROOT,
+                env=environment,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                timeout=stage.seconds_max,
             )
         except subprocess.TimeoutExpired:
             return outcome("late", f"it did not end within {stage.seconds_max} s; {log.name} has what it printed")
@@ -184,7 +189,7 @@ def prepared(carried: Path, packages: Path) -> dict[str, str]:
 
 
 def carry(to: Path, python: str) -> int:
-    """Fetch the wheels that a GPU machine lacks, with the versions that kvproof is tested with. Returns the exit code."""
+    """Fetch the wheels that a GPU machine lacks, in the versions that kvproof is tested with. Returns the exit code."""
     pinned = dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", (ROOT / "requirements-dev.txt").read_text(), re.MULTILINE))
     wanted, names = list(_dependencies()), []
     to.mkdir(parents=True, exist_ok=True)

@@ -141,7 +141,9 @@ print(json.dumps(compiled))
 def test_the_kernel_compiles_for_a_gpu_and_counts_places_in_64_bits(tmp_path: Path, capability: int) -> None:
     environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
     environment.pop("TRITON_INTERPRET", None)
-    done = subprocess.run([sys.executable, "-c", COMPILED, str(capability)], capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED, str(capability)], capture_output=True, text=True, env=environment
+    )
     assert done.returncode == 0, done.stderr
     compiled = json.loads(done.stdout)
     assert [is_made for is_made, _ in compiled] == [True] * 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import cast
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from kvproof.check.data_plane.run.results import CaseResult, FindingKind
 from kvproof.check.data_plane.simulated_cuda import new_races, simulated_cuda
 from kvproof.check.data_plane.simulated_cuda.accesses import Accesses, words_of
 from kvproof.check.data_plane.steps.moves import Moves
-from kvproof.check.data_plane.steps.ordering import HOST, Cell
+from kvproof.check.data_plane.steps.ordering import HOST, Cell, EventLog
 from kvproof.check.data_plane.steps.ordering_self_test import LOGS, LogCase
 
 
@@ -40,18 +41,18 @@ class OnDevice:
     def __init__(self) -> None:
         self.streams: dict[str, torch.cuda.Stream] = {}
         self.events: dict[str, torch.cuda.Event] = {}
-        on_host = dict(dtype=torch.int64, pin_memory=True)
         self.pools = {
             "the GPU pool": torch.empty((64, 4), dtype=torch.int64, device="cuda"),
-            "the CPU pool": torch.empty((64, 4), **on_host),  # type: ignore[arg-type]
-            "the pinned buffers": torch.empty((64, 4), **on_host),  # type: ignore[arg-type]
+            "the CPU pool": torch.empty((64, 4), dtype=torch.int64, pin_memory=True),
+            "the pinned buffers": torch.empty((64, 4), dtype=torch.int64, pin_memory=True),
         }
 
     def at(self, cell: Cell) -> torch.Tensor:
-        return self.pools[cell[0]][cell[1]]
+        row: torch.Tensor = self.pools[cell[0]][cell[1]]
+        return row
 
     def on(self, actor: str) -> torch.cuda.Stream:
-        return self.streams.setdefault(actor, torch.cuda.Stream())
+        return self.streams.setdefault(actor, torch.cuda.Stream())  # type: ignore[no-untyped-call]
 
     def work(self, actor: str, name: str, reads: Iterable[Cell] = (), writes: Iterable[Cell] = ()) -> None:
         if actor == HOST:
@@ -74,13 +75,13 @@ class OnDevice:
             self.copy(actor, name, source, target)
 
     def record(self, actor: str, event: str) -> None:
-        self.events[event] = self.on(actor).record_event()  # type: ignore[no-untyped-call]
+        self.events[event] = self.on(actor).record_event()
 
     def wait(self, actor: str, event: str) -> None:
         if actor == HOST:
-            self.events[event].synchronize()  # type: ignore[no-untyped-call]
+            self.events[event].synchronize()
         else:
-            self.on(actor).wait_event(self.events[event])  # type: ignore[no-untyped-call]
+            self.on(actor).wait_event(self.events[event])
 
 
 ONE_CALL = ("chained-batch", "doubled-batch")  # the copies of one call: torch starts each copy by a call of its own
@@ -88,7 +89,7 @@ ONE_CALL = ("chained-batch", "doubled-batch")  # the copies of one call: torch s
 
 @pytest.mark.parametrize("log", [log for log in LOGS if log.name not in ONE_CALL], ids=lambda log: log.name)
 def test_the_device_finds_the_races_that_the_rules_of_event_logs_find(log: LogCase, accesses: Accesses) -> None:
-    log.write(OnDevice())  # type: ignore[arg-type]
+    log.write(cast(EventLog, OnDevice()))
     torch.cuda.synchronize()
     assert bool(accesses.races) == log.has_race
 
@@ -131,8 +132,8 @@ def test_our_executors_order_all_their_work(name: str, stream: str, accesses: Ac
 
 def test_an_executor_that_returns_before_its_stream_has_moved_the_bytes_is_late(accesses: Accesses) -> None:
     def late(caches: Caches, moves: Moves) -> None:
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())  # type: ignore[no-untyped-call]
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             BUILT_IN["index-copy"].prepare(caches)(moves)
 
@@ -143,11 +144,11 @@ def test_an_executor_that_returns_before_its_stream_has_moved_the_bytes_is_late(
 
 def test_an_executor_whose_stream_does_not_wait_for_earlier_work_has_a_race(accesses: Accesses) -> None:
     def unordered(caches: Caches, moves: Moves) -> None:
-        stream = torch.cuda.Stream()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         with torch.cuda.stream(stream):
             for plane in caches.gpu_planes:  # the step before may still read what is written here
                 plane[0].copy_(plane[0].clone())
-        torch.cuda.current_stream().wait_stream(stream)  # type: ignore[no-untyped-call]
+        torch.cuda.current_stream().wait_stream(stream)
         caches.gpu_planes[0][0].add_(0)
         with torch.cuda.stream(stream):
             caches.gpu_planes[0][0].add_(0)

@@ -38,7 +38,8 @@ def words_of(tensor: torch.Tensor) -> Words:
         return slice(first // WORD_BYTES, (first + run - 1) // WORD_BYTES + 1)
     span = np.arange(0, run + WORD_BYTES - 1, WORD_BYTES)
     last = (places + run - 1) // WORD_BYTES
-    return np.minimum(places[:, None] // WORD_BYTES + span // WORD_BYTES, last[:, None]).ravel()
+    words: NDArray[np.int64] = np.minimum(places[:, None] // WORD_BYTES + span // WORD_BYTES, last[:, None]).ravel()
+    return words
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ wait for the default stream, because torch creates them as non-blocking.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -192,5 +192,3 @@ class Host(Actor):
         """Wait for all streams."""
         for stream in self.streams:
             stream.synchronize()
-
-

@@ -23,28 +23,36 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from kvproof.check.data_plane.simulated_cuda.accesses import Accesses
-from kvproof.check.data_plane.simulated_cuda.order import Host, Operation, Stream
+from kvproof.check.data_plane.simulated_cuda.order import Host, Operation
 
 CUDA = torch.device("cuda", 0)
 UNWRITTEN = 0xA5
 
-VIEWS = frozenset(
-    "view as_strided select narrow split unbind chunk expand expand_as t transpose permute squeeze unsqueeze view_as "
-    "detach unflatten movedim diagonal __iter__ size stride dim numel nelement element_size data_ptr storage_offset "
-    "is_contiguous is_floating_point is_complex __len__ __hash__ untyped_storage _is_view get_device".split()
-)
-TO_HOST = frozenset("tolist item __bool__ __int__ __float__ __index__ equal allclose __repr__ __contains__".split())
-SIZED_BY_VALUES = frozenset("nonzero masked_select unique unique_consecutive argwhere".split())
-SOURCES = frozenset("tensor as_tensor zeros ones full arange rand randn randint zeros_like ones_like full_like".split())
-EMPTY = frozenset("empty empty_like empty_strided new_empty".split())
-NAMES_OF_INPLACE = frozenset("__setitem__ __iadd__ __isub__ __imul__ __iand__ __ior__ __ixor__".split())
+# fmt: off
+VIEWS = frozenset((
+    "view", "as_strided", "select", "narrow", "split", "unbind", "chunk", "expand", "expand_as", "t", "transpose",
+    "permute", "squeeze", "unsqueeze", "view_as", "detach", "unflatten", "movedim", "diagonal", "__iter__", "size",
+    "stride", "dim", "numel", "nelement", "element_size", "data_ptr", "storage_offset", "is_contiguous", "__len__",
+    "is_floating_point", "is_complex", "__hash__", "untyped_storage", "_is_view", "get_device",
+))
+TO_HOST = frozenset((
+    "tolist", "item", "__bool__", "__int__", "__float__", "__index__", "equal", "allclose", "__repr__", "__contains__",
+))
+SIZED_BY_VALUES = frozenset(("nonzero", "masked_select", "unique", "unique_consecutive", "argwhere"))
+SOURCES = frozenset((
+    "tensor", "as_tensor", "zeros", "ones", "full", "arange", "rand", "randn", "randint", "zeros_like", "ones_like",
+    "full_like",
+))
+EMPTY = frozenset(("empty", "empty_like", "empty_strided", "new_empty"))
+IN_PLACE = frozenset(("__setitem__", "__iadd__", "__isub__", "__imul__", "__iand__", "__ior__", "__ixor__"))
+# fmt: on
 
 
 class DeviceTensor(torch.Tensor):
     """A tensor of the simulated device. Its memory is main memory."""
 
-    device = property(lambda self: CUDA)  # type: ignore[assignment]
-    is_cuda = property(lambda self: True)  # type: ignore[assignment]
+    device = property(lambda self: CUDA)
+    is_cuda = property(lambda self: True)
     calls: Calls
 
     @classmethod
@@ -102,7 +110,6 @@ class Calls:
 
     def __init__(self, host: Host, accesses: Accesses) -> None:
         self.host, self.accesses = host, accesses
-        self._pinned: dict[int, torch.UntypedStorage] = {}
 
     def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Do what torch would do on a machine with the device."""
@@ -168,10 +175,11 @@ class Calls:
 
     def _new(self, like: torch.Tensor) -> torch.Tensor:
         memory = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype)
-        storage = torch.empty(0, dtype=torch.uint8).set_(memory.untyped_storage())  # type: ignore[call-overload]
+        storage = torch.empty(0, dtype=torch.uint8).set_(memory.untyped_storage())
         storage.fill_(UNWRITTEN)
         self.accesses.follow(memory)
-        return memory.as_subclass(DeviceTensor)
+        made: torch.Tensor = memory.as_subclass(DeviceTensor)
+        return made
 
     def _ours(self, value: Any) -> Any:
         return _mapped(value, lambda one: one.as_subclass(DeviceTensor))
@@ -196,14 +204,16 @@ class Calls:
         to_device, from_device = isinstance(target, DeviceTensor), isinstance(source, DeviceTensor)
         if not to_device and not from_device:
             self._touch(self.host.act("copy_"), "copy_", (target, source), {})
-            return memory.copy_(values)
+            memory.copy_(values)
+            return target
         is_queued = is_free and self.accesses.follows(memory) and self.accesses.follows(values)
         reads = [source]
         if not from_device and not is_queued:
             self.accesses.read(self.host.act("a copy to the device"), values)
             values, reads = values.clone(), []
         self._submit("a copy", reads, [target], lambda: memory.copy_(values))
-        if not (to_device and from_device) and not is_queued:
+        waits = not is_queued if from_device else not is_free
+        if waits and not (to_device and from_device):
             stream.synchronize()
         return target
 
@@ -228,24 +238,21 @@ class Calls:
                     f"Expected all tensors to be on the same device, but {name} got tensors on cuda:0 and cpu"
                 )
         given, options = plain(args), plain(kwargs)
-        stream, is_new = self.host.current, not _is_inplace(name, kwargs)
+        is_new = not _is_inplace(name, kwargs)
         if is_new:
-            shapes = func(*_mapped(given, _shape), **_mapped(options, _shape))
-            made = _mapped(shapes, self._new)
-            run = lambda: _fill(plain(made), func(*given, **options))  # noqa: E731
+            made = _mapped(func(*_mapped(given, _shape), **_mapped(options, _shape)), self._new)
         else:
             made = kwargs.get("out", args[0])
-            run = lambda: func(*given, **options)  # noqa: E731
 
         def runs(operation: Operation) -> None:
             with torch._C.DisableTorchFunction():
-                run()
+                values = func(*given, **options)
                 self._touch(operation, name, args, kwargs)
-                if is_new:
-                    for one in _tensors(made):
-                        self.accesses.write(operation, plain(one))
+                for target, value in zip(_tensors(made), _tensors(values), strict=True) if is_new else ():
+                    plain(target).copy_(value)
+                    self.accesses.write(operation, plain(target))
 
-        stream.submit(name, runs)
+        self.host.current.submit(name, runs)
         return made
 
     def _submit(
@@ -303,21 +310,9 @@ def _is_in(tensor: torch.Tensor, index: Any) -> bool:
 
 def _is_inplace(name: str, kwargs: dict[str, Any]) -> bool:
     is_method = name.endswith("_") and not name.endswith("__")
-    return is_method or name in NAMES_OF_INPLACE or kwargs.get("out") is not None
+    return is_method or name in IN_PLACE or kwargs.get("out") is not None
 
 
 def _shape(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of the same shape and type without memory. A number stays, as its value may decide the type."""
-    if not tensor.dim() and tensor.device.type == "cpu":
-        return torch.empty((), dtype=tensor.dtype, device="meta")
+    """A tensor of the same shape and type without memory."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-
-
-def _fill(made: Any, values: Any) -> None:
-    for target, value in zip(_tensors(made), _tensors(values), strict=True):
-        target.copy_(value)
-
-
-def use_default(host: Host) -> Stream:
-    """The default stream."""
-    return host.streams[0]
