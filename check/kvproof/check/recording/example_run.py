@@ -10,17 +10,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from kvproof.check.oracle.level import POOL, SCHEDULER, level_of
+from kvproof.check.oracle.level import POOL, SCHEDULER, STORE, level_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.recording import record
 from kvproof.check.recording.recorder import Recorder, RecordingRefused
-from kvproof.check.search import configurations
+from kvproof.check.search import configurations, store_operations
 from kvproof.check.search.manager_operations import ManagerOperations
 from kvproof.check.search.scheduler_operations import SchedulerOperations
 from kvproof.spec.trace import Operation
 
 PATHS_TO_MANAGER = (("manager",), ("_manager",), ("scheduler", "kv_cache_manager"))
+Driver = ManagerOperations | SchedulerOperations | store_operations.StoreOperations
 NUM_CONFIGURATIONS_MAX = 1000
 WITHOUT = {"transfers": False}  # for schedulers, as transfers cannot be judged from a recording
 
@@ -45,7 +46,9 @@ def record_run(
     """
     subject = make()
     if level_of(subject) is POOL:
-        raise RecordingRefused(f"{subject.name} is a pool of blocks; only managers and schedulers can be recorded")
+        raise RecordingRefused(
+            f"{subject.name} is a pool of blocks; only managers, schedulers and stores can be recorded"
+        )
     if subject.name.startswith("vllm-v0") and level_of(subject) is not SCHEDULER:
         raise RecordingRefused(
             f"{subject.name} runs without its scheduler, which informs the manager about steps; "
@@ -81,11 +84,12 @@ def record_run(
     return RecordedRun(config, len(operations), begun[-1].num_lines, finding)
 
 
-def _driver(
-    subject: Any, random: Random, fixed: dict[str, Any]
-) -> tuple[ManagerOperations | SchedulerOperations, Config]:
+def _driver(subject: Any, random: Random, fixed: dict[str, Any]) -> tuple[Driver, Config]:
     """The walker of one run, with a configuration that the subject supports."""
     is_loop = level_of(subject) is SCHEDULER
+    if level_of(subject) is STORE:
+        store_config = store_operations.draw_config(random, subject.capabilities, fixed)
+        return store_operations.StoreOperations(subject, random, store_config), store_config
     for _ in range(NUM_CONFIGURATIONS_MAX):
         try:
             if is_loop:

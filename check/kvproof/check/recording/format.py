@@ -21,6 +21,8 @@ NUM_TOKENS_MAX = 10_000_000  # of a sequence
 NUM_SEQS_MAX = 10_000  # of a request
 Position = Annotated[int, msgspec.Meta(ge=0, le=NUM_TOKENS_MAX)]
 VLLM_V0, VLLM_V1 = "vllm-v0", "vllm-v1"
+VLLM_OFFLOAD = "vllm-offload"  # a store: its slots are the blocks of the header
+STORES = (VLLM_OFFLOAD,)
 IDS, DIGESTS = "ids", "digests"
 ENDED, STOPPED = "recording ended", "recording stopped"
 
@@ -69,6 +71,11 @@ class RecordedCall(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=Tru
     num_hit, num_seqs: arguments of the call: slots, tokens, sequences. status: the new status of the request. unjudged
     (`besides` in the file): options for features that kvproof does not judge. refs, free_ids: of the whole pool, if the
     recorder was asked to store them.
+
+    Of a store: keys: the digests of the keys that the call names. found: the answer of a look-up for each key. slots:
+    the slot of each key that is loaded, or of each key in `taken`, which are those that are stored. evicted: the keys
+    that the call evicted. entries: if the recorder was asked to store them, the key, the slot and the count of each
+    entry; the count is -1 while it is written, else the number of loads.
     """
 
     n: int
@@ -84,6 +91,12 @@ class RecordedCall(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=Tru
     num_hit: Position = 0
     num_seqs: Annotated[int, msgspec.Meta(ge=0, le=NUM_SEQS_MAX)] = 0
     status: str = ""
+    keys: list[int] = []
+    slots: list[int] = []
+    taken: list[int] = []
+    evicted: list[int] = []
+    found: list[str] = []
+    entries: list[tuple[int, int, int]] | None = None
     unjudged: list[str] = msgspec.field(default_factory=list, name="besides")
     refs: list[int] | None = None
     free_ids: list[int] | None = None
@@ -94,7 +107,7 @@ class Header(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
 
     free, reserved, refs, free_ids: the state of the manager at the start. is_fresh: no block was held or cached yet.
     watermark: a fraction of the GPU blocks. window, local_chunk: in tokens. kv_groups: the kind of attention of each
-    group. tokens: how tokens are stored, IDS or DIGESTS.
+    group. tokens: how tokens are stored, IDS or DIGESTS. refuses_exactly: a store refuses only if it must.
     """
 
     kvproof_recording: int
@@ -116,6 +129,7 @@ class Header(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     free_ids: list[int] | None = None
     version: str = ""
     started: str = ""
+    refuses_exactly: bool = True
 
     @property
     def shows_pool(self) -> bool:

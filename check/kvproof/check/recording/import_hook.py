@@ -20,6 +20,9 @@ IS_WATCHED = "KVPROOF_RECORD_WATCHED"  # a judge reads the recordings while they
 MANAGERS = {
     "vllm.core.block_manager": "SelfAttnBlockSpaceManager",
     "vllm.v1.core.kv_cache_manager": "KVCacheManager",
+    "vllm.v1.kv_offload.cpu.manager": "CPUOffloadingManager",
+    "vllm.v1.kv_offload.lru_manager": "LRUOffloadingManager",
+    "vllm.v1.kv_offload.arc_manager": "ARCOffloadingManager",
     "kvproof.impl.block_manager": "SelfAttnBlockSpaceManager",
 }
 PLACE = Path(__file__).with_name("on_start")  # of this install; the recorded Python may have another one

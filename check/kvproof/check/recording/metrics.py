@@ -10,11 +10,8 @@ from typing import Any
 
 from kvproof.check.recording.watched_recording import WatchedRecording
 from kvproof.spec.extras import require_extra
-from kvproof.spec.text.state import EVICTABLE, FREE, GPU, HOST, RESERVED, USED
 
 PREFIX = "kvproof_watch"
-POOLS = {GPU: "gpu", HOST: "host"}
-STATES = {FREE: "free", USED: "used", EVICTABLE: "evictable", RESERVED: "reserved"}
 
 
 def serve_metrics(host: str, port: int, recordings: Mapping[Path, WatchedRecording]) -> str:
@@ -66,8 +63,6 @@ class Figures:
             if judging.done.finding is not None:
                 findings.add_metric([*name, judging.done.finding.property], 1)
             if judging.judge is not None:
-                counts = judging.judge.state.count
-                for pool, pool_name in POOLS.items():
-                    for state, state_name in STATES.items():
-                        blocks.add_metric([*name, pool_name, state_name], counts[pool][state])
+                for pool, state, number in judging.judge.num_blocks():
+                    blocks.add_metric([*name, pool, state], number)
         yield from (lines, lag, seconds, judged, findings, blocks)

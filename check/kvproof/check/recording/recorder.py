@@ -135,6 +135,10 @@ class Recorder:
         """Refcounts and free ids of the whole pool."""
         raise NotImplementedError
 
+    def show_pool(self, line: RecordedCall) -> None:
+        """Add the state of the whole pool to a line."""
+        line.refs, line.free_ids = self.pool()
+
     # Calls ----------------------------------------------------------------------------------------------------------
 
     def _recorded(self, name: str, inner: Callable[..., Any]) -> Callable[..., Any]:
@@ -173,7 +177,7 @@ class Recorder:
             line.n, line.call, line.raised = self.num_lines + 1, name, raised
             line.free, line.reserved = self.free(), self.reserved()
             if self.shows_pool:
-                line.refs, line.free_ids = self.pool()
+                self.show_pool(line)
             self._put(line)
             self.num_lines += 1
         except Exception as error:

@@ -1,6 +1,7 @@
 """A recorded manager as a subject. Its answers are those of the line that is being explained."""
 
-from typing import Any, NoReturn
+from collections.abc import Collection
+from typing import Any
 
 from kvproof.check.protocol.adapter_check import MANAGER_CALLS
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation
@@ -18,12 +19,39 @@ class Unjudged(Exception):
     """The recording cannot be judged any further, for a reason that is not a fault of the manager; see the message."""
 
 
-class ReplayedManager:
+class ReplayedAnswers:
+    """Gives the recorded answer, or raises the recorded exception, whichever of its calls is made.
+
+    names: of the calls. answer: of the current line. raised: its exception as text, empty if it raised none.
+    """
+
+    names: Collection[str] = ()
+
+    def __init__(self) -> None:
+        self.answer: Any = None
+        self.raised = ""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in type(self).names:
+            return self._answered
+        raise AttributeError(name)
+
+    def _answered(self, *arguments: Any) -> Any:
+        if self.raised:
+            kind, _, text = self.raised.partition(": ")
+            self.raised = ""
+            raise type(kind, (Exception,), {})(text)
+        return self.answer
+
+
+class ReplayedManager(ReplayedAnswers):
     """A subject that returns the recorded answers and raises the recorded exceptions."""
 
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
+    names = MANAGER_CALLS.all
 
     def __init__(self, header: Header) -> None:
+        super().__init__()
         self.name = header.manager
         is_v0 = header.interface == VLLM_V0
         self.capabilities = Capabilities(
@@ -43,15 +71,13 @@ class ReplayedManager:
             same_step_hits=True,
             kv_groups=not is_v0,
         )
-        self.answer: Any = None
-        self._raised = ""
         self._tables: dict[int, list[list[int]]] = {}
         reserved = tuple(header.reserved)
         self.observed = Observation(self._tables, header.free, reserved, header.refs, header.free_ids)
 
     def play(self, line: RecordedCall) -> None:
         """Take over the state of the manager after this line."""
-        self._raised = line.raised
+        self.raised = line.raised
         changed = [recorded for recorded in line.seqs if recorded.tables is not None]
         if changed:
             self._tables = dict(self._tables)
@@ -76,18 +102,3 @@ class ReplayedManager:
     def observe(self) -> Observation:
         """The state of the manager after the current line."""
         return self.observed
-
-    def __getattr__(self, name: str) -> Any:
-        if name in MANAGER_CALLS.all:
-            return self._answered
-        raise AttributeError(name)
-
-    def _answered(self, *arguments: Any) -> Any:
-        if self._raised:
-            self._raise()
-        return self.answer
-
-    def _raise(self) -> NoReturn:
-        kind, _, text = self._raised.partition(": ")
-        self._raised = ""
-        raise type(kind, (Exception,), {})(text)

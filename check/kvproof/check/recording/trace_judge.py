@@ -14,7 +14,7 @@ interned. An identity is forgotten if no sequence, no block and no longer identi
 never reused, so a forgotten identity is never equal to another one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -23,13 +23,16 @@ from kvproof.check.oracle.manager.admitting import Admitting
 from kvproof.check.oracle.manager.releasing import Releasing
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.protocol.manager import Config
-from kvproof.check.recording.format import ENDED, STOPPED, Header, RecordedCall, RecordedSequence
+from kvproof.check.recording.format import Header, RecordedCall, RecordedSequence
+from kvproof.check.recording.line_judge import LineJudge, require_fresh
 from kvproof.check.recording.replayed_subject import ReplayedManager, Unjudged
 from kvproof.spec.native import FIELDS, Machine
 from kvproof.spec.text.identity import Identities, Image, Key
-from kvproof.spec.text.state import State
+from kvproof.spec.text.state import EVICTABLE, FREE, GPU, HOST, RESERVED, USED, State
 
 NUM_NAMES_MIN = 1 << 16
+POOLS = {GPU: "gpu", HOST: "host"}
+STATES = {FREE: "free", USED: "used", EVICTABLE: "evictable", RESERVED: "reserved"}
 
 
 def enlarge(explainer: Explainer, num_seqs: int, num_indexes: int) -> State:
@@ -115,18 +118,14 @@ def config_of(header: Header) -> Config:
     )
 
 
-class RecordingJudge(Admitting, Releasing):
+class RecordingJudge(LineJudge, Admitting, Releasing):
     """Judges one recording. The method `on_NAME` explains a line with the call NAME.
 
     is_step_scheduled: the lines so far say what the current step computes; the next line of another step ends it.
     """
 
     def __init__(self, header: Header) -> None:
-        if not header.is_fresh:
-            raise Unjudged(
-                "the recording starts when the manager is already in use, so the content of its blocks is unknown; "
-                "start recording before the first request"
-            )
+        require_fresh(header)
         self.replayed = ReplayedManager(header)
         self.names = BoundedIdentities()
         super().__init__(self.replayed, config_of(header), self.names)
@@ -134,17 +133,7 @@ class RecordingJudge(Admitting, Releasing):
         self._group_numbers: dict[str, int] = {}
         self._num_groups = 0
 
-    def explain(self, line: RecordedCall) -> None:
-        """Explain one line. Raises Finding if the specification does not allow it, Unjudged if it cannot be judged."""
-        if line.call == ENDED:
-            return
-        if line.call == STOPPED:
-            raise Unjudged(f"the recorder stopped here: {line.answer}")
-        if line.unjudged:
-            raise Unjudged(f"{line.call} with {', '.join(line.unjudged)} cannot be judged from a recording")
-        handler: Callable[[RecordedCall], None] | None = getattr(self, f"on_{line.call}", None)
-        if handler is None:
-            raise Unjudged(f"the call {line.call!r} is unknown for this interface")
+    def explain_call(self, line: RecordedCall, handler: Callable[[RecordedCall], None]) -> None:
         if self.ends_step(line):
             self.end_step()
         self.replayed.play(line)
@@ -166,6 +155,11 @@ class RecordingJudge(Admitting, Releasing):
 
     def finish(self) -> None:
         self.end_step()
+
+    def num_blocks(self) -> Iterator[tuple[str, str, int]]:
+        for pool, pool_name in POOLS.items():
+            for state, state_name in STATES.items():
+                yield pool_name, state_name, self.state.count[pool][state]
 
     # Sequences and groups of lines ----------------------------------------------------------------------------------
 

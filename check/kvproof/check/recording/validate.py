@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvproof.check.oracle import coverage
+from kvproof.check.oracle.level import STORE
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Assumption, Capabilities, Unsupported
-from kvproof.check.recording.format import ENDED, VLLM_V0, Header, RecordedCall
+from kvproof.check.recording.format import ENDED, STORES, VLLM_OFFLOAD, VLLM_V0, VLLM_V1, Header, RecordedCall
+from kvproof.check.recording.line_judge import LineJudge
 from kvproof.check.recording.reader import RecordingError, RecordingReader
 from kvproof.check.recording.replayed_subject import ASSUMPTIONS, Unjudged
-from kvproof.check.recording.trace_judge import RecordingJudge
+from kvproof.check.recording.vllm_offload.judge import ASSUMPTIONS as OF_STORES
+from kvproof.check.recording.vllm_offload.judge import NOT_RECORDED, OffloadJudge, capabilities_of
 from kvproof.check.recording.vllm_v0.judge import V0Judge
 from kvproof.check.recording.vllm_v1.judge import V1Judge
 from kvproof.spec.text.properties import MEANINGS
@@ -52,7 +55,7 @@ class Validation:
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        return ASSUMPTIONS
+        return OF_STORES if self.header.interface in STORES else ASSUMPTIONS
 
     def refutation(self) -> str:
         """The line that diverges, and the lines before it."""
@@ -89,10 +92,10 @@ class Judging:
         self.reading = reading
         self.done = Validation(reading.name, reading.header)
         self.kept: deque[tuple[int, bytes]] = deque(maxlen=num_kept)
-        self.judge: RecordingJudge | None = None
+        self.judge: LineJudge | None = None
         self.is_over = self.has_end = False
         with self._deciding():
-            self.judge = _judge(reading.header)
+            self.judge = JUDGES[reading.header.interface](reading.header)
 
     def advance(self, num_lines_max: int) -> int:
         """Explain the lines that are there, at most so many; how many there were. Raises RecordingError."""
@@ -148,11 +151,10 @@ class Judging:
         done.line, self.is_over = reading.number, True
 
 
-def _judge(header: Header) -> RecordingJudge:
-    return (V0Judge if header.interface == VLLM_V0 else V1Judge)(header)
+JUDGES: dict[str, Callable[[Header], LineJudge]] = {VLLM_V0: V0Judge, VLLM_V1: V1Judge, VLLM_OFFLOAD: OffloadJudge}
 
 
-def _explain(judge: RecordingJudge, call: RecordedCall) -> None:
+def _explain(judge: LineJudge, call: RecordedCall) -> None:
     try:
         judge.explain(call)
     except AssertionError as error:
@@ -166,6 +168,8 @@ def _shortened(raw: bytes) -> str:
 
 def unjudged_properties(header: Header) -> dict[str, str]:
     """The properties that this recording cannot decide, each with the reason."""
+    if header.interface in STORES:
+        return _unjudged_of_a_store(header)
     copies = header.interface == VLLM_V0  # managers of the other interfaces neither fork nor swap
     can = Capabilities(
         fork=copies,
@@ -176,4 +180,13 @@ def unjudged_properties(header: Header) -> dict[str, str]:
     )
     facts = coverage.Facts(can, shows_refcounts=header.shows_pool)
     reasons = {name: coverage.PROPERTIES[name][coverage.RECORDING].unfulfilled(facts) for name in MEANINGS}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def _unjudged_of_a_store(header: Header) -> dict[str, str]:
+    facts = coverage.Facts(capabilities_of(header), shows_refcounts=header.shows_pool)
+    reasons = {name: STORE.unsupported(name, facts) for name in MEANINGS}
+    reasons |= {"source-held": NOT_RECORDED, "nondeterministic": "a recording has every call once"}
+    if not header.shows_pool:
+        reasons |= dict.fromkeys(("refcount-exact", "lists-agree"), coverage.RECORDED_POOL.reason)
     return {name: reason for name, reason in reasons.items() if reason is not None}

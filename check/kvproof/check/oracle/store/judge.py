@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import ClassVar
 
 from kvproof.check.oracle.enabled import RuledJudge, enabled_when
 from kvproof.check.oracle.store.rules import NO_END, StoreRules, Transfer
@@ -31,6 +32,7 @@ class StoreJudge(SubjectCalls, RuledJudge):
     """One opened store in lockstep with the specification."""
 
     kinds = StoreOperation.kinds()
+    explaining: ClassVar[type[StoreRules]] = StoreRules
     config: StoreConfig
 
     def __init__(self, subject: StoreSubject, config: StoreConfig, identities: object = None) -> None:
@@ -44,7 +46,7 @@ class StoreJudge(SubjectCalls, RuledJudge):
         self.used: dict[int, None] = {}  # keys in the order in which they were last used, for exhaustive searches
         self.memory: dict[int, int] = {}  # slot -> the key whose content was last written there
         self._open()
-        self.explained = StoreRules(config, self.coverage)
+        self.explained = self.explaining(config, self.coverage)
         self.observed: StoreObservation = self.call("total-calls", "observe")
         check_store_observation(self.observed)
         self.explained.compare(self.observed, True, "open")
@@ -362,7 +364,7 @@ class StoreJudge(SubjectCalls, RuledJudge):
         try:
             self._settle(context)
         except Finding as finding:
-            raise _sharpened(finding, one) from None
+            raise sharpened(finding, one) from None
         return True
 
     @enabled_when()
@@ -397,7 +399,7 @@ class StoreJudge(SubjectCalls, RuledJudge):
         return True
 
 
-def _sharpened(finding: Finding, ended: Transfer) -> Finding:
+def sharpened(finding: Finding, ended: Transfer) -> Finding:
     """The finding after a transfer has ended, under the property that says what its end must do."""
     property = finding.property
     if ended.has_lapsed:

@@ -7,7 +7,7 @@ at a time. Each request has one context, which the manager gets with every call 
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any
 
@@ -45,6 +45,7 @@ SLOT_NAMES = {
     ("_free_list", "_num_allocated_blocks"): "block_id",
     ("allocated_blocks_free_list", "num_allocated_blocks"): "block_id",
 }
+SIZE_NAMES = ("_num_chunks", "_num_blocks", "num_blocks")  # where a manager has the number of its slots
 ASSUMPTIONS = (
     Assumption("loads-what-is-there", "The caller loads only keys that a look-up finds at that moment."),
     Assumption(
@@ -52,6 +53,44 @@ ASSUMPTIONS = (
     ),
     Assumption("fences-resets", "When the cache is reset, transfers under way end before another one begins."),
 )
+
+
+class OffloadReader:
+    """Reads what an offloading manager of any release has: its entries, and the slots that are free."""
+
+    def __init__(self, manager: Any, num_slots: int | None = None) -> None:
+        """num_slots: how many slots the manager has; by default what it says itself."""
+        host = getattr(manager, "primary_tier", manager)
+        self._pool: Any = getattr(host, "backend", host)
+        kept = getattr(host, "_policy", host)
+        entries = getattr(kept, "chunks", None)
+        entries = getattr(kept, "blocks", None) if entries is None else entries
+        self._tables: list[dict[bytes, Any]] = [kept.t1, kept.t2] if entries is None else [entries]
+        lists = next(names for names in SLOT_NAMES if all(hasattr(self._pool, name) for name in names))
+        self._free_slots, self._slot_of = attrgetter(*lists), attrgetter(SLOT_NAMES[lists])
+        if num_slots is None:
+            num_slots = next(int(getattr(self._pool, name)) for name in SIZE_NAMES if hasattr(self._pool, name))
+        self.num_slots = num_slots
+
+    def entries(self) -> Iterator[tuple[bytes, int, int]]:
+        """The key, the slot and the count of each entry; the count is -1 while it is written, else that of loads."""
+        slot_of = self._slot_of
+        return ((name, slot_of(chunk), chunk.ref_cnt) for table in self._tables for name, chunk in table.items())
+
+    def has(self, name: bytes) -> bool:
+        """Whether the key has an entry."""
+        return any(name in table for table in self._tables)
+
+    def free_slots(self) -> list[int]:
+        """The slots without an entry: those that came back, then those that were never given out."""
+        given_back, num_used = self._free_slots(self._pool)
+        return [*given_back, *range(num_used, self.num_slots)]
+
+    def num_free(self) -> int:
+        """How many slots have no entry."""
+        given_back, num_used = self._free_slots(self._pool)
+        number: int = len(given_back) + self.num_slots - num_used
+        return number
 
 
 class VllmOffload:
@@ -108,16 +147,8 @@ class VllmOffload:
     def open(self, config: StoreConfig) -> None:
         if config.replacement not in self._policies:
             raise Unsupported(f"{self.name} has no policy {config.replacement}")
-        self._num_slots = config.num_gpu_blocks
-        self._manager: Any = self._policies[config.replacement](self._num_slots)
-        host = getattr(self._manager, "primary_tier", self._manager)
-        self._pool: Any = getattr(host, "backend", host)
-        kept = getattr(host, "_policy", host)
-        entries = getattr(kept, "chunks", None)
-        entries = getattr(kept, "blocks", None) if entries is None else entries
-        self._tables: list[dict[bytes, Any]] = [kept.t1, kept.t2] if entries is None else [entries]
-        lists = next(names for names in SLOT_NAMES if all(hasattr(self._pool, name) for name in names))
-        self._free_slots, self._slot_of = attrgetter(*lists), attrgetter(SLOT_NAMES[lists])
+        self._manager: Any = self._policies[config.replacement](config.num_gpu_blocks)
+        self._reader = OffloadReader(self._manager, config.num_gpu_blocks)
         self._contexts: dict[int, Any] = {}
         self._num_contexts = 0
         self._begun: dict[int, Any] = {}  # transfer -> the context that its request had
@@ -214,15 +245,11 @@ class VllmOffload:
     def observe(self) -> StoreObservation:
         entries: dict[int, int] = {}
         refs: dict[int, int] = {}
-        numbers, slot_of = self._numbers, self._slot_of
-        for table in self._tables:
-            for one, chunk in table.items():
-                key = numbers[one]
-                entries[key], refs[key] = slot_of(chunk), chunk.ref_cnt
-        given_back, num_used = self._free_slots(self._pool)
-        free_ids = [*given_back, *range(num_used, self._num_slots)]
+        for name, slot, num_loads in self._reader.entries():
+            key = self._numbers[name]
+            entries[key], refs[key] = slot, num_loads
+        free_ids = self._reader.free_slots()
         return StoreObservation(entries, len(free_ids), refs, free_ids)
 
     def observe_part(self) -> StoreObservation:
-        given_back, num_used = self._free_slots(self._pool)
-        return StoreObservation({}, len(given_back) + self._num_slots - num_used)
+        return StoreObservation({}, self._reader.num_free())

@@ -134,7 +134,7 @@ class VllmTiering(VllmOffload):
 
     def begin_store(self, transfer: int, request: int, keys: list[int]) -> Staged | Refused:
         hashes = self._hashes(keys)
-        if transfer % 2 == 0 and not any(one in table for table in self._tables for one in hashes):
+        if transfer % 2 == 0 and not any(map(self._reader.has, hashes)):
             return self._promote(transfer, request, hashes)
         staged = super().begin_store(transfer, request, keys)
         self._end_step()
