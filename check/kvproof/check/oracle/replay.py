@@ -92,12 +92,19 @@ def finding_of(subject: Any, config: Config, operations: Sequence[Operation]) ->
 def located(subject: Any, found: Counterexample, num_good: int = 0) -> Counterexample:
     """The counterexample of a run, cut after the operation at which a complete comparison first finds something.
 
-    num_good: after so many operations everything was compared, and found as it must be. The counterexample is returned
-    as it is if a complete comparison after each later operation finds nothing, or the time is over before.
+    num_good: after so many operations everything was compared, and found as it must be. If the operations after those
+    show no earlier finding, everything is compared from the first operation on: what was wrong may have looked right
+    again by then. The counterexample is returned as it is if nothing is found earlier, or the time is over before.
     """
-    config, done = found.config, list[Operation]()
-    if not is_large(config):
+    if not is_large(found.config):
         return found
+    exact = _compared_from(subject, found, num_good)
+    return _compared_from(subject, found, 0) if num_good and len(exact.operations) == len(found.operations) else exact
+
+
+def _compared_from(subject: Any, found: Counterexample, num_good: int) -> Counterexample:
+    """The same with a complete comparison after each operation behind the first `num_good` ones."""
+    config, done = found.config, list[Operation]()
     level = level_of_config(config)
     try:
         with time_limit_of(subject, level.replay_seconds_max) as start_time:
