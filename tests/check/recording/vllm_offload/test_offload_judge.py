@@ -9,10 +9,11 @@ import pytest
 from kvproof.check.recording.format import ENDED, SCHEMA_VERSION, VLLM_OFFLOAD, Header, RecordedCall
 from kvproof.check.recording.validate import Validation, unjudged_properties, validate
 
+Calls = tuple[tuple[str, int, dict[str, Any]], ...]
 NUM_SLOTS = 2
-STORED = (("prepare_store", 1, {"keys": [1], "taken": [1], "slots": [0], "answer": True}),)
-WRITTEN = (*STORED, ("complete_store", 1, {"keys": [1], "answer": True}))
-LOADED = (*WRITTEN, ("prepare_load", 1, {"keys": [1], "slots": [0]}))
+STORED: Calls = (("prepare_store", 1, {"keys": [1], "taken": [1], "slots": [0], "answer": True}),)
+WRITTEN: Calls = (*STORED, ("complete_store", 1, {"keys": [1], "answer": True}))
+LOADED: Calls = (*WRITTEN, ("prepare_load", 1, {"keys": [1], "slots": [0]}))
 
 
 def judged(tmp_path: Path, *calls: tuple[str, int, dict[str, Any]], **options: Any) -> Validation:
