@@ -1,8 +1,8 @@
 """The page of one counterexample: one HTML file without external resources.
 
-The finding comes first: the sentence, the method and the line, what is expected beside what is shown, and the command
-that repeats it. Then comes the run with one row for each sequence, a bar that selects a step, and the state of that
-step: tables, blocks, copies. Without scripts the page lists all steps as text. The page of a run has the same parts.
+The finding comes first: the method and the line, the call, and what is expected beside what is shown. Then comes the run
+with one row for each sequence, a bar that selects a step, and the state of that step: tables, blocks, copies; and the
+command that repeats it. Without scripts the page lists all steps as text. The page of a run has the same parts.
 """
 
 import re
@@ -14,20 +14,24 @@ from kvproof.reports.frames import ReplayFrames
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.template import render
 from kvproof.spec.text.properties import MEANINGS, Meaning
+from kvproof.spec.trace import is_about_an_answer
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
 TEMPLATE = "counterexample_page.html"
 SIDES = re.compile(r"^\s*expected: (.*?)\s{3,}observed: (.*)$")
+CALL_ENDS = re.compile(r"\s{3,}|\n")  # in the text of a step; what the subject did follows
 
 
 class FindingView(NamedTuple):
-    """A finding as a page shows it. frames: JSON for the script. others: the same fault, found in other ways."""
+    """A finding as a page shows it. file, line: of the method. frames: JSON for the script. others: the same fault, found in other ways."""
 
     name: str  # in links
     found: Counterexample
-    sentence: str
+    call: str  # the last step; empty if it is not known
+    difference: str  # what is wrong, without the call
+    is_about_an_answer: bool
     method: str
     file: str
     line: int
@@ -47,10 +51,13 @@ def finding_view(name: str, found: Counterexample, frames: str | None, problem: 
     first, *rest = printable(cut(found.check.text)).splitlines() or [""]
     sides = next((match for line in rest if (match := SIDES.match(line))), None)
     place = None if found.trace is None else found.trace.method
+    call = printable(CALL_ENDS.split(found.steps[-1], maxsplit=1)[0]) if found.steps else ""
     return FindingView(
         name,
         found,
-        first,
+        call,
+        first.removeprefix(f"{call}: "),
+        found.trace is not None and is_about_an_answer(found.trace),
         printable(place.function) if place else "",
         printable(place.file) if place else "",
         place.line if place else 0,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kvproof.reports.history import FLAKY, HOW_DECIDED, OPEN, SubjectHistory
 from kvproof.reports.history_text import when_of
 from kvproof.reports.recorded_run import RecordedRun
+from kvproof.reports.summary import number
 from kvproof.reports.template import render
 
 TEMPLATE = "history_page.html"
@@ -43,7 +44,7 @@ def history_page(subjects: Sequence[SubjectHistory]) -> str:
     """Render the page."""
     return render(
         TEMPLATE,
-        {"when": when_of, "count": lambda value: f"{value:,.0f}"},
+        {"when": when_of, "number": number, "count": lambda value: f"{value:,.0f}"},
         subjects=subjects,
         charts={subject.name: charts(subject) for subject in subjects},
         classes=CLASS_OF,
@@ -102,9 +103,8 @@ def chart(
         lines[-1].append(f"{x:.1f},{y:.1f}")
         text = f"{run.started[:16].replace('T', ' ')}, run {run.id}, {run.command}: {value:,.6g}"
         marks.append(Mark(round(x, 1), round(y, 1), text, run.id in marked))
-    title = (
-        f"{caption}: from {known[0]:,.6g} to {known[-1]:,.6g} in {len(known)} runs; the largest is {max(known):,.6g}"
-    )
+    counted = number(len(known), "run", "runs")
+    title = f"{caption}: from {known[0]:,.6g} to {known[-1]:,.6g} in {counted}; the largest is {max(known):,.6g}"
     return Chart(caption, title, _short(top), tuple(" ".join(part) for part in lines if len(part) > 1), tuple(marks))
 
 

@@ -70,6 +70,7 @@
   /* Explorer ----------------------------------------------------------------------------------------------------- */
 
   var HUE_STEP = 47, SHOWN_MAX = 16, PLAY_MILLISECONDS = 1100;
+  var EXPECTS = "the specification expects", SHOWS = "the subject shows";
   var explorers = {}, latest = null;
 
   function Explorer(section) {
@@ -262,7 +263,7 @@
   Explorer.prototype.differences = function (frame) {
     var self = this, rows = [], subject = /^the (subject|store): /;
     var add = function (what, ours, theirs) {
-      rows.push(make("tr", {}, make("th", { scope: "row", text: what }), make("td", { text: ours }), make("td", { class: "wrong", text: theirs })));
+      rows.push(make("tr", {}, make("th", { scope: "row", text: what }), make("td", { text: ours, "data-label": EXPECTS }), make("td", { class: "wrong", text: theirs, "data-label": SHOWS })));
     };
     frame.lanes.forEach(function (lane) {
       lane[2].forEach(function (entry, at) {
@@ -283,8 +284,8 @@
     var body = make("tbody", {});
     body.append.apply(body, rows);
     return [make("h4", { text: "Where the subject differs" }), make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Differences" },
-      make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col", text: "" }),
-        make("th", { scope: "col", text: "the specification expects" }), make("th", { scope: "col", text: "the subject shows" }))), body))];
+      make("table", { class: "differences" }, make("thead", {}, make("tr", {}, make("th", { scope: "col", text: "" }),
+        make("th", { scope: "col", text: EXPECTS }), make("th", { scope: "col", text: SHOWS }))), body))];
   };
 
   Explorer.prototype.lane = function (lane) {

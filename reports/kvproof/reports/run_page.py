@@ -40,7 +40,15 @@ TEMPLATE = "run_page.html"
 FRAMES_BYTES_MAX = 4_000_000  # of all runs together; those that do not fit are in their own pages
 NAMED_MAX = 12  # properties that a reason lists by name
 COLOURS = {Exit.OK: "right", Exit.REFUTED: "wrong"}
+BADGES = {
+    Exit.OK: "not refuted",
+    Exit.REFUTED: "refuted",
+    Exit.NOTHING_CHECKED: "nothing checked",
+    Exit.WORSE_THAN_BASELINE: "worse than the baseline",
+}
+WORK = "operations", "obligations", "transitions", "lines", "cases"  # counts that say best how much was done
 PROVER = "prover"
+SPECIFICATION = "the specification"  # the subject of `kvproof explore` without --subject
 
 WORDS = {
     Verdict.PROVED: "A solver has shown it for every size. It is a claim about the specification.",
@@ -54,9 +62,15 @@ JUDGES = {
     "explorer": "every run of the subject in small worlds",
     "hypothesis": "runs of the subject that Hypothesis draws and shortens",
     "prover": "proofs about the specification, for every size",
+    "lint": "the language of the specification is kept",
+    "pin": "the proofs are those that were pinned",
+    "cross-check": "the two readers of the specification agree",
     "specification": "every state of the specification in small worlds",
+    "loop": "random runs of the scheduler, step by step",
+    "pool": "random runs of the pool",
+    "store": "random runs of the store, with its transfers",
     "data plane": "the bytes of swaps and copies",
-    "validate": "recordings of a live block manager",
+    "recording": "a recording of a live block manager",
 }
 
 
@@ -104,6 +118,8 @@ def run_page(result: Result, folder: Path) -> str:
         by_cell.setdefault((check.property, check.judge), []).append(check)
     decided = {check.property for check in result.checks if check.verdict is not Verdict.UNSUPPORTED}
     done, columns = work(result), judges(result)
+    words = [(verdict.value, _style(verdict), meaning) for verdict, meaning in WORDS.items()]
+    counts = {judge: _words(properties_by_cell(result, judge)) for judge in columns}
     return render(
         TEMPLATE,
         {},
@@ -111,12 +127,15 @@ def run_page(result: Result, folder: Path) -> str:
         result=result,
         sentence=printable(sentence(result)),
         colour=COLOURS.get(result.exit_code(), "open"),
+        badge=BADGES.get(result.exit_code(), "inconclusive"),
+        figures=_figures(result, sum(one.found.check.is_failure for one in views)),
         advice=advice(result),
         rests_on=[
-            (judge, JUDGES.get(judge, ""), _words(properties_by_cell(result, judge)), work_line(done.get(judge, {})))
+            (judge, JUDGES.get(judge.partition(" (")[0], ""), counts[judge], work_line(done.get(judge, {})))
             for judge in columns
         ],
-        words=[(verdict.value, _style(verdict), meaning) for verdict, meaning in WORDS.items()],
+        words=words,
+        used=[word for word in words if any(of_judge[word[0]] for of_judge in counts.values())],
         failures=[one for one in views if one.found.check.is_failure],
         excused=[one for one in views if not one.found.check.is_failure],
         judges=columns,
@@ -139,9 +158,36 @@ def run_page(result: Result, folder: Path) -> str:
         messages=[printable(cut(one)) for one in result.messages],
         difference=result.difference,
         command=printable(_command(result)),
+        checked=[
+            f"{JUDGES.get(judge.partition(' (')[0], judge)} ({judge}): {work_line(done[judge])}"
+            for judge in columns
+            if done.get(judge)
+        ],
         number=number,
         **({"plane": None} if result.data_plane is None else data_plane_values(result, with_plots=False)),
     )
+
+
+def _figures(result: Result, num_failures: int) -> list[tuple[str, str, str]]:
+    """The numbers at the top of the page: each with what it counts, and a class of the style sheet."""
+    decided = {check.property for check in result.checks if check.verdict is not Verdict.UNSUPPORTED}
+    found = [
+        (f"{num_failures:,}", "finding" if num_failures == 1 else "findings", "refuted" if num_failures else "held"),
+        (f"{len(decided):,}", "property judged" if len(decided) == 1 else "properties judged", ""),
+    ]
+    totals: Counter[str] = Counter()
+    for counts in work(result).values():
+        totals.update(counts)
+    totals["obligations"] = sum(check.judge == PROVER for check in result.checks)
+    for name in [name for name in WORK if totals[name]][:2]:
+        found.append((f"{totals[name]:,}", name.removesuffix("s") if totals[name] == 1 else name, ""))
+    found.append((_duration(result.run.seconds), "" if result.run.is_complete else "did not finish", ""))
+    return found
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{seconds:.1f} s" if not minutes else f"{minutes} min {rest} s"
 
 
 def _findings(result: Result, folder: Path) -> list[FindingView]:
@@ -185,7 +231,8 @@ def _cell(property: str, checks: list[Check]) -> MatrixCell:
         if check.verdict is not Verdict.UNSUPPORTED:
             counts.update(check.counts)
             scopes[scope_of(check)] = check.verdict
-    parts = [number(len(scopes), "world", "worlds")] if len(scopes) > 1 else []
+    many = "obligations" if checks[0].judge == PROVER else "worlds"
+    parts = [f"{len(scopes):,} {many}"] if len(scopes) > 1 else []
     parts += [work_line(counts)] if counts else []
     return MatrixCell(verdict.value, _style(verdict), ", ".join(parts))
 
@@ -240,14 +287,14 @@ def _named_first(assumption: str) -> tuple[str, str]:
 def _command(result: Result) -> str:
     """The command that repeats the run, with the options of the document; empty for a command on files."""
     run = result.run
-    if run.command not in ("hunt", "verify", "explore", "device"):
+    if run.command not in ("hunt", "verify", "explore", "device", "prove"):
         return ""
-    effort = [f"--effort {shlex.quote(run.effort)}"] if run.effort else []
-    budget = [] if run.budget_seconds is None else [f"--budget {run.budget_seconds:g}"]
-    named = [] if run.command == "device" else [f"--subject {shlex.quote(run.subject)}"]
-    return " ".join(
-        ["kvproof", run.command, *named, f"--seed {run.seed}", *effort, *budget, *map(shlex.quote, run.options)]
-    )
+    is_named = run.command in ("hunt", "verify") or (run.command == "explore" and run.subject != SPECIFICATION)
+    words = ["--subject", run.subject] if is_named else []
+    words += [] if run.command == "explore" else ["--seed", str(run.seed)]
+    words += ["--effort", run.effort] if run.effort else []
+    words += [] if run.budget_seconds is None else ["--budget", f"{run.budget_seconds:g}"]
+    return shlex.join(["kvproof", run.command, *words, *run.options])
 
 
 # Rules and invariants ---------------------------------------------------------------------------------------------

@@ -109,7 +109,8 @@ def sentence(result: Result) -> str:
         return f"{result.run.subject} is right as far as checked, and slower than the baseline."
     decided = {check.property for check in result.checks if check.verdict is not Verdict.UNSUPPORTED}
     done = "; ".join(f"{judge} {work_line(counts)}" for judge, counts in work(result).items() if counts)
-    parts = [f"{number(len(decided), 'property', 'properties')} hold as far as checked", *([done] if done else [])]
+    held = number(len(decided), "property holds", "properties hold")
+    parts = [f"{held} as far as checked", *([done] if done else [])]
     unsupported = {check.property for check in result.checks} - decided
     if unsupported:
         parts.append(f"{len(unsupported)} unsupported")

@@ -5,6 +5,7 @@ A page asks for nothing: it has one script and one style, and a policy that allo
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 SCRIPT = "page_script.js"
+PLACES = re.compile(r"[/:_]+(?=\w)")  # after which a long name may go on in the next line
 
 
 def render(name: str, filters: dict[str, Callable[..., Any]], **values: Any) -> str:
@@ -26,7 +28,7 @@ def render(name: str, filters: dict[str, Callable[..., Any]], **values: Any) -> 
 @cache
 def _environment() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
+    from markupsafe import Markup, escape
 
     folder = Path(__file__).parent
     environment = Environment(
@@ -38,5 +40,6 @@ def _environment() -> "Environment":
     )
     script = (folder / SCRIPT).read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment.filters["breaks"] = lambda text: Markup(PLACES.sub(r"\g<0><wbr>", str(escape(text))))
     environment.globals |= {"script": Markup(script), "script_digest": digest}
     return environment

@@ -30,6 +30,7 @@ from kvproof.reports.summary import (
     cell,
     judges,
     left_out,
+    number,
     properties,
     properties_by_cell,
     scope_of,
@@ -271,7 +272,7 @@ def device_lines(plane: DataPlane) -> Iterator[Line]:
         statuses = Counter(case.status for case in plane.cases)
         listed = ", ".join(f"{count} {status}" for status, count in statuses.items())
         proven = sum(case.bytes_proven for case in plane.cases)
-        yield f"bytes: {len(plane.cases)} cases ({listed}), {proven:,} bytes compared on {plane.device}", ""
+        yield f"bytes: {number(len(plane.cases), 'case', 'cases')} ({listed}), {proven:,} bytes compared on {plane.device}", ""
     for kind, num_caught, num_planted in plane.caught_by_kind():
         style = "" if num_caught == num_planted else "bold red"
         yield f"faults planted into this run, {kind}: {num_caught} of {num_planted} caught", style
@@ -281,7 +282,8 @@ def device_lines(plane: DataPlane) -> Iterator[Line]:
     if plane.storms:
         tokens = sum(workload.num_tokens for workload in plane.storms)
         differ = sum(bool(workload.differences) for workload in plane.storms)
-        yield f"text through paged memory: {tokens:,} tokens in {len(plane.storms)} workloads, {differ} differ", ""
+        workloads = number(len(plane.storms), "workload", "workloads")
+        yield f"text through paged memory: {tokens:,} tokens in {workloads}, {differ} {'differs' if differ == 1 else 'differ'}", ""
     if plane.bandwidth is not None:
         yield from _speed_lines(plane.bandwidth)
     if plane.baseline:

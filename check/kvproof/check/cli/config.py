@@ -63,6 +63,12 @@ NOT_REPEATED = {
     "is_trusted",
     "workers",
     "jobs",
+    "label",
+    "smt2",
+    "certificates",
+    "save_baseline",
+    "record",
+    "cache",
 }
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from kvproof.check.cli.config import options_to_repeat
 from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
     HistoryOption,
@@ -101,7 +102,7 @@ def device(
         plane = DataPlane(name, notes=[note] if note else [])
         options = DataPlaneOptions(chosen, executors, layouts, dtypes, plane=plane)
         run_options = RunOptions("device", f"the data plane of {name}", settled_seed(seed), budget, out, json)
-        run_options.history = history
+        run_options.history, run_options.words = history, options_to_repeat(context)
         stages = [
             correctness_stage(options, share=60),
             generating_stage(options, share=15),

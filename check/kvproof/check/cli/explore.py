@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvproof.check.cli.config import options_to_repeat
 from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
     ContractOption,
@@ -33,6 +34,7 @@ class Reader(str, Enum):
 
 
 def explore(
+    context: typer.Context,
     blocks: Annotated[
         int | None, typer.Option("--blocks", metavar="N", min=1, max=64, help="Number of GPU blocks.")
     ] = None,
@@ -128,7 +130,7 @@ def explore(
         max_transitions = chosen_effort.transitions
         if made is None or subject is None:
             options = RunOptions("explore", "the specification", 0, budget, out, json, effort=chosen_effort)
-            options.history = history
+            options.history, options.words = history, options_to_repeat(context)
             stage = specification_stage(scopes, 1, False, max_transitions)
             if reader is Reader.C:
                 judge, search = _c_reader(scopes[name], jobs, memory)
@@ -136,7 +138,7 @@ def explore(
             raise typer.Exit(run_stages(options, [stage], None))
         make, one = made
         options = RunOptions("explore", subject, 0, budget, out, json, known, contract_fails, chosen_effort)
-        options.history = history
+        options.history, options.words = history, options_to_repeat(context)
         stage = subject_stage(make, one, scopes, options.saving(make), 1, max_transitions=max_transitions)
         raise typer.Exit(run_stages(options, [stage], one))
 

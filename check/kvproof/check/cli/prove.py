@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvproof.check.cli.config import options_to_repeat
 from kvproof.check.cli.options import HistoryOption, JsonOption, jobs_option, seconds_option
 from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.extras import require_extra
@@ -21,6 +22,7 @@ PROVER_SECONDS_MAX = 1_400.0  # Z3 counts effort in 32 bits
 
 
 def prove(
+    context: typer.Context,
     only: Annotated[
         list[str] | None,
         typer.Option(
@@ -124,7 +126,8 @@ def prove(
         try:
             other = None if text is None else specification().rewritten(read_text(text), str(text))
             request = ProofRequest(tuple(only or ()), settings, jobs, json, other, options, history=history)
-            request = replace(request, cache=answer_cache(settings) if cache and not record else None)
+            words = tuple(options_to_repeat(context))
+            request = replace(request, words=words, cache=answer_cache(settings) if cache and not record else None)
             raise typer.Exit(run_proofs(request))
         except (NotInLanguage, ValueError) as error:
             raise UsageError(str(error)) from error

@@ -75,7 +75,7 @@ class ProofRequest:
     """What the user asked for.
 
     only: patterns of names; empty for everything. text: replaces the text of the specification. cache: answers of
-    earlier runs. history: the file to which the run adds itself.
+    earlier runs. history: the file to which the run adds itself. words: the options that repeat the request.
     """
 
     only: tuple[str, ...]
@@ -86,6 +86,7 @@ class ProofRequest:
     options: ProofOptions = field(default_factory=ProofOptions)
     cache: AnswerCache | None = None
     history: Path | None = None
+    words: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -185,6 +186,7 @@ def run_proofs(request: ProofRequest) -> Exit:
     options, settings = request.options, request.settings
     options.prepare(settings, request.is_whole, request.text is not None)
     run = Run(version(), "prove", SUBJECT, settings.seed, host() | {"z3": z3.get_version_string()}, now())
+    run.options = list(request.words)
     result = Result(run)
     began, processor_began = time.monotonic(), processor_seconds()
     seconds = settings.effort_max / EFFORT_PER_SECOND
