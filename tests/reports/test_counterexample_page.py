@@ -82,8 +82,9 @@ def test_the_page_names_the_method_the_file_the_line_and_both_sides(found: Count
     assert found.trace is not None
     found.trace.method = CodePlace("Manager.fork", "examples/broken.py", 14)
     found.check.text = "fork(1): refcount of block 0\nexpected: 2   observed: 1"
-    text = re.sub(r"<[^>]*>", "", counterexample_page(found, FILM))
-    assert "in Manager.fork, examples/broken.py line 14" in text
+    found.trace.steps = ["new(1)", "fork(1)    sequence 2: block 0"]
+    text = " ".join(re.sub(r"<[^>]*>", "", counterexample_page(found, FILM)).split())
+    assert "Manager.fork examples/broken.py, line 14; step 2, fork(1) refcount of block 0 The spec" in text
     assert re.search(r"The specification expects\s*2\s*The subject shows\s*1\s*The rule that is broken", text)
 
 

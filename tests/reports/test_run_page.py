@@ -4,11 +4,16 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+from tests.reports.conftest import TRACE
+
 from kvproof.reports.counterexample import counterexamples, page_of
 from kvproof.reports.counterexample_page import counterexample_page
+from kvproof.reports.document import write
 from kvproof.reports.frames import Frame, Pool, ReplayFrames
 from kvproof.reports.result import Check, Result, Run
 from kvproof.reports.run_page import run_page
+from kvproof.spec.trace import CodePlace
 from kvproof.spec.verdict import Verdict
 
 
@@ -39,6 +44,32 @@ def test_the_command_that_repeats_a_run_has_the_options_that_decide_it(refuted: 
     refuted.run.options = ["--fix", "block_size=4", "--property", "read back", "--stop-at-first"]
     text = text_of(run_page(refuted, tmp_path))
     assert "--seed 7 --fix block_size=4 --property &#39;read back&#39; --stop-at-first" in text
+
+
+@pytest.mark.parametrize(
+    ("subject", "command"),
+    [
+        ("the specification", "kvproof explore --effort quick --blocks 3"),
+        ("pool.py:Pool", "kvproof explore --subject pool.py:Pool --effort quick --blocks 3"),
+    ],
+)
+def test_a_search_is_repeated_without_a_seed(refuted: Result, tmp_path: Path, subject: str, command: str) -> None:
+    refuted.run.command, refuted.run.subject, refuted.run.effort = "explore", subject, "quick"
+    refuted.run.options = ["--blocks", "3"]
+    assert f"<code>{command}</code>" in run_page(refuted, tmp_path)
+
+
+def test_a_failing_run_begins_with_the_method_and_the_difference(refuted: Result, tmp_path: Path) -> None:
+    trace = replace(TRACE, method=CodePlace("Manager.fork", "examples/broken.py", 14))
+    write(tmp_path / "crashes" / "one.json", trace)
+    text = text_of(run_page(refuted, tmp_path))
+    assert "refuted: refcount-exact. Manager.fork examples/ broken.py, line 14 refcount of block 1: the" in text
+
+
+def test_a_run_without_findings_says_what_was_checked(passed: Result, tmp_path: Path) -> None:
+    text = text_of(run_page(passed, tmp_path))
+    assert "Nothing is refuted. This was checked: every run of the subject in small worlds (explorer): 1,288 st" in text
+    assert "0 findings 2 properties judged 5,000 operations 2.5 s" in text
 
 
 def test_a_cell_has_the_weakest_verdict_and_the_counts_of_all_its_worlds(refuted: Result, tmp_path: Path) -> None:

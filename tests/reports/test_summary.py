@@ -25,6 +25,11 @@ def test_a_run_without_findings_says_what_was_done(passed: Result) -> None:
     )
 
 
+def test_one_property_takes_the_singular(passed: Result) -> None:
+    del passed.checks[2:]
+    assert sentence(passed) == "kvproof is not refuted: 1 property holds as far as checked; explorer 1,288 states."
+
+
 def test_a_refuted_run_names_the_properties(refuted: Result) -> None:
     assert sentence(refuted) == "vllm-v0==0.2.7 is refuted: refcount-exact."
 

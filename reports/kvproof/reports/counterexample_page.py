@@ -1,8 +1,8 @@
 """The page of one counterexample: one HTML file without external resources.
 
-The finding comes first: the method and the line, the call, and what is expected beside what is shown. Then comes the run
-with one row for each sequence, a bar that selects a step, and the state of that step: tables, blocks, copies; and the
-command that repeats it. Without scripts the page lists all steps as text. The page of a run has the same parts.
+The finding comes first: the method and the line, the call, and what is expected beside what is shown. Then comes the
+run with one row for each sequence, a bar that selects a step, and the state of that step: tables, blocks, copies; and
+the command that repeats it. Without scripts the page lists all steps as text. The page of a run has the same parts.
 """
 
 import re
@@ -25,7 +25,10 @@ CALL_ENDS = re.compile(r"\s{3,}|\n")  # in the text of a step; what the subject 
 
 
 class FindingView(NamedTuple):
-    """A finding as a page shows it. file, line: of the method. frames: JSON for the script. others: the same fault, found in other ways."""
+    """A finding as a page shows it.
+
+    file, line: of the method. frames: JSON for the script. others: the same fault, found in other ways.
+    """
 
     name: str  # in links
     found: Counterexample

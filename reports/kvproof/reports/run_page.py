@@ -64,7 +64,6 @@ JUDGES = {
     "prover": "proofs about the specification, for every size",
     "lint": "the language of the specification is kept",
     "pin": "the proofs are those that were pinned",
-    "cross-check": "the two readers of the specification agree",
     "specification": "every state of the specification in small worlds",
     "loop": "random runs of the scheduler, step by step",
     "pool": "random runs of the pool",

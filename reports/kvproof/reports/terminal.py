@@ -272,7 +272,8 @@ def device_lines(plane: DataPlane) -> Iterator[Line]:
         statuses = Counter(case.status for case in plane.cases)
         listed = ", ".join(f"{count} {status}" for status, count in statuses.items())
         proven = sum(case.bytes_proven for case in plane.cases)
-        yield f"bytes: {number(len(plane.cases), 'case', 'cases')} ({listed}), {proven:,} bytes compared on {plane.device}", ""
+        cases = number(len(plane.cases), "case", "cases")
+        yield f"bytes: {cases} ({listed}), {proven:,} bytes compared on {plane.device}", ""
     for kind, num_caught, num_planted in plane.caught_by_kind():
         style = "" if num_caught == num_planted else "bold red"
         yield f"faults planted into this run, {kind}: {num_caught} of {num_planted} caught", style
@@ -283,7 +284,8 @@ def device_lines(plane: DataPlane) -> Iterator[Line]:
         tokens = sum(workload.num_tokens for workload in plane.storms)
         differ = sum(bool(workload.differences) for workload in plane.storms)
         workloads = number(len(plane.storms), "workload", "workloads")
-        yield f"text through paged memory: {tokens:,} tokens in {workloads}, {differ} {'differs' if differ == 1 else 'differ'}", ""
+        differences = f"{differ} {'differs' if differ == 1 else 'differ'}"
+        yield f"text through paged memory: {tokens:,} tokens in {workloads}, {differences}", ""
     if plane.bandwidth is not None:
         yield from _speed_lines(plane.bandwidth)
     if plane.baseline:

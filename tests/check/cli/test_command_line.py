@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app, main
+from kvproof.check.cli.config import options_to_repeat
 from kvproof.check.isolation.fork_server import compile_rules
 from kvproof.check.oracle.coverage import OF_STORES
 from kvproof.check.runs.save_findings import Saving
@@ -141,7 +143,15 @@ def test_a_scope_of_the_specification_is_exhausted(faulty: str) -> None:
     assert document == json.loads(Path("deep/a.json").read_text())
     assert {check["verdict"] for check in document["checks"]} == {"exhausted"}
     assert document["checks"][0]["id"].endswith("/tables-4x3x6-blocks-2-seqs-2-tokens-2")
+    assert document["run"]["options"] == ["--blocks", "2", "--seqs", "2", "--tokens", "2"]
     assert done.output.splitlines()[-1].startswith("the specification is not refuted: ")
+
+
+def test_the_options_that_repeat_a_run_are_as_they_are_typed() -> None:
+    command = typer.main.get_command(app)
+    explore = command.get_command(None, "explore")  # type: ignore[attr-defined]
+    context = explore.make_context("explore", ["--reader", "c", "--jobs", "2", "--blocks", "3"])
+    assert options_to_repeat(context) == ["--blocks", "3", "--reader", "c"]
 
 
 def test_a_store_has_scopes_of_its_own(faulty: str) -> None:

@@ -142,7 +142,7 @@ def test_without_cuda_auto_says_that_the_cpu_is_used_and_cuda_is_refused(monkeyp
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--device", "tpu"), "there is no device 'tpu'; --device must be auto, cpu or cuda"),
+        (("--device", "tpu"), "there is no device 'tpu'; --device must be auto, cpu, cuda or simulated"),
         (("--device", "cpu", "--layout", "hdn"), "no layout is named 'hdn'"),
         (("--device", "cpu", "--dtype", "bf16"), "no element type is named 'bf16'"),
         (("--device", "cpu", "--executor", "enigne"), "no executor is named 'enigne'; did you mean engine?"),

@@ -1,6 +1,7 @@
 """`kvproof config`: what is in force, and where each value comes from."""
 
 from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -93,7 +94,7 @@ def options_to_repeat(context: typer.Context) -> list[str]:
             words.append(option.opts[0] if value else option.secondary_opts[0])
         else:
             for one in value if isinstance(value, (list, tuple)) else [value]:
-                words += [option.opts[0], str(one)]
+                words += [option.opts[0], str(one.value if isinstance(one, Enum) else one)]
     return words
 
 
