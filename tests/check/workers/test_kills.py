@@ -1,4 +1,4 @@
-"""Workers, nodes and the head of a campaign are killed at drawn moments: nothing is lost and nothing counted twice."""
+"""Workers, their subjects and the head of a campaign are killed at drawn moments: nothing is lost or counted twice."""
 
 import json
 import os
@@ -122,7 +122,7 @@ def test_a_campaign_with_killed_workers_and_heads_has_the_table_of_one_without(
             head.wait()
             head = started(folder, out, draw.choice(["1", "2", "3"]))
             seen.append(head.pid)
-        elif workers := [pid for pid in below if "spawn_main" in command_of(pid)]:
-            kill(draw.choice(workers))
+        elif workers := [pid for pid in descendants(head.pid) if "spawn_main" in command_of(pid)]:
+            kill(draw.choice([*workers, *(pid for worker in workers for pid in descendants(worker))]))
     assert finished(head, folder / out) == expected
     assert wait_for_end(seen) == []

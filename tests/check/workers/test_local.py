@@ -64,6 +64,19 @@ def test_a_unit_that_ends_every_worker_is_an_error_and_not_an_endless_loop(
         list(workers.results(os._exit, [7]))
 
 
+def test_a_unit_without_an_answer_is_done_again_by_another_worker(
+    workers: LocalWorkers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert list(workers.results(operator.neg, [1])) == [-1]
+    (hanging,) = workers.process_ids
+    monkeypatch.setattr("kvproof.check.workers.local.SECONDS_MAX", 0.5)
+    assert list(
+        workers.results(os.system, [f"test -e {tmp_path}/begun || {{ touch {tmp_path}/begun; sleep 5; }}"])
+    ) == [0]
+    assert workers.process_ids != [hanging]
+    assert not is_alive(hanging)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("1", True), ("256", True), ("ray", True), ("ray://head:10001", True)]

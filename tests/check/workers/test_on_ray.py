@@ -1,6 +1,7 @@
 """Ray as workers: the same findings and counts as processes of this machine, also when nodes are killed."""
 
 import json
+import operator
 import os
 import random
 import socket
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kvproof.check.workers.workers import WorkerLost
 
 pytestmark = [
     pytest.mark.ray,
@@ -60,6 +63,31 @@ def test_a_local_ray_finds_and_counts_what_one_process_and_two_do_and_leaves_no_
     one, *others = (result_of(hunt(tmp_path / workers, workers), tmp_path / workers) for workers in ("1", "2", "ray"))
     assert others == [one, one]
     assert processes_of_ray() <= before
+
+
+def test_a_unit_that_hangs_is_done_again_and_a_worker_with_other_sources_does_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from kvproof.check.workers import on_ray
+
+    workers = on_ray.RayWorkers()
+    try:
+        assert list(workers.results(operator.neg, [1, 2])) == [-1, -2]
+        monkeypatch.setattr(on_ray, "SECONDS_MAX", 3.0)
+        unit = f"test -e {tmp_path}/begun || {{ touch {tmp_path}/begun; sleep 60; }}"
+        began = time.monotonic()
+        assert list(workers.results(os.system, [unit])) == [0]
+        assert time.monotonic() - began < 50
+        workers._place.code = "others"
+        with pytest.raises(WorkerLost, match="the sources of its kvproof differ from those of the command"):
+            list(workers.results(operator.neg, [1]))
+    finally:
+        workers.close()
+
+
+def test_an_address_without_a_ray_is_named(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert hunt(tmp_path / "hunt", "ray://127.0.0.1:9").wait(SECONDS_MAX) == 2
+    assert "kvproof: no Ray answers at ray://127.0.0.1:9: " in capfd.readouterr().err
 
 
 @pytest.fixture(scope="module")

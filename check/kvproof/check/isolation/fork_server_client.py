@@ -22,6 +22,7 @@ COMMAND = (sys.executable, "-m", "kvproof.check.isolation.fork_server")
 END_SECONDS_MAX = 10.0  # to wait for a process that was killed
 GONE_SECONDS_MAX = 2.0  # to wait for a process that ended by itself
 FORK_SECONDS_MAX = 20.0
+ENDED_SERVER = "ended the process that it was forked from"
 
 
 class ServerGone(Exception):
@@ -161,7 +162,7 @@ class Fork:
             status = self.server.status(self.pid, END_SECONDS_MAX)
         if status is None:
             gone = self.server.process.poll() is not None
-            return "ended the process that it was forked from" if gone else "does not end"
+            return ENDED_SERVER if gone else "does not end"
         return how_it_ended(os.waitstatus_to_exitcode(status))
 
     def _kill(self) -> None:
@@ -179,3 +180,8 @@ def how_it_ended(code: int) -> str:
         return f"was ended by signal {-code} ({signal.Signals(-code).name})"
     except ValueError:
         return f"was ended by signal {-code}"
+
+
+def may_be_killed_by_others(how: str) -> bool:
+    """Whether a text says that a process ended in a way in which anybody can end it, such as the system for memory."""
+    return ENDED_SERVER in how or how_it_ended(-signal.SIGKILL) in how

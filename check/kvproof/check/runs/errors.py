@@ -79,6 +79,7 @@ def error_boundary(json: Path | None = None, place: Callable[[str], str] = lambd
     from kvproof.check.protocol.finding import AdapterError
     from kvproof.check.runs.json_output import document_to
     from kvproof.check.runs.store import StoreError, lack_of
+    from kvproof.check.workers.workers import NoWorkers, WorkerLost
     from kvproof.reports.document import DocumentError
 
     _lost_output.clear()
@@ -95,8 +96,10 @@ def error_boundary(json: Path | None = None, place: Callable[[str], str] = lambd
         where = place(error.option) if error.option else ""
         code = error.exit_code if isinstance(error, StoreError) else Exit.USAGE
         raise fail(f"{where}: {error}" if where else str(error), code) from error
-    except (DocumentError, AdapterError, MissingExtra) as error:
+    except (DocumentError, AdapterError, MissingExtra, NoWorkers) as error:
         raise fail(str(error), Exit.USAGE) from error
+    except WorkerLost as error:
+        raise fail(str(error), Exit.INTERNAL) from error
     except BrokenPipeError as error:  # the reader has closed the pipe: nobody reads the rest
         discard(sys.stdout)
         raise typer.Exit(Exit.INCONCLUSIVE) from error

@@ -9,7 +9,7 @@ removed. The digest shows that nothing has changed; it does not show who has wri
 import hashlib
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -20,10 +20,10 @@ import msgspec
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import explained
 from kvproof.check.subjects.loading.partial_import import installed_version
+from kvproof.check.workers.sources import digest_of
 from kvproof.reports.document import read_bytes
 
 SOLVERS = ("z3-solver", "cvc5")
-CODE = (".py", ".txt", ".json")  # the files that can change an answer
 
 
 class StoredResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,13 +98,3 @@ def tree_digest() -> str:
     roots = sorted(Path(one) for one in import_module("kvproof").__path__)
     tests = {root.parents[1] / "tests" for root in roots}
     return digest_of([*roots, *sorted(one for one in tests if (one / "conftest.py").is_file())])
-
-
-def digest_of(folders: Iterable[Path]) -> str:
-    """The digest of the names and contents of the code in these folders."""
-    found = hashlib.sha256()
-    for folder in folders:
-        for path in sorted(path for path in folder.rglob("*") if path.suffix in CODE and path.is_file()):
-            content = hashlib.sha256(path.read_bytes()).hexdigest()
-            found.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
-    return found.hexdigest()

@@ -10,7 +10,7 @@ from kvproof.check.isolation.remote_search import explore
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.protocol.time_limit import search_ends_after
-from kvproof.check.runs.walk_units import Judged, factory_of
+from kvproof.check.runs.walk_units import Judged, factory_of, unless_killed
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.workers.workers import Workers
@@ -31,11 +31,15 @@ class ScopeUnit:
 
 def explore_unit(unit: ScopeUnit) -> Any:
     """The packed result of the search, or why the subject does not support the scope, as a text."""
-    subject = factory_of(unit.subject)()
     bounds: dict[str, Any] = {"seconds": unit.seconds, "max_transitions": unit.max_transitions}
-    try:
+
+    def search() -> list[SearchResult]:
+        subject = factory_of(unit.subject)()
         with search_ends_after(unit.seconds):
-            return pack(explore(strategy_of(subject), subject, unit.scope, **bounds))
+            return [explore(strategy_of(subject), subject, unit.scope, **bounds)]
+
+    try:
+        return pack(unless_killed(search)[0])
     except Unsupported as error:
         return str(error)
 

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from kvproof.check.isolation.factory import factory_for
+from kvproof.check.isolation.fork_server_client import may_be_killed_by_others
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.isolation.remote_search import walk
@@ -27,7 +28,8 @@ from kvproof.check.search.random_walk import NUM_REPEATED_RUNS, WalkOptions
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure
-from kvproof.check.workers.workers import Workers
+from kvproof.check.subjects import UnknownSubject
+from kvproof.check.workers.workers import NUM_TRIES_MAX, Workers
 
 NUM_UNITS, OPERATIONS_MIN, OPERATIONS_MAX = 64, 2_000, 20_000  # of a walk; of a unit
 NUM_SUBJECTS = 4  # whose processes one worker keeps
@@ -79,9 +81,13 @@ def walk_unit(unit: WalkUnit) -> list[Any]:
 
     A finding of a property and mechanism that this unit has found before is not reported again.
     """
+    return [pack(done) for done in unless_killed(lambda: _walks(unit))]
+
+
+def _walks(unit: WalkUnit) -> list[SearchResult]:
     make, fixed = factory_of(unit.subject), dict(unit.fixed) if unit.fixed else None
     strategy, known, total = strategy_of(make()), list(unit.known), SearchResult()
-    deadline, walks = time.monotonic() + unit.seconds, list[Any]()
+    deadline, walks = time.monotonic() + unit.seconds, list[SearchResult]()
     while total.num_operations < unit.num_operations and (left := deadline - time.monotonic()) > 0:
         num_repeated = 0 if unit.index else max(0, NUM_REPEATED_RUNS - total.num_runs)
         options = WalkOptions(total.num_drawn, known=tuple(known), num_repeated=num_repeated)
@@ -89,11 +95,32 @@ def walk_unit(unit: WalkUnit) -> list[Any]:
         with search_ends_after(left):
             done = walk(strategy, make(), seed_of(unit.seed, unit.index), fixed=fixed, options=options, **bounds)
         total.continue_with(done)
-        walks.append(pack(done))
+        walks.append(done)
         if done.counterexample is None:
             break
         known.append((*done.counterexample.kind, ()))
     return walks
+
+
+def unless_killed(search: Callable[[], list[SearchResult]]) -> list[SearchResult]:
+    """The results of a search. It is done again if somebody else may have killed the process of the subject.
+
+    If that process is killed again in the same way, the subject did it, and the results say so.
+    """
+    before: list[tuple[str, str]] = []
+    for is_last in (False,) * (NUM_TRIES_MAX - 1) + (True,):
+        try:
+            results = search()
+        except UnknownSubject as error:
+            if is_last or not may_be_killed_by_others(str(error)):
+                raise
+            continue
+        found = [done.counterexample for done in results if done.counterexample is not None]
+        killed = [one.kind for one in found if may_be_killed_by_others(str(one.finding.text))]
+        if not killed or killed == before:
+            break
+        before = killed
+    return results
 
 
 @dataclass

@@ -26,7 +26,7 @@ def is_valid(workers: str) -> bool:
 def opened(workers: str | None) -> Iterator[Workers | None]:
     """The workers that `--workers` names, until the end of the block; None without the option.
 
-    Raises MissingExtra if Ray is not installed, and ConnectionError if there is no Ray at the address.
+    Raises MissingExtra if Ray is not installed, and NoWorkers if there is no Ray at the address.
     """
     if workers is None:
         yield None

@@ -6,6 +6,7 @@
 import multiprocessing
 import os
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
@@ -15,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from kvproof.check.subjects.descendants import end_with
-from kvproof.check.workers.workers import NUM_TRIES_MAX, Answer, Outcome, WorkerLost, done, value_of
+from kvproof.check.workers.workers import NUM_TRIES_MAX, SECONDS_MAX, Answer, Outcome, WorkerLost, done, value_of
 from kvproof.models.solvers.interrupts import deaf_to_interrupts
 
 NUM_AHEAD = 4  # units for each worker, begun before the result of the oldest one is there
@@ -35,11 +36,12 @@ class _Ticket:
 
 @dataclass(eq=False)
 class _Worker:
-    """A process; ticket: the unit that it does."""
+    """A process; ticket: the unit that it does, until the deadline at the latest."""
 
     process: BaseProcess
     connection: "Connection[Any, Any]"
     ticket: _Ticket | None = None
+    deadline: float = 0.0
 
 
 class LocalWorkers:
@@ -111,7 +113,7 @@ class LocalWorkers:
         return self._workers[-1]
 
     def _give(self, worker: _Worker, ticket: _Ticket, again: deque[_Ticket]) -> None:
-        worker.ticket = ticket
+        worker.ticket, worker.deadline = ticket, time.monotonic() + SECONDS_MAX
         ticket.num_tries += 1
         try:
             worker.connection.send((ticket.do, ticket.unit))
@@ -121,7 +123,13 @@ class LocalWorkers:
     def _wait(self, again: deque[_Ticket]) -> None:
         """Wait for a worker, and take its answer. Raises WorkerLost."""
         busy = {worker.connection: worker for worker in self._workers if worker.ticket is not None}
-        for connection in wait(list(busy)):
+        left = min(worker.deadline for worker in busy.values()) - time.monotonic()
+        ready = wait(list(busy), max(0.0, left))
+        for worker in busy.values() if not ready else ():
+            if time.monotonic() >= worker.deadline:
+                worker.process.kill()
+                self._lose(worker, again)
+        for connection in ready:
             worker = busy[connection]  # type: ignore[index]
             ticket = worker.ticket
             try:

@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, suppress
@@ -19,17 +20,27 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it when it is
 import ray
 
 from kvproof.check.subjects.descendants import MARK, end_marked, marked
-from kvproof.check.subjects.loading.partial_import import installed_version
-from kvproof.check.workers.workers import NUM_TRIES_MAX, Answer, Outcome, WorkerLost, done, value_of
+from kvproof.check.workers.sources import code_digest
+from kvproof.check.workers.workers import (
+    NUM_TRIES_MAX,
+    SECONDS_MAX,
+    Answer,
+    NoWorkers,
+    Outcome,
+    WorkerLost,
+    done,
+    value_of,
+)
 
 NUM_AHEAD, NUM_AHEAD_MIN = 4, 16  # units for each processor, submitted before the result of the oldest one is there
+CONNECT_PAUSE_SECONDS = 3.0
 STORE_BYTES = 100_000_000  # of Ray's store of objects on this machine: a result has a few kilobytes
 
 
 class RayWorkers:
     """The workers of a Ray cluster. address: ray://HOST:PORT; None starts a cluster on this machine.
 
-    Raises ConnectionError if there is no Ray at the address.
+    Raises NoWorkers if there is no Ray at the address.
     """
 
     def __init__(self, address: str | None = None) -> None:
@@ -40,13 +51,13 @@ class RayWorkers:
             if address is None:
                 self._start(quiet)
             else:
-                ray.init(address=address, **quiet)
+                _connect(address, quiet)
         except BaseException:
             self._ending.close()
             raise
         self._ending.callback(ray.shutdown)
         self._task = ray.remote(max_retries=NUM_TRIES_MAX - 1)(_do)
-        self._place = _Place(installed_version("kvproof") or "", os.getcwd(), tuple(sys.path))
+        self._place = _Place(code_digest(), os.getcwd(), tuple(sys.path))
 
     def _start(self, quiet: dict[str, Any]) -> None:
         """Start Ray here. Everything that it starts has a mark, and what it writes is in a folder that is removed."""
@@ -91,12 +102,15 @@ class RayWorkers:
     def _outcome(self, do: Callable[[Any], Any], unit: Any, reference: Any) -> Outcome:
         for _ in range(NUM_TRIES_MAX):
             try:
-                outcome: Outcome = ray.get(reference)
+                outcome: Outcome = ray.get(reference, timeout=SECONDS_MAX)
                 return outcome
             except ray.exceptions.RayTaskError as error:  # what the task raised outside the unit, such as an import
                 raise WorkerLost(f"a worker of {self.name} cannot do units of kvproof: {error}") from error
             except ray.exceptions.RayError as error:
                 lost = error
+                if isinstance(error, TimeoutError):
+                    with suppress(ray.exceptions.RayError):
+                        ray.cancel(reference, force=True)
                 reference = self._task.remote(self._place, do, unit)
         raise WorkerLost(f"{NUM_TRIES_MAX} times the workers of a unit were lost: {lost}: {unit}")
 
@@ -105,16 +119,32 @@ class RayWorkers:
         self._ending.close()
 
 
+def _connect(address: str, options: dict[str, Any]) -> None:
+    """Connect to a cluster. Raises NoWorkers.
+
+    A cluster that answers and gives up the connection is asked again, because it may have lost a node at this moment.
+    """
+    for num_tries in range(1, NUM_TRIES_MAX + 1):
+        try:
+            ray.init(address=address, **options)
+            return
+        except (ConnectionError, TimeoutError) as error:
+            ray.shutdown()
+            if num_tries == NUM_TRIES_MAX or not isinstance(error, ConnectionAbortedError):
+                raise NoWorkers(f"no Ray answers at {address}: {error}".splitlines()[0]) from error
+            time.sleep(CONNECT_PAUSE_SECONDS)
+
+
 class _Place:
     """Where the units come from: a worker works in the same folder, and imports from the same ones."""
 
-    def __init__(self, version: str, folder: str, path: tuple[str, ...]) -> None:
-        self.version, self.folder, self.path = version, folder, path
+    def __init__(self, code: str, folder: str, path: tuple[str, ...]) -> None:
+        self.code, self.folder, self.path = code, folder, path
 
     def enter(self) -> None:
         """Prepare this process. Raises AssertionError if it has another kvproof, OSError if it lacks the folder."""
-        if (here := installed_version("kvproof") or "") != self.version:
-            raise AssertionError(f"it has kvproof {here}, and the units are of kvproof {self.version}")
+        if code_digest() != self.code:
+            raise AssertionError("the sources of its kvproof differ from those of the command; install the same there")
         if Path.cwd() != Path(self.folder):
             os.chdir(self.folder)
         sys.path += [one for one in self.path if one not in sys.path]

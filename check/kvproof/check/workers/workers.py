@@ -11,7 +11,12 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, Protocol, TypeVar
 
 NUM_TRIES_MAX = 3  # of a unit whose worker was lost
+SECONDS_MAX = 3600.0  # without an answer to a unit: its worker counts as lost
 Answer = TypeVar("Answer")
+
+
+class NoWorkers(Exception):
+    """There are no workers where `--workers` says."""
 
 
 class WorkerLost(Exception):

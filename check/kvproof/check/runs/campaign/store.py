@@ -15,7 +15,7 @@ import msgspec
 
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError, explained
-from kvproof.check.subjects.loading.partial_import import installed_version
+from kvproof.check.workers.sources import code_digest
 
 DATABASE = "campaign.sqlite"
 APPLICATION_ID = 0x6B767063  # "kvpc"
@@ -70,8 +70,8 @@ class CampaignStore:
 
 
 def key_of(*parts: Any) -> str:
-    """The key of a unit. parts: everything its result depends on, apart from the version of kvproof."""
-    return hashlib.sha256(msgspec.json.encode([installed_version("kvproof"), *parts])).hexdigest()
+    """The key of a unit. parts: everything its result depends on, apart from kvproof itself."""
+    return hashlib.sha256(msgspec.json.encode([code_digest(), *parts])).hexdigest()
 
 
 def content_of(subject: str) -> str:
