@@ -51,25 +51,25 @@ class ScopeUnits:
     workers: Workers
     subject: Judged
 
-    def search_of(self, scopes: Mapping[str, Scope], max_transitions: int, search_here: Search) -> Search:
+    def search_of(self, scopes: Mapping[str, Scope], max_transitions: int, is_shared: bool) -> Search:
         """A function that gives the result of each scope, called in the order of the scopes.
 
-        Later scopes begin before earlier ones are asked for, each with max_transitions. If fewer are left when a scope
-        is asked for, and its search did more, search_here searches it again. So the results are those of one search
-        after the other.
+        max_transitions: of each scope, and then later scopes begin before they are asked for; of all scopes together if
+        is_shared, and then each is searched when it is asked for, with what the earlier ones have left. So the results
+        are those of one search after the other.
         """
         begun: list[Iterator[Any]] = []
 
         def search(scope: Scope, seconds: float, num_left: int, progress: OnCount) -> SearchResult:
-            if not begun:
+            if is_shared:
+                begun[:] = [self.workers.results(explore_unit, [ScopeUnit(self.subject, scope, num_left, seconds)])]
+            elif not begun:
                 begun.append(self.workers.results(explore_unit, self._units(scopes, max_transitions, seconds)))
             packed = next(begun[0])
             if isinstance(packed, str):
                 raise Unsupported(packed)
             done: SearchResult = unpack(packed)
-            if num_left == max_transitions or done.num_operations < num_left:
-                return done
-            return search_here(scope, seconds, num_left, progress)
+            return done
 
         return search
 
