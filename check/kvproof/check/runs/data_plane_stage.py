@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput, left_out, uninterrupted
 from kvproof.reports.data_plane_result import DataPlane
 from kvproof.reports.result import Check, WitnessCount
@@ -93,7 +94,11 @@ def correctness_stage(options: DataPlaneOptions, share: float) -> Stage:
             from kvproof.check.data_plane.run.reporting import add_cases, add_correctness
 
         began = time.monotonic()
-        given = _given(options.manager, budget) if options.manager else None
+        try:
+            given = _given(options.manager, budget) if options.manager else None
+        except Unsupported as error:
+            yield from (replace(check, verdict=Verdict.UNSUPPORTED, text=str(error)) for check in planned_checks)
+            return
         if given and not given.steps:
             text = f"{given.kind.removeprefix('of ')} emitted no swaps and no copies in the available time"
             yield from (replace(check, text=text) for check in planned_checks)
