@@ -184,29 +184,31 @@ def prepared(carried: Path, packages: Path) -> dict[str, str]:
             with zipfile.ZipFile(wheel) as file:
                 file.extractall(packages)
             (packages / mark).touch()
+    about = packages / "kvproof.dist-info"  # what an install would leave, for the version that reports name
+    about.mkdir(parents=True, exist_ok=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: kvproof\nVersion: {_version()}\n")
     paths = [str(ROOT / folder) for folder in SOURCES] + [str(packages)]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "120"}
 
 
 def carry(to: Path, python: str) -> int:
     """Fetch the wheels that a GPU machine lacks, in the versions that kvproof is tested with. Returns the exit code."""
-    pinned = dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", (ROOT / "requirements-dev.txt").read_text(), re.MULTILINE))
-    wanted, names = list(_dependencies()), []
     to.mkdir(parents=True, exist_ok=True)
-    while wanted:
-        name = wanted.pop()
-        if name in names or name in THERE or name not in pinned:
-            continue
-        names.append(name)
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest"]
-        platforms = [f"--platform=manylinux{tag}_x86_64" for tag in ("2014", "_2_17", "_2_27", "_2_28")]
-        done = subprocess.run([*command, str(to), *platforms, f"--python-version={python}", f"{name}=={pinned[name]}"])
-        if done.returncode:
-            print(f"{name} {pinned[name]} could not be fetched; pip says why above", file=sys.stderr)
-            return 2
-        wanted += _needs_of(to, name)
-    megabytes = sum(wheel.stat().st_size for wheel in to.glob("*.whl")) / 2**20
-    print(f"{len(names)} packages, {megabytes:.1f} MB in {to}: {', '.join(sorted(names))}")
+    pinned = re.findall(r"^([\w.-]+==[^\\\n]+)", (ROOT / "requirements-dev.txt").read_text(), re.MULTILINE)
+    versions = to / "versions.txt"
+    versions.write_text("\n".join(pinned) + "\n")
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--dest", str(to)]
+    platforms = [f"--platform=manylinux{tag}_x86_64" for tag in ("2014", "_2_17", "_2_27", "_2_28")]
+    done = subprocess.run([*command, *platforms, f"--python-version={python}", "-c", str(versions), *_dependencies()])
+    if done.returncode:
+        print("the packages could not be fetched; pip says why above", file=sys.stderr)
+        return 2
+    for wheel in to.glob("*.whl"):
+        if wheel.name.split("-")[0] in THERE:
+            wheel.unlink()
+    wheels = sorted(to.glob("*.whl"))
+    megabytes = sum(wheel.stat().st_size for wheel in wheels) / 2**20
+    print(f"{len(wheels)} packages, {megabytes:.1f} MB in {to}: {', '.join(one.name.split('-')[0] for one in wheels)}")
     if megabytes > CARRIED_MB_MAX:
         print(f"that is more than {CARRIED_MB_MAX} MB", file=sys.stderr)
         return 2
@@ -214,22 +216,17 @@ def carry(to: Path, python: str) -> int:
 
 
 def _dependencies() -> list[str]:
-    """The names of what kvproof depends on, and of what its tests need."""
-    text = (ROOT / "pyproject.toml").read_text()
-    block = text[text.index("\ndependencies = [") :]
-    listed = re.findall(r'^\s*"([\w.-]+)', block[: block.index("\n]")], re.MULTILINE)
-    return [*listed, *TESTED_WITH]
+    """The names of what kvproof and its data plane depend on, and of what their tests need."""
+    text, listed = (ROOT / "pyproject.toml").read_text(), list(TESTED_WITH)
+    for name in ("dependencies", "device"):
+        block = text[text.index(f"\n{name} = [") :]
+        listed += re.findall(r'^\s*"([\w.-]+)', block[: block.index("\n]")], re.MULTILINE)
+    return [name for name in listed if name not in THERE]
 
 
-def _needs_of(folder: Path, name: str) -> list[str]:
-    """The names of the packages that a fetched wheel requires, without those of its extras."""
-    for wheel in folder.glob(f"{re.sub('[-.]', '_', name)}-*.whl"):
-        with zipfile.ZipFile(wheel) as file:
-            metadata = next(one for one in file.namelist() if one.endswith(".dist-info/METADATA"))
-            text = file.read(metadata).decode()
-        required = re.findall(r"^Requires-Dist: ([\w.-]+)(.*)$", text, re.MULTILINE)
-        return [one.lower().replace("_", "-") for one, rest in required if "extra ==" not in rest]
-    return []
+def _version() -> str:
+    found = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    return found[1] if found else "unknown"
 
 
 def facts() -> int:

@@ -240,7 +240,7 @@ class Calls:
         given, options = plain(args), plain(kwargs)
         is_new = not _is_inplace(name, kwargs)
         if is_new:
-            made = _mapped(func(*_mapped(given, _shape), **_mapped(options, _shape)), self._new)
+            made = _mapped(func(*_mapped(given, _zeros), **_mapped(options, _zeros)), self._new)
         else:
             made = kwargs.get("out", args[0])
 
@@ -313,6 +313,10 @@ def _is_inplace(name: str, kwargs: dict[str, Any]) -> bool:
     return is_method or name in IN_PLACE or kwargs.get("out") is not None
 
 
-def _shape(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of the same shape and type without memory."""
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+def _zeros(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same shape and type, all zeros, in the memory of one element.
+
+    A call on such tensors tells the shape of its result. It costs less than torch's tensors without memory, whose
+    import takes seconds, and zero is an index of every table.
+    """
+    return torch.zeros((), dtype=tensor.dtype).expand(tensor.shape)
