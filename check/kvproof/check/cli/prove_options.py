@@ -66,6 +66,11 @@ class ProofOptions:
     second_outcomes: list[ProofOutcome] = field(default_factory=list)
     certified: CertificateRun | None = None
 
+    @property
+    def needs_formulas(self) -> bool:
+        """Whether an option needs the obligations themselves, and not only the answers."""
+        return self.second_solver or self.smt2 is not None or self.certificates is not None
+
     def prepare(self, settings: Settings, is_whole: bool, is_other_text: bool) -> None:
         """Validate the options before the run. Raises UsageError, StoreError.
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import z3
 
+from kvproof.check.cli.prove_kept import Checked, keep, kept
 from kvproof.check.cli.prove_options import ProofOptions
 from kvproof.check.cli.prove_report import ProofProgress, core_text, proof_lines
 from kvproof.check.runs.errors import UsageError, did_you_mean
@@ -67,6 +68,7 @@ PROVER, LINT, PIN = "prover", "lint", "pin"
 SUBJECT = "the specification"
 UNCONFIRMED = "the solver has a model in which the goal is false, but no run confirms it"
 COUNTEREXAMPLES_SECONDS = 120.0  # of effort, for all open obligations together
+UNCHANGED = "no file has changed since an earlier run of this user proved all of this; its result is repeated"
 DIFFERENCES_MAX = 10  # listed in a message
 
 
@@ -196,7 +198,7 @@ def run_proofs(request: ProofRequest) -> Exit:
     try:
         with interruptible():
             with ProofProgress(console) as progress:
-                for one, check in _checks(request):
+                for one, check in _kept_or_made(request, result):
                     result.checks.append(check)
                     if one is not None:
                         outcomes.append(one)
@@ -221,7 +223,30 @@ def run_proofs(request: ProofRequest) -> Exit:
     return close(result, request.json, code, unwritten)
 
 
-def _checks(request: ProofRequest) -> Iterator[tuple[ProofOutcome | None, Check]]:
+def _kept_or_made(request: ProofRequest, result: Result) -> Iterator[Checked]:
+    """Every check: those of an earlier run if nothing has changed since, or else made now and kept."""
+    cache = request.cache
+    if cache is None:
+        yield from _checks(request)
+        return
+    try:
+        is_keepable = request.text is None and not request.settings.wants_core and not request.options.needs_formulas
+        known = kept(cache, request.only) if is_keepable else None
+        if known is not None:
+            result.messages.append(UNCHANGED)
+            yield from known
+            return
+        made: list[Checked] = []
+        for one in _checks(request):
+            made.append(one)
+            yield one
+        if is_keepable:
+            keep(cache, request.only, made)
+    finally:
+        cache.close()
+
+
+def _checks(request: ProofRequest) -> Iterator[Checked]:
     """Every check that was asked for, with the obligation that it is about, if it is about one."""
     selection, text, pinned = Selection(request.only), request.text, _pinned()
     linted = [name for name in lint_names() if selection.has(f"{LINT}/{name}")]
@@ -267,14 +292,11 @@ def _decided(request: ProofRequest, obligations: Iterator[Obligation]) -> Iterat
     if request.cache is None:
         yield from decide_all(obligations, settings, num_processes)
         return
-    try:
-        yield from decide_with(
-            request.cache,
-            obligations,
-            lambda missing, printer: decide_all(missing, settings, num_processes, printer=printer),
-        )
-    finally:
-        request.cache.close()
+    yield from decide_with(
+        request.cache,
+        obligations,
+        lambda missing, printer: decide_all(missing, settings, num_processes, printer=printer),
+    )
 
 
 def _pinned() -> list[str]:

@@ -14,6 +14,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import sqlite3
 import stat
 from collections import deque
@@ -26,8 +27,9 @@ from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings
 from kvproof.spec.verdict import Verdict
 
-FORMAT = 1
+FORMAT = 2
 SECONDS_MAX = 5.0  # to wait for another process that writes
+PRINTED_NAME = re.compile(r"[$?]x\d+\b")
 Question = tuple[str, str]
 Decide = Callable[[Iterable[Obligation], Callable[[Obligation], Question]], Iterator[ProofOutcome]]
 
@@ -55,6 +57,9 @@ class AnswerCache:
         file.chmod(0o600)
         self._database.execute("PRAGMA synchronous = OFF")  # a lost entry is asked again
         self._database.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT, digest TEXT)")
+        self._database.execute(
+            "CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, files TEXT, result TEXT, digest TEXT)"
+        )
         self._database.execute("BEGIN")
 
     def get(self, question: Question) -> Answer | None:
@@ -75,6 +80,22 @@ class AnswerCache:
                 row = key, text, _digest(key, text)
                 self._database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", row)
 
+    def result(self, name: str, files: str) -> str | None:
+        """The result that is kept under a name, if it belongs to files of this digest."""
+        key = self._key(("result", name))
+        with suppress(sqlite3.Error, TypeError):
+            row = self._database.execute("SELECT files, result, digest FROM results WHERE key = ?", (key,)).fetchone()
+            if row is not None and row[0] == files and row[2] == _digest(key, *row[:2]):
+                return str(row[1])
+        return None
+
+    def add_result(self, name: str, files: str, result: str) -> None:
+        """Keep a result under a name. It replaces the one that was kept before."""
+        key = self._key(("result", name))
+        with suppress(sqlite3.Error):
+            row = key, files, result, _digest(key, files, result)
+            self._database.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", row)
+
     def close(self) -> None:
         """Write what was added."""
         with suppress(sqlite3.Error):
@@ -82,7 +103,7 @@ class AnswerCache:
         self._database.close()
 
     def _key(self, question: Question) -> str:
-        return _digest(*map(str, self._context), *question)
+        return _digest(*map(str, self._context), *map(_renumbered, question))
 
 
 @functools.cache
@@ -98,6 +119,16 @@ def _digest(*parts: str) -> str:
         data = part.encode()
         digest.update(f"{len(data)}:".encode() + data)
     return digest.hexdigest()
+
+
+@functools.lru_cache(maxsize=64)
+def _renumbered(text: str) -> str:
+    """The text with the names that Z3's printer gives to parts of it, `$x12`, numbered by their first use.
+
+    Z3 takes the numbers from all terms that were made before, so a changed rule changes them in the text of others.
+    """
+    numbers: dict[str, str] = {}
+    return PRINTED_NAME.sub(lambda found: numbers.setdefault(found[0], f"{found[0][:2]}{len(numbers)}"), text)
 
 
 def _is_private(path: Path) -> bool:
