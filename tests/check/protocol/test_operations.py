@@ -12,6 +12,7 @@ from kvproof.check.oracle.level import LEVELS, MANAGER, typed
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.manager_operations import ManagerOperation
 from kvproof.check.protocol.operations import Count, one_or_one_less
+from kvproof.check.protocol.store import Evict
 from kvproof.check.search import suppression
 from kvproof.check.search.manager_operations import ManagerOperations
 from kvproof.check.subjects.builtin.manager import BuiltIn
@@ -112,3 +113,11 @@ def test_a_new_operation_needs_only_a_class_and_a_handler(monkeypatch: pytest.Mo
     assert suppression.features_of(Config(), [("compact", 1, 5)]) == ("compact",)
     assert "compact" in suppression.every_feature()
     assert ManagerOperations(BuiltIn(), Random(1), Config()).weights["compact"] > 0
+
+
+def test_the_last_ones_of_many_keys_are_tried_before_each_key_is_left_out() -> None:
+    many = tuple(range(20))
+    tried = [operation.keys for operation in Evict(many).simpler()]
+    assert (19,) in tried
+    assert all(keys in (many[: len(keys)], many[-len(keys) :]) for keys in tried)
+    assert (1, 2) in [operation.keys for operation in Evict((0, 1, 2)).simpler()]

@@ -130,6 +130,24 @@ def test_what_is_observed_in_part_is_not_compared_with_what_is_observed_whole() 
     assert exact.operations[-1] == ("free", 40)
 
 
+class Healing(Forgetful):
+    """The refcount is right again after the next free."""
+
+    def free(self, seq: Any) -> None:
+        super().free(seq)
+        if self.num_frees == 40:
+            self.wrong = self._gpu.free_ids[-1]
+        elif self.num_frees == 41:
+            self.refcounts[self.wrong] -= 1
+
+
+def test_a_corruption_that_was_gone_at_the_last_complete_comparison_is_found_from_the_first_operation_on() -> None:
+    operations = busy()[:200]
+    found = Finding("read-back", "of a judge that compared everything after 180 operations")
+    exact = located(BuiltIn(Healing), Counterexample(POOL, operations, found), 180)
+    assert (exact.finding.property, exact.operations[-1]) == ("refcount-exact", ("free", 40))
+
+
 def test_a_walk_compares_everything_at_intervals_and_at_the_end() -> None:
     compared: list[int] = []
 

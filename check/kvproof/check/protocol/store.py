@@ -303,8 +303,10 @@ class Clear(StoreOperation, tag="clear", frozen=True):
 
 
 def fewer_keys(keys: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """The first ones only, then all without one of them."""
+    """The first ones only, or the last ones of many, then all without one of them."""
     yield from (keys[:number] for number in smaller_numbers(len(keys)))
+    if len(keys) > NUM_KEYS_ONE_BY_ONE:
+        yield from (keys[-number:] for number in smaller_numbers(len(keys)) if number)
     if 1 < len(keys) <= NUM_KEYS_ONE_BY_ONE:
         yield from (keys[:at] + keys[at + 1 :] for at in range(len(keys)))
 

@@ -1,5 +1,8 @@
 """SGLang's HiCache: what a run of the host pool, the controller and the tree shows."""
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,3 +51,23 @@ def test_pages_that_a_storage_does_not_give_come_back_once() -> None:
     judge, done = judged("0.5.6", *LOST)
     assert all(done)
     assert (judge.observed.entries, judge.observed.free_ids) == ({0: 0, 1: 1}, [3, 2])
+
+
+SCRIPT = Path(__file__).parents[4] / "examples" / "reproductions" / "sglang_prefetch_gives_pages_back_twice.py"
+RUN = """
+import runpy, sys
+from kvproof.check.subjects.registry import find
+
+find(sys.argv[1])()
+runpy.run_path(sys.argv[2])
+"""
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("release", "code"), [("0.5.5", 1), ("0.5.6", 0)])
+def test_the_script_fails_on_the_faulty_release_and_passes_on_the_repaired_one(release: str, code: int) -> None:
+    download.add(f"sglang=={release}")
+    command = [sys.executable, "-c", RUN, f"sglang-hicache=={release}", str(SCRIPT)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == code
