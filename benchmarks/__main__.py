@@ -10,12 +10,13 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import driven, growth, judges, kv_cache, manager, pools, recording, specification
+from benchmarks import driven, engines, growth, judges, kv_cache, manager, pools, recording, specification
 
 BENCHMARKS: dict[str, Callable[[], object]] = {
     "specification": specification.main,
     "judges": judges.main,
     "manager": manager.main,
+    "engines": engines.main,
     "growth": growth.main,
     "pools": pools.main,
     "kv_cache": kv_cache.main,

@@ -18,9 +18,11 @@ FAULTS: dict[str, Callable[[Rank], Rank]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_an_evictor_that_takes_another_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    add_all = LRUEvictor.add_all
+    add_ranked = LRUEvictor._add_ranked
     monkeypatch.setattr(
-        LRUEvictor, "add_all", lambda self, ranks, contents: add_all(self, [FAULTS[fault](r) for r in ranks], contents)
+        LRUEvictor,
+        "_add_ranked",
+        lambda self, ranks, contents: add_ranked(self, [FAULTS[fault](r) for r in ranks], contents),
     )
     finding = walk(MANAGERS, find("kvproof")(), 0, max_operations=50_000, seconds=20, fixed=SMALL).finding
     assert finding is not None

@@ -93,18 +93,10 @@ def _new_cached_table(cache: CachedBlocks, seq: SequenceLike, block_size: int) -
         raise NoFreeBlocksError(num_fresh, cache.num_free - num_evictable, cache.name)
 
     extra, block_extra = seq.extra_hash(), block_extra_of(seq)
-    contents = list(found)
-    if num_full > len(found):
-        contents += contents_of(
-            found[-1] if found else None,
-            tokens,
-            len(found),
-            num_full,
-            block_size,
-            extra,
-            block_extra,
-            cache.contents.intern,
-        )
+    # The index has no content after the first that it does not have, since it would have that one too.
+    last = found[-1] if found else None
+    new = contents_of(last, tokens, len(found), num_full, block_size, extra, block_extra, cache.contents.add)
+    contents = found + new
     if contents:  # before any eviction, since an eviction forgets contents without a need
         cache.contents.need(contents[-1])
     for block_id in present:
@@ -113,13 +105,15 @@ def _new_cached_table(cache: CachedBlocks, seq: SequenceLike, block_size: int) -
     fresh = cache.take(num_fresh)
     next_fresh = iter(fresh)
     ids = []
-    for content in contents:
+    for content in found:
         block_id = content.block_id
         if block_id == NO_BLOCK:
             block_id = next(next_fresh)
             cache.register(block_id, content)
         ids.append(block_id)
-    ids.extend(next_fresh)
+    rest = list(next_fresh)
+    cache.register_new(rest, new)
+    ids += rest
     cache.metric.query_many(num_full, len(present))
     table = Table(ids, len(tokens))
     table.contents, table.extra, table.block_extra = contents, extra, block_extra

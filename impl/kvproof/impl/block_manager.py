@@ -166,6 +166,10 @@ class SelfAttnBlockSpaceManager(ManagerState):
                     pairs = self._growth.append_within_block(table, known, end)
                     if pairs is not None:
                         return pairs
+            elif num_lookahead_slots == 0:
+                filled = self._growth.append_filling(table, seq.get_token_ids())
+                if filled is not None:
+                    return filled
         require_at_least("num_lookahead_slots", num_lookahead_slots, 0)
         table = self._table(seq, is_on_host=False)
         if self._is_quiet(table, seq, num_lookahead_slots):

@@ -14,8 +14,10 @@ is always found.
 Ids that hold nothing are taken first; then blocks are evicted.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
 
 from .content import NO_BLOCK, Content, ContentIndex
 from .device_blocks import DeviceBlocks
@@ -134,10 +136,11 @@ class CachedBlocks(DeviceBlocks):
         self.refcounts[block_id] = refcount + 1
 
     def release(self, block_ids: Iterable[int]) -> None:
+        block_ids = list(block_ids)
+        if len(block_ids) > 1:
+            block_ids = block_ids[self._release_leading(block_ids) :]
         refcounts, free_ids, content_of, computed = self.refcounts, self.free_ids, self.content_of, self.computed
-        last_accessed, block_size = self.last_accessed, self.block_size
-        ranks: list[Rank] = []
-        contents: list[Content] = []
+        evictable: list[int] = []
         for block_id in block_ids:
             left = refcounts[block_id] - 1
             refcounts[block_id] = left
@@ -145,8 +148,7 @@ class CachedBlocks(DeviceBlocks):
                 continue
             content = content_of[block_id]
             if content is not None and computed[block_id]:
-                ranks.append((last_accessed[block_id], -content.depth * block_size, block_id))
-                contents.append(content)
+                evictable.append(block_id)
             else:
                 if content is not None:
                     self.forget(block_id)
@@ -154,8 +156,38 @@ class CachedBlocks(DeviceBlocks):
                     content.twins.remove(block_id)
                 computed[block_id] = 0
                 free_ids.appendleft(block_id)
-        if ranks:
-            self.evictor.add_all(ranks, contents)
+        if evictable:
+            self.evictor.add_all(evictable, self._ranks_and_contents)
+
+    def _release_leading(self, block_ids: list[int]) -> int:
+        """Release the leading blocks that are computed and registered, if nobody else holds any; returns their number.
+
+        This is the usual end of a sequence. There are at least two blocks.
+        """
+        of_each: Any = itemgetter(*block_ids)
+        if of_each(self.refcounts).count(1) < len(block_ids):
+            return 0
+        num_computed = bytes((*of_each(self.computed), 0)).index(0)
+        if not all(of_each(self.content_of)[:num_computed]):
+            return 0
+        leading, refcounts = block_ids[:num_computed], self.refcounts
+        for block_id in leading:
+            refcounts[block_id] = 0
+        if leading:
+            self.evictor.add_all(leading, self._ranks_and_contents)
+        return num_computed
+
+    def _ranks_and_contents(self, block_ids: list[int]) -> tuple[list[Rank], list[Hashable]]:
+        """The ranks and contents of registered blocks without a reference."""
+        last_accessed, block_size = self.last_accessed, self.block_size
+        ranks: list[Rank] = []
+        contents: list[Hashable] = []
+        for block_id in block_ids:
+            content = self.content_of[block_id]
+            if content is not None:
+                ranks.append((last_accessed[block_id], -content.depth * block_size, block_id))
+                contents.append(content)
+        return ranks, contents
 
     def register(self, block_id: int, content: Content) -> None:
         """Register `block_id` under `content`, unless another block is."""
@@ -163,6 +195,14 @@ class CachedBlocks(DeviceBlocks):
             content.block_id = block_id
             content.num_needs += 1
             self.content_of[block_id] = content
+
+    def register_new(self, block_ids: Iterable[int], contents: Iterable[Content]) -> None:
+        """Register each block under its content, under which no other block is."""
+        content_of = self.content_of
+        for block_id, content in zip(block_ids, contents, strict=False):
+            content.block_id = block_id
+            content.num_needs += 1
+            content_of[block_id] = content
 
     def mark_computed(self, block_id: int, content: Content) -> None:
         """Record that every slot of the block holds the KV of `content`."""

@@ -52,13 +52,27 @@ class ContentIndex:
 
     def intern(self, key: ContentKey) -> Content:
         """Return the content of this name. A new one has no need yet: the caller registers a block or calls `need`."""
-        known = self._known
-        content = known.get(key)
+        content = self._known.get(key)
         if content is None:
-            content = known[key] = Content(key)
-            before = key[0]
-            if before is not None:
-                before.num_needs += 1
+            return self.add(key)
+        return content
+
+    def add(self, key: ContentKey) -> Content:
+        """Return a new content for a name that the index does not have."""
+        content = self._known[key] = Content(key)
+        before = key[0]
+        if before is not None:
+            before.num_needs += 1
+        return content
+
+    def add_unknown(self, key: ContentKey) -> Content | None:
+        """Return a new content for a name; None, and nothing is added, if the index has the name."""
+        content = Content(key)
+        if self._known.setdefault(key, content) is not content:
+            return None
+        before = key[0]
+        if before is not None:
+            before.num_needs += 1
         return content
 
     def need(self, content: Content | None) -> None:

@@ -4,13 +4,14 @@ The rank of a block is the tuple `(last access, -hashed tokens, block id)`, and 
 added and removed far more often than evicted: every freed prompt adds all its blocks, and every hit removes some. So
 adding appends to a list and removing deletes from a dict; only `evict` moves the list into the heap. If a block was
 removed, or removed and added again, the dict has no rank or another rank for it, and its old entry in the heap is
-skipped. The block id makes the order total, and so the same in every process.
+skipped. The blocks of a freed table are kept as one batch, and get their ranks before the next call of another kind.
+The block id makes the order total, and so the same in every process.
 
 Source: vLLM 0.9, vllm/core/evictor.py, LRUEvictor.
 """
 
 import heapq
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from .errors import InvalidValueError, UnknownBlockError
 
@@ -19,33 +20,37 @@ STALE_ENTRIES_PER_BLOCK_MAX = 50
 
 # Last access, minus the hashed tokens, block id; a plain tuple, since every freed block makes one.
 Rank = tuple[float, int, int]
+Describe = Callable[[list[int]], tuple[list[Rank], list[Hashable]]]
 
 
 class LRUEvictor:
     """The unreferenced cached blocks of one device."""
 
-    __slots__ = ("_contents", "_heap", "_ranks", "_waiting")
+    __slots__ = ("_batches", "_contents", "_heap", "_num_batched", "_ranks", "_waiting")
 
     def __init__(self) -> None:
         self._ranks: dict[int, Rank] = {}
+        self._batches: list[tuple[list[int], Describe]] = []  # blocks that have no rank yet
+        self._num_batched = 0
         self._contents: dict[int, Hashable] = {}
         self._heap: list[Rank] = []
         self._waiting: list[Rank] = []
 
     def __contains__(self, block_id: int) -> bool:
-        return block_id in self._ranks
+        return block_id in self._ranked()
 
     @property
     def num_blocks(self) -> int:
-        return len(self._ranks)
+        return len(self._ranks) + self._num_batched
 
     @property
     def free_table(self) -> Mapping[int, Rank]:
         """The blocks that can be evicted, each with its rank; read only."""
-        return self._ranks
+        return self._ranked()
 
     def add(self, block_id: int, content_hash: Hashable, num_hashed_tokens: int, last_accessed: float) -> None:
         """Add a block that lost its last reference; its content is found until it is evicted."""
+        self._ranked()
         rank = (last_accessed, -num_hashed_tokens, block_id)
         self._ranks[block_id] = rank
         self._contents[block_id] = content_hash
@@ -54,8 +59,7 @@ class LRUEvictor:
         if len(waiting) + len(self._heap) > STALE_ENTRIES_PER_BLOCK_MAX * len(self._ranks):
             self._rebuild()
 
-    def add_all(self, ranks: list[Rank], contents: Sequence[Hashable]) -> None:
-        """Add many blocks by their ranks."""
+    def _add_ranked(self, ranks: list[Rank], contents: Sequence[Hashable]) -> None:
         block_ids = [block_id for _, _, block_id in ranks]
         self._ranks.update(zip(block_ids, ranks, strict=True))
         self._contents.update(zip(block_ids, contents, strict=True))
@@ -63,22 +67,35 @@ class LRUEvictor:
         if len(self._waiting) + len(self._heap) > STALE_ENTRIES_PER_BLOCK_MAX * len(self._ranks):
             self._rebuild()
 
+    def add_all(self, block_ids: list[int], describe: Describe) -> None:
+        """Add blocks whose ranks and contents `describe` gives; they must not change while the blocks are here."""
+        self._batches.append((block_ids, describe))
+        self._num_batched += len(block_ids)
+
+    def _ranked(self) -> dict[int, Rank]:
+        """Give ranks to the blocks that have none yet; returns the rank of each block."""
+        if self._batches:
+            batches, self._batches, self._num_batched = self._batches, [], 0
+            for block_ids, describe in batches:
+                self._add_ranked(*describe(block_ids))
+        return self._ranks
+
     def update(self, block_id: int, last_accessed: float) -> None:
         """Record a later access of a block. Raises UnknownBlockError if it is not in the evictor."""
-        rank = self._ranks.get(block_id)
+        rank = self._ranked().get(block_id)
         if rank is None:
             raise UnknownBlockError(block_id, "the evictor")
         self.add(block_id, self._contents[block_id], -rank[1], last_accessed)
 
     def remove(self, block_id: int) -> None:
         """Remove a block that is referenced again. Raises UnknownBlockError if it is not in the evictor."""
-        if self._ranks.pop(block_id, None) is None:
+        if self._ranked().pop(block_id, None) is None:
             raise UnknownBlockError(block_id, "the evictor")
         del self._contents[block_id]
 
     def evict(self) -> tuple[int, Hashable]:
         """Remove the first block in order; returns its id and its content hash. Raises InvalidValueError if empty."""
-        ranks, heap, waiting = self._ranks, self._heap, self._waiting
+        ranks, heap, waiting = self._ranked(), self._heap, self._waiting
         if not ranks:
             raise InvalidValueError("evictable blocks", 0, "an empty evictor cannot evict")
         if len(waiting) * 4 > len(heap):
@@ -97,11 +114,12 @@ class LRUEvictor:
 
     def in_order(self) -> Iterable[int]:
         """Yield the block ids in the order in which they would be evicted."""
-        return [block_id for _, _, block_id in sorted(self._ranks.values())]
+        return [block_id for _, _, block_id in sorted(self._ranked().values())]
 
     def clear(self) -> None:
-        for part in (self._ranks, self._contents, self._heap, self._waiting):
+        for part in (self._ranks, self._contents, self._heap, self._waiting, self._batches):
             part.clear()
+        self._num_batched = 0
 
     def _rebuild(self) -> None:
         self._waiting.clear()

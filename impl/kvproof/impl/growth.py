@@ -124,6 +124,31 @@ class Growth:
         table.num_tokens, table.writable_slots = known, num_slots
         return pairs
 
+    def append_filling(self, table: Table, tokens: list[int]) -> Pairs | None:
+        """The same as `append` without lookahead, if the known tokens just fill a block that only this table holds.
+
+        Otherwise, and if the content of this block is known already, returns None and changes nothing.
+        """
+        cache, known = self.cache, len(tokens)
+        if cache is None or known != table.quiet_tokens + 1 or known > table.writable_slots:
+            return None
+        index = known // self.block_size - 1
+        block_extra = table.block_extra
+        beside = None if block_extra is None else block_extra(index)
+        before = table.last_content()
+        key = (before, tuple(tokens[known - self.block_size :]), table.extra, beside)
+        content = cache.contents.add_unknown(key)
+        if content is None:
+            return None
+        content.num_needs += 1
+        if before is not None:
+            before.num_needs -= 1  # the table needs the new content instead, and that needs this one
+        cache.register(table.ids[index], content)
+        table.contents.append(content)
+        table.num_tokens = known
+        self.settle(table, known)
+        return []
+
     def append(self, table: Table, seq: SequenceLike, num_lookahead_slots: int) -> Pairs:
         """Give slots to all known tokens and the lookahead; returns the (source, target) copies to make.
 

@@ -78,13 +78,16 @@ class ManagerState:
 
     def mark_blocks_as_computed(self, seq_group: GroupLike, token_chunk_size: int) -> None:
         """Mark the blocks that the next step completes; it computes `token_chunk_size` more tokens of each sequence."""
-        require_at_least("token_chunk_size", token_chunk_size, 0)
-        self._landed.clear()
+        if token_chunk_size.__class__ is not int or token_chunk_size < 0:  # asked here, since a call costs more
+            require_at_least("token_chunk_size", token_chunk_size, 0)
+        if self._landed:
+            self._landed.clear()
         if self._cache is None:
             return
+        tables = self.tables
         for seq in seq_group.get_seqs():
-            table = self.tables.get(seq.seq_id)
-            if table is not None and not table.is_on_host:
+            table = tables.get(seq.seq_id)
+            if table is not None and table.num_marked_blocks < len(table.contents) and not table.is_on_host:
                 self._mark(self._cache, table, seq.data.get_num_computed_tokens() + token_chunk_size)
 
     def _mark(self, cache: CachedBlocks, table: Table, num_computed_tokens: int) -> None:

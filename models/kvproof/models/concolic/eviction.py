@@ -7,7 +7,7 @@ numbers are arbitrary; ids that the evictor uses as keys are distinct. Times are
 only compares them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -38,7 +38,8 @@ class Blocks:
     entries: list[Entry]
 
 
-def _evictor(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Blocks:
+def _evictor(inputs: Inputs, subject: Any, heap: str, waiting: str, absent: Sequence[Entry] = ()) -> Blocks:
+    """An evictor of this shape. The blocks of `absent` are not in it, and are distinct."""
     evictor = subject()
     entries: list[Entry] = []
     for part, shape in ((evictor._heap, heap), (evictor._waiting, waiting)):
@@ -52,7 +53,8 @@ def _evictor(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Blocks:
             part.append(rank)
             if kind != STALE:
                 entries.append(Entry(block, rank, inputs.integer(f"content_{name}")))
-    inputs.assume(lambda: both(negated(a.block == b.block) for n, a in enumerate(entries) for b in entries[:n]))
+    every = [*entries, *absent]
+    inputs.assume(lambda: both(negated(a.block == b.block) for n, a in enumerate(every) for b in every[:n]))
     inputs.assume(lambda: _is_heap(evictor))
     for entry in entries:
         evictor._ranks[entry.block] = entry.rank
@@ -126,20 +128,28 @@ def _few_are_stale(evictor: Any) -> Claim:
     return Claim("stale tuples stay few", num_listed <= STALE_ENTRIES_PER_BLOCK_MAX * len(evictor._ranks))
 
 
-def _add_all(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Step:
-    blocks = _evictor(inputs, subject, heap, waiting)
+def _two_new(inputs: Inputs) -> list[Entry]:
     new = []
     for name in ("new_0", "new_1"):
         block = inputs.identifier(f"block_{name}")
         rank = (inputs.integer(f"time_{name}"), inputs.integer(f"depth_{name}"), block)
         new.append(Entry(block, rank, inputs.integer(f"content_{name}")))
+    return new
+
+
+def _add_all(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Step:
+    """A batch of two blocks that are not here yet, and then a call that needs their ranks."""
+    new = _two_new(inputs)
+    blocks = _evictor(inputs, subject, heap, waiting, new)
+    entries = [*blocks.entries, *new]
 
     def claims(outcome: Outcome) -> Iterator[Claim]:
-        yield from _has(_added(_added(blocks.entries, new[0]), new[1]), blocks.evictor)
+        yield from _has(entries, blocks.evictor)
         yield _few_are_stale(blocks.evictor)
 
-    ranks, contents = [entry.rank for entry in new], [entry.content for entry in new]
-    return Step(lambda: blocks.evictor.add_all(ranks, contents), claims)
+    described = [entry.rank for entry in new], [entry.content for entry in new]
+    block_ids = [entry.block for entry in new]
+    return Step(lambda: (blocks.evictor.add_all(block_ids, lambda _: described), blocks.evictor.free_table), claims)
 
 
 def _update(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Step:
