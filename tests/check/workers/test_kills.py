@@ -33,7 +33,7 @@ PLAN = """
 [[search]]
 subjects = ["faulty_kills.py:Forgetful", "faulty_kills.py:Fussy"]
 seeds = [1, 2]
-efforts = [8_000]
+efforts = [20_000]
 """
 
 
