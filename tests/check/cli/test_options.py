@@ -28,7 +28,7 @@ def numbers() -> Iterator[tuple[str, str]]:
 
 def test_the_numbers_of_every_command_are_known() -> None:
     found = set(numbers())
-    assert {name for name, _ in found} >= {"verify", "prove", "explore", "hunt", "device", "record", "faults"}
+    assert {name for name, _ in found} >= {"verify", "prove", "explore", "hunt", "device", "record"}
     assert {("prove", "--timeout"), ("prove", "--jobs"), ("explore", "--blocks"), ("record", "--steps")} < found
 
 
@@ -38,6 +38,13 @@ def test_what_is_no_number_in_its_range_is_a_mistake_of_the_caller(command: str,
     done = CliRunner().invoke(app, [command, option, value])
     assert done.exit_code == 2
     assert f"Invalid value for '{option}'" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--jobs", "--workers"])
+def test_workers_that_are_no_number_and_no_ray_are_a_mistake_of_the_caller(option: str) -> None:
+    done = CliRunner().invoke(app, ["faults", option, "0"])
+    assert done.exit_code == 2
+    assert "name a number of processes, 1 to 256, ray, or ray://HOST:PORT" in " ".join(done.stderr.split())
 
 
 def test_nan_is_refused_even_if_every_comparison_lets_it_pass() -> None:

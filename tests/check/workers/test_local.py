@@ -5,11 +5,12 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from kvproof.check.workers.choice import is_valid
+from kvproof.check.workers.choice import is_valid, results_of
 from kvproof.check.workers.local import LocalWorkers
 from kvproof.check.workers.workers import NUM_TRIES_MAX, WorkerLost
 
@@ -69,12 +70,31 @@ def test_a_unit_without_an_answer_is_done_again_by_another_worker(
 ) -> None:
     assert list(workers.results(operator.neg, [1])) == [-1]
     (hanging,) = workers.process_ids
-    monkeypatch.setattr("kvproof.check.workers.local.SECONDS_MAX", 0.5)
+    monkeypatch.setattr("kvproof.check.workers.local.SECONDS_MAX", 4.0)
     assert list(
-        workers.results(os.system, [f"test -e {tmp_path}/begun || {{ touch {tmp_path}/begun; sleep 5; }}"])
+        workers.results(os.system, [f"test -e {tmp_path}/begun || {{ touch {tmp_path}/begun; sleep 15; }}"])
     ) == [0]
     assert workers.process_ids != [hanging]
     assert not is_alive(hanging)
+
+
+def test_a_number_of_workers_is_left_to_this_machine_and_anything_else_to_workers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str | None] = []
+
+    @contextmanager
+    def opened(text: str | None) -> Iterator[LocalWorkers]:
+        asked.append(text)
+        pool = LocalWorkers(1)
+        yield pool
+        pool.close()
+
+    monkeypatch.setattr("kvproof.check.workers.choice.opened", opened)
+    assert list(results_of("3", operator.neg, [1, 2], lambda number: iter([number]))) == [3]
+    assert asked == []
+    assert list(results_of("ray", operator.neg, [1, 2], lambda number: iter([number]))) == [-1, -2]
+    assert asked == ["ray"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kvproof.check.cli.options import JsonOption, jobs_option
+from kvproof.check.cli.options import JsonOption, workers_option
 from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.extras import require_extra
 
@@ -54,7 +54,9 @@ def faults(
     deletions_only: Annotated[
         bool, typer.Option("--deletions", help="Only delete statements; do not change any.")
     ] = False,
-    jobs: Annotated[int, jobs_option("Number of processes.")] = 2,
+    workers: Annotated[
+        str, workers_option("Number of processes, or a Ray cluster; ray starts one here.", "--jobs")
+    ] = "2",
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE", help="Write each result to this file as soon as it is known."),
@@ -91,10 +93,10 @@ def faults(
 
             if judge or deletions_only:
                 raise UsageError("--judge and --deletions choose faults of the specification; leave them out")
-            raise typer.Exit(run_catalogue(tuple(only or ()), jobs, json, out, resume))
+            raise typer.Exit(run_catalogue(tuple(only or ()), workers, json, out, resume))
         require_extra("prove", "kvproof faults --of spec")
         from kvproof.check.cli.faults_run import FaultRequest, run_faults
 
         judges = tuple(one.value for one in FaultJudge if not judge or one in judge)
-        request = FaultRequest(judges, tuple(only or ()), deletions_only, jobs, json, out, resume)
+        request = FaultRequest(judges, tuple(only or ()), deletions_only, workers, json, out, resume)
         raise typer.Exit(run_faults(request))

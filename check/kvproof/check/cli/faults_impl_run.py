@@ -3,15 +3,17 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 from kvproof.check.cli.faults_session import FAULTS, FaultSession
 from kvproof.check.faults.catalogue import catalogue
-from kvproof.check.faults.judging import COLUMNS, EFFORTS, JUDGES, NOBODY, NOT_JUDGED, SEED, Found, judge_all
+from kvproof.check.faults.judging import COLUMNS, EFFORTS, JUDGES, NOBODY, NOT_JUDGED, SEED, Found, judge_all, judged
 from kvproof.check.faults.planting import Fault
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.runs.fault_store import FaultStore, StoredResult
+from kvproof.check.workers.choice import results_of
 from kvproof.reports.result import Check, Result
 from kvproof.spec.verdict import Exit, Verdict
 
@@ -36,9 +38,7 @@ def _row(fault: Fault) -> str:
     return fault.id.partition("/")[0]
 
 
-def run_catalogue(
-    only: Sequence[str], num_processes: int, json: Path | None, out: Path | None, is_resumed: bool
-) -> Exit:
+def run_catalogue(only: Sequence[str], workers: str, json: Path | None, out: Path | None, is_resumed: bool) -> Exit:
     """Judge the selected faults, print the table and write the result. Raises StoreError, UsageError."""
     faults, settings = selected(only), {"seed": SEED, "efforts": sorted((k, repr(one)) for k, one in EFFORTS.items())}
     session = FaultSession(
@@ -48,7 +48,7 @@ def run_catalogue(
         seed=SEED,
         faults=faults,
         store=None if out is None else FaultStore.opened(out, settings, is_resumed),
-        judge=lambda left: judge_all(left, num_processes),
+        judge=lambda left: results_of(workers, judged, left, partial(judge_all, left)),
         fault=lambda one: one.fault,
         evidence=_evidence,
         known=_from_store,

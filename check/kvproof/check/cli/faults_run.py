@@ -4,12 +4,22 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 from kvproof.check.cli.faults_session import FAULTS, FaultSession
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.runs.fault_store import FaultStore
-from kvproof.check.search.exhaustive.mutation_score import ALIVE, COLUMNS, JUDGES, Fault, MutantResult, judge_all
+from kvproof.check.search.exhaustive.mutation_score import (
+    ALIVE,
+    COLUMNS,
+    JUDGES,
+    Fault,
+    MutantResult,
+    judge_all,
+    judged,
+)
+from kvproof.check.workers.choice import results_of
 from kvproof.models.mutation.handmade import handmade
 from kvproof.models.mutation.machinery import PLANTS, Plant
 from kvproof.models.mutation.operators import SYSTEMS, Mutant, changes, deletions, row_of
@@ -33,7 +43,7 @@ class FaultRequest:
     judges: tuple[str, ...]
     only: tuple[str, ...]
     deletions_only: bool
-    num_processes: int
+    workers: str
     json: Path | None
     out: Path | None = None
     is_resumed: bool = False
@@ -80,7 +90,12 @@ def run_faults(request: FaultRequest) -> Exit:
         seed=0,
         faults=mutants,
         store=store,
-        judge=lambda left: judge_all(left, request.judges, request.num_processes),
+        judge=lambda left: results_of(
+            request.workers,
+            partial(judged, judges=request.judges),
+            left,
+            partial(judge_all, left, request.judges),
+        ),
         fault=lambda one: one.mutant,
         evidence=lambda one: one.evidence,
         known=lambda fault, one: MutantResult(fault, one.by, one.evidence, one.seconds),

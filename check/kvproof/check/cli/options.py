@@ -40,13 +40,15 @@ def _workers(value: str | None) -> str | None:
     return value
 
 
+def workers_option(text: str, *others: str) -> Any:
+    """The option --workers. others: other names of it."""
+    return typer.Option("--workers", *others, metavar="N|ray|ray://HOST:PORT", callback=_workers, help=text)
+
+
 WorkersOption = Annotated[
     str | None,
-    typer.Option(
-        "--workers",
-        metavar="N|ray|ray://HOST:PORT",
-        callback=_workers,
-        help="Let so many processes of this machine, or a Ray cluster (ray starts one here), do the searches in units. "
+    workers_option(
+        "Let so many processes of this machine, or a Ray cluster (ray starts one here), do the searches in units. "
         "The result does not depend on which of them, but a walk draws other runs than without this option.",
     ),
 ]

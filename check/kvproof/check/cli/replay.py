@@ -1,11 +1,12 @@
 """`kvproof replay` and `kvproof bisect`: run saved counterexamples again, on one subject or on several releases."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvproof.check.cli.options import IsolationOption, JsonOption, TrustOption
+from kvproof.check.cli.options import IsolationOption, JsonOption, TrustOption, workers_option
 from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.verdict import Exit
 
@@ -67,6 +68,9 @@ def bisect(
         str, typer.Option("--subject", metavar="S", help="A subject with releases, for example vllm-v0.")
     ],
     trace: Annotated[Path, typer.Option("--trace", metavar="FILE", help="A saved counterexample.")],
+    workers: Annotated[
+        str | None, workers_option("Let so many processes, or a Ray cluster, replay the releases; ray starts one here.")
+    ] = None,
     json: JsonOption = None,
 ) -> None:
     """Replay one counterexample on several releases, each in a process of its own.
@@ -83,6 +87,7 @@ def bisect(
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.subjects.loading import EngineError
         from kvproof.check.subjects.registry import engine_of
+        from kvproof.check.workers.choice import opened
 
         console = output()
         try:
@@ -94,7 +99,9 @@ def bisect(
         def report(answer: Answer) -> None:
             say(console, f"{answer.release:<{width}}  {answer.outcome.value:<7}  {answer.text}")
 
-        found = run(subject, trace, named, lambda path, name: replay(path, name, isolation=True), report)
+        with opened(workers) as pool:
+            each = map if pool is None else pool.results
+            found = run(subject, trace, named, partial(replay, isolation=True), report, each)
         say(console, "")
         say(console, found.sentence())
         data = msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"

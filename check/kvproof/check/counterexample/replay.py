@@ -7,9 +7,10 @@ by one, or as a range A..B, which stands for the installed releases from A to B.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -154,24 +155,32 @@ def bisect(
     releases: Sequence[str],
     replay: Callable[[Path, str], Replay],
     report: Callable[[Answer], None] = lambda answer: None,
+    each: Callable[[Callable[[str], Answer], Sequence[str]], Iterable[Answer]] = map,
 ) -> Bisection:
     """Replay a counterexample file on each release.
 
-    replay: runs the file on the subject of that name. report: called with each answer as soon as it is there. Raises
-    CounterexampleError. A release that cannot be run has the answer `unknown`.
+    replay: runs the file on the subject of that name. report: called with each answer as soon as it is there. each:
+    asks about each release, in their order; it may ask workers. Raises CounterexampleError. A release that cannot be
+    run has the answer `unknown`.
     """
     trace = load(path)
     engine, name = engine_of(subject), subject.partition("==")[0]
     answers = []
-    for release in releases:
-        began = time.monotonic()
-        outcome, text, property = _answer(engine, f"{name}=={release}", release, path, trace.property, replay)
-        answers.append(Answer(release, outcome, text, property, round(time.monotonic() - began, 2)))
-        report(answers[-1])
+    for answer in each(partial(_answer, engine, name, path, trace.property, replay), releases):
+        answers.append(answer)
+        report(answer)
     return Bisection(name, str(path), trace.property, answers)
 
 
 def _answer(
+    engine: str, name: str, path: Path, property: str, replay: Callable[[Path, str], Replay], release: str
+) -> Answer:
+    began = time.monotonic()
+    outcome, text, found = _outcome(engine, f"{name}=={release}", release, path, property, replay)
+    return Answer(release, outcome, text, found, round(time.monotonic() - began, 2))
+
+
+def _outcome(
     engine: str, subject: str, release: str, path: Path, property: str, replay: Callable[[Path, str], Replay]
 ) -> tuple[ReleaseOutcome, str, str | None]:
     try:
