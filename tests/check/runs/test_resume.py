@@ -66,7 +66,7 @@ def test_runs_passed_over_are_the_first_of_the_seed() -> None:
 
 
 def test_a_hunt_goes_on_with_the_next_run_and_tells_what_it_found_before(folder: Path) -> None:
-    options = ("--no-isolation", "--budget", "1")
+    options = ("--no-isolation", "--effort", "1500")
     assert hunt("--subject", "faulty.py:Forgetful", "--seed", "3", *options).exit_code == 1
     before = json.loads((folder / ".kvproof" / "hunt.json").read_text())
     found = {check["id"] for check in _refuted(folder)}

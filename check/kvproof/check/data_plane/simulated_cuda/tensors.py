@@ -44,7 +44,10 @@ SOURCES = frozenset((
     "full_like",
 ))
 EMPTY = frozenset(("empty", "empty_like", "empty_strided", "new_empty"))
-IN_PLACE = frozenset(("__setitem__", "__iadd__", "__isub__", "__imul__", "__iand__", "__ior__", "__ixor__"))
+IN_PLACE = frozenset((
+    "__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__", "__iand__",
+    "__ior__", "__ixor__", "__ilshift__", "__irshift__",
+))
 # fmt: on
 
 
@@ -240,7 +243,9 @@ class Calls:
         given, options = plain(args), plain(kwargs)
         is_new = not _is_inplace(name, kwargs)
         if is_new:
-            made = _mapped(func(*_mapped(given, _zeros), **_mapped(options, _zeros)), self._new)
+            made = _mapped(
+                func(*_mapped(given, _zeros), **_mapped(options, _zeros)), lambda one: self._new(one.contiguous())
+            )
         else:
             made = kwargs.get("out", args[0])
 
