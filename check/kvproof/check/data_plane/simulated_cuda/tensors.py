@@ -45,8 +45,8 @@ SOURCES = frozenset((
 ))
 EMPTY = frozenset(("empty", "empty_like", "empty_strided", "new_empty"))
 IN_PLACE = frozenset((
-    "__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__", "__iand__",
-    "__ior__", "__ixor__", "__ilshift__", "__irshift__",
+    "__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__",
+    "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__",
 ))
 # fmt: on
 
