@@ -168,6 +168,16 @@ def test_every_wide_table_is_reached_and_scrolled_by_keyboard(
             !(one.getAttribute("aria-label") || one.getAttribute("aria-labelledby")))
         .map(one => one.outerHTML.slice(0, 80))""")
     assert unreached == []
+    boxes, focused = page.locator(".scroll:visible").count(), set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        focused.add(
+            page.evaluate("""() => [...document.querySelectorAll(".scroll")].indexOf(document.activeElement)""")
+        )
+    assert focused - {-1} == set(range(boxes))
+    page.locator(".scroll").last.focus()
+    page.keyboard.press("ArrowRight")
+    playwright.expect(page.locator(".scroll").last).not_to_have_js_property("scrollLeft", 0)
     page.close()
 
 
