@@ -185,6 +185,7 @@ class StoreJudge(SubjectCalls, RuledJudge):
         _check_staged(staged)
         held = explained.hold(keys, context) if staged.evicted or staged.evicted is None else []
         evicted = self._evicted() if staged.evicted is None else staged.evicted
+        self.answer = _staged_text(staged.keys, staged.slots, evicted)
         for key in [key for key in evicted if key not in explained.lapsed.values()]:
             if explained.slot_of(key) == NO_SLOT:
                 sentence = f"the store says that it evicted key {key}, which has no slot"
@@ -192,7 +193,6 @@ class StoreJudge(SubjectCalls, RuledJudge):
             explained.evict(key, context)
         self.coverage["a key of the call is there, and another is evicted"] += bool(held and evicted)
         self._judge_staged(keys, new, staged, context)
-        self.answer = _staged_text(staged.keys, staged.slots, evicted)
         if staged.keys:
             owner = explained.new_owner()
             one = Transfer(transfer, request, False, owner, list(staged.keys), list(staged.slots))
@@ -288,8 +288,8 @@ class StoreJudge(SubjectCalls, RuledJudge):
         if len(slots) != len(keys) or any(type(slot) is not int for slot in slots):
             raise AdapterError(f"begin_load must return one slot for each of {len(keys)} keys; it returned {slots}")
         given = {key: slot for key, slot in zip(keys, slots, strict=True) if slot != NO_SLOT}
-        self._judge_given(keys, given, context)
         self.answer = _slots_text(list(given.values()))
+        self._judge_given(keys, given, context)
         if given:
             owner = self.explained.new_owner()
             one = Transfer(transfer, request, True, owner, list(given), list(given.values()))
