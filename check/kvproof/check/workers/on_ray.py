@@ -6,6 +6,7 @@ here. A worker uses the subject's files under the same path as this process, and
 
 import logging
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -153,4 +154,10 @@ class _Place:
 def _do(place: _Place, do: Callable[[Any], Any], unit: Any) -> Outcome:
     """Do one unit in a worker of Ray."""
     place.enter()
-    return done(do, unit)
+    # Ray cancels a task by an interrupt. It could come while the process of a subject answers, and the next unit would
+    # get the rest of that answer; so a unit that nobody wants any more is done to its end.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return done(do, unit)
+    finally:
+        signal.signal(signal.SIGINT, before)
