@@ -97,7 +97,7 @@ def test_the_generated_pages_have_every_command_property_field_and_name() -> Non
 @pytest.mark.long
 def test_the_site_has_no_broken_link_and_no_page_of_it_needs_another_host(tmp_path: Path) -> None:
     pytest.importorskip("material", reason="it is in the extra `docs`")
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     done = subprocess.run(build, cwd=TREE, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     pages = list(tmp_path.rglob("*.html"))

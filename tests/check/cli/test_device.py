@@ -171,13 +171,3 @@ def test_a_torch_that_is_too_old_is_reported(monkeypatch: pytest.MonkeyPatch) ->
     done = kvproof("device")
     assert done.exit_code == 2
     assert "torch 2.10.0 is too old for the data plane; install torch 2.11 or newer" in done.stderr
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_the_engine_passes_on_a_simulated_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    arguments = ("--device", "simulated", "--layout", "nhd", "--dtype", "int8", "--executor", "engine", "--seed", "1")
-    done = CliRunner().invoke(app, ["device", *arguments])
-    assert done.exit_code == 0, done.output
-    assert "on a simulated CUDA device" in done.output
