@@ -12,7 +12,7 @@ CODE = (".py", ".txt", ".json", ".c", ".h")  # the files that can change an answ
 @cache
 def code_digest() -> str:
     """The digest of the files of kvproof that are imported; the folders in which they are do not matter."""
-    return digest_of(Path(one) for one in import_module("kvproof").__path__)
+    return digest_of({Path(one).resolve() for one in import_module("kvproof").__path__})
 
 
 def digest_of(folders: Iterable[Path]) -> str:
