@@ -15,7 +15,6 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import pytest
-from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
 
@@ -33,22 +32,6 @@ HEAVY = (  # files that take longest; with two workers, one that began last woul
     "models/concolic/test_classes.py",
     "check/data_plane/compare/test_triton_verify.py",
 )
-
-# One process runs the two files: it explores every path of the small classes once, and not twice.
-SHARING = {"tests/models/concolic/test_classes.py": "tests/models/proofs/test_proofs.py"}
-
-
-class SharingFiles(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives each file to one process, and a file in `SHARING` to the process of the other."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.split("::", 1)[0]
-        return SHARING.get(file, file)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SharingFiles | None:
-    return SharingFiles(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,7 +8,6 @@ class Z3Exception(Exception):
 
 Sort: Any  # a type of C
 Symbol: Any
-Ast: Any
 
 class AstRef:
     ctx: Context
@@ -144,7 +143,6 @@ def BoolSort(ctx: Context | None = None) -> BoolSortRef: ...  # noqa: N802
 def ArraySort(*sorts: SortRef) -> ArraySortRef: ...  # noqa: N802
 def Int(name: str, ctx: Context | None = None) -> ArithRef: ...  # noqa: N802
 def Ints(names: str, ctx: Context | None = None) -> list[ArithRef]: ...  # noqa: N802
-def RealVal(value: Any, ctx: Context | None = None) -> ArithRef: ...  # noqa: N802
 def IntVal(val: int, ctx: Context | None = None) -> IntNumRef: ...  # noqa: N802
 def Bool(name: str, ctx: Context | None = None) -> BoolRef: ...  # noqa: N802
 def Bools(names: str, ctx: Context | None = None) -> list[BoolRef]: ...  # noqa: N802
@@ -207,22 +205,6 @@ def is_app(a: Any) -> bool: ...
 def is_quantifier(a: Any) -> bool: ...
 def is_var(a: Any) -> bool: ...
 def get_var_index(a: ExprRef) -> int: ...
-def Z3_mk_and(*arguments: Any) -> Any: ...  # noqa: N802
-def Z3_mk_or(*arguments: Any) -> Any: ...  # noqa: N802
-def Z3_mk_not(*arguments: Any) -> Any: ...  # noqa: N802
-def Z3_mk_implies(*arguments: Any) -> Any: ...  # noqa: N802
-def Z3_mk_eq(*arguments: Any) -> Any: ...  # noqa: N802
-def Z3_mk_lt(*arguments: Any) -> Any: ...  # noqa: N802
-def Z3_mk_le(*arguments: Any) -> Any: ...  # noqa: N802
-def Z3_mk_gt(*arguments: Any) -> Any: ...  # noqa: N802
-def Z3_mk_ge(*arguments: Any) -> Any: ...  # noqa: N802
-def Z3_mk_add(*arguments: Any) -> Any: ...  # noqa: N802
-def Z3_mk_sub(*arguments: Any) -> Any: ...  # noqa: N802
-def Z3_mk_ite(*arguments: Any) -> Any: ...  # noqa: N802
-def Z3_mk_app(*arguments: Any) -> Any: ...  # noqa: N802
-def Z3_mk_quantifier_const(*arguments: Any) -> Any: ...  # noqa: N802
-def Z3_get_quantifier_body(*arguments: Any) -> Any: ...  # noqa: N802
-def Z3_get_sort(*arguments: Any) -> Any: ...  # noqa: N802
 def Z3_mk_string_symbol(a0: Any, a1: str, _elems: Any = ...) -> Any: ...  # noqa: N802
 def Z3_mk_quantifier(  # noqa: N802
     a0: Any, a1: bool, a2: int, a3: int, a4: Any, a5: int, a6: Any, a7: Any, a8: Any, _elems: Any = ...

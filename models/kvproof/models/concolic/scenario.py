@@ -8,7 +8,6 @@ numbers, to confirm a refutation, and to check that a path does what its terms s
 Containers of the object have a concrete shape, with at most four blocks; counts, times and ids in them are arbitrary.
 """
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -98,7 +97,7 @@ class Step:
     raises: tuple[type[Exception], ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Scenario:
     """A method, the shapes of the objects that it is called on, and a function that makes the step.
 
@@ -138,9 +137,7 @@ class Shape:
     num_checks: int
 
 
-@functools.cache
 def explore(scenario: Scenario, shape: str) -> Shape:
-    """All paths of a scenario for one shape; found once in a process."""
     exploration = Exploration()
     paths = tuple(_paths(scenario, shape, scenario.subject, exploration))
     return Shape(shape, tuple(exploration.assumptions), paths, exploration.num_checks)

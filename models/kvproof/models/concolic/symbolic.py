@@ -6,13 +6,11 @@ Claims must not fork: they are written with `both`, `either`, `implies`, `negate
 and with plain Python values, so that the same claims serve for a proof and for its replay with concrete numbers.
 """
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import z3
-
-from kvproof.models.translation import building
-from kvproof.models.translation.building import integer
 
 
 class Decides(Protocol):
@@ -60,7 +58,7 @@ class SymbolicBool:
         return f"<{self.term}>"
 
     def _as_int(self) -> "SymbolicInt":
-        return SymbolicInt(building.chosen_number(self.term, integer(1), integer(0)))
+        return SymbolicInt(z3.If(self.term, _constant(1), _constant(0)))
 
     def __add__(self, other: Any) -> "SymbolicInt":
         return SymbolicInt(self._as_int().term + number(other))
@@ -92,15 +90,15 @@ class SymbolicInt:
         return f"<{self.term}>"
 
     def __add__(self, other: Any) -> "SymbolicInt":
-        return SymbolicInt(building.total(self.term, number(other)))
+        return SymbolicInt(self.term + number(other))
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> "SymbolicInt":
-        return SymbolicInt(building.difference(self.term, number(other)))
+        return SymbolicInt(self.term - number(other))
 
     def __rsub__(self, other: Any) -> "SymbolicInt":
-        return SymbolicInt(building.difference(number(other), self.term))
+        return SymbolicInt(number(other) - self.term)
 
     def __mul__(self, other: Any) -> "SymbolicInt":
         return SymbolicInt(self.term * number(other))
@@ -117,19 +115,19 @@ class SymbolicInt:
         return SymbolicInt(self.term % _divisor(other))
 
     def __lt__(self, other: Any) -> SymbolicBool:
-        return SymbolicBool(building.compared("<", self.term, number(other)))
+        return SymbolicBool(self.term < number(other))
 
     def __le__(self, other: Any) -> SymbolicBool:
-        return SymbolicBool(building.compared("<=", self.term, number(other)))
+        return SymbolicBool(self.term <= number(other))
 
     def __gt__(self, other: Any) -> SymbolicBool:
-        return SymbolicBool(building.compared(">", self.term, number(other)))
+        return SymbolicBool(self.term > number(other))
 
     def __ge__(self, other: Any) -> SymbolicBool:
-        return SymbolicBool(building.compared(">=", self.term, number(other)))
+        return SymbolicBool(self.term >= number(other))
 
     def __eq__(self, other: object) -> SymbolicBool | bool:  # type: ignore[override]
-        return SymbolicBool(building.compared("==", self.term, number(other))) if is_number(other) else False
+        return SymbolicBool(self.term == number(other)) if is_number(other) else False
 
     def __ne__(self, other: object) -> SymbolicBool | bool:  # type: ignore[override]
         return SymbolicBool(self.term != number(other)) if is_number(other) else True
@@ -167,7 +165,12 @@ def number(value: Any) -> z3.ArithRef:
     """The term of an integer, symbolic or not."""
     if isinstance(value, SymbolicInt):
         return value.term
-    return value._as_int().term if isinstance(value, SymbolicBool) else integer(int(value))
+    return value._as_int().term if isinstance(value, SymbolicBool) else _constant(int(value))
+
+
+@functools.lru_cache(maxsize=1024)
+def _constant(value: int) -> z3.IntNumRef:
+    return z3.IntVal(value)
 
 
 def truth(value: Any) -> z3.BoolRef:
@@ -180,16 +183,16 @@ def truth(value: Any) -> z3.BoolRef:
 
 def both(parts: Iterable[Any]) -> Any:
     """Whether every part is true. Parts after one that is the constant False are not evaluated."""
-    return _joined(parts, False, building.conjoined)
+    return _joined(parts, False, z3.And)
 
 
 def either(parts: Iterable[Any]) -> Any:
     """Whether some part is true. Parts after one that is the constant True are not evaluated."""
-    return _joined(parts, True, building.disjoined)
+    return _joined(parts, True, z3.Or)
 
 
 def negated(condition: Any) -> Any:
-    return SymbolicBool(building.negated(condition.term)) if isinstance(condition, SymbolicBool) else not condition
+    return SymbolicBool(z3.Not(condition.term)) if isinstance(condition, SymbolicBool) else not condition
 
 
 def implies(condition: Any, conclusion: Any) -> Any:
@@ -205,13 +208,13 @@ def same_truth(one: Any, other: Any) -> Any:
         return bool(one) == bool(other)
     if not isinstance(other, SymbolicBool):
         return one if other else negated(one)
-    return SymbolicBool(building.equated(one.term, other.term))
+    return SymbolicBool(one.term == other.term)
 
 
 def chosen(condition: Any, one: Any, other: Any) -> Any:
     """`one` if the condition is true, else `other`; both are integers."""
     if isinstance(condition, SymbolicBool):
-        return SymbolicInt(building.chosen_number(condition.term, number(one), number(other)))
+        return SymbolicInt(z3.If(condition.term, number(one), number(other)))
     return one if condition else other
 
 
@@ -237,7 +240,7 @@ def at(items: Any, index: Any) -> Any:
     return found
 
 
-def _joined(parts: Iterable[Any], decisive: bool, connective: Callable[[list[z3.BoolRef]], z3.BoolRef]) -> Any:
+def _joined(parts: Iterable[Any], decisive: bool, connective: Callable[..., z3.BoolRef]) -> Any:
     symbolic = []
     for part in parts:
         if isinstance(part, SymbolicBool):
@@ -246,4 +249,4 @@ def _joined(parts: Iterable[Any], decisive: bool, connective: Callable[[list[z3.
             return decisive
     if not symbolic:
         return not decisive
-    return symbolic[0] if len(symbolic) == 1 else SymbolicBool(connective([part.term for part in symbolic]))
+    return symbolic[0] if len(symbolic) == 1 else SymbolicBool(connective(*(part.term for part in symbolic)))

@@ -12,9 +12,7 @@ from kvproof.models.translation.terms import (
     Number,
     Term,
     Truth,
-    compared,
     conjunction,
-    difference,
     disjunction,
     equal,
     greatest,
@@ -25,13 +23,12 @@ from kvproof.models.translation.terms import (
     number,
     quotient,
     remainder,
-    total,
 )
 from kvproof.models.translation.text import Frame
 
 ARITHMETIC: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
-    ast.Add: total,
-    ast.Sub: difference,
+    ast.Add: lambda one, other: one + other,
+    ast.Sub: lambda one, other: one - other,
     ast.Mult: lambda one, other: one * other,
     ast.FloorDiv: quotient,
     ast.Mod: remainder,
@@ -136,7 +133,7 @@ class Expressions:
         left, right = self.number(node.left, frame), self.number(node.right, frame)
         if isinstance(node.op, (ast.FloorDiv, ast.Mod)):
             text = f"{ast.unparse(node)}: {ast.unparse(node.right)} is positive"
-            self.conditions.demand(compared("<", 0, right), text, frame.chain, frame.place(node))
+            self.conditions.demand(0 < right, text, frame.chain, frame.place(node))
             if isinstance(right, int) and right <= 0:
                 raise frame.error(node, f"division by {right}", "divide by a positive number")
         return operation(left, right)
@@ -166,7 +163,7 @@ class Expressions:
     def _compared(self, node: ast.Compare, operator: ast.cmpop, one: ast.expr, other: ast.expr, frame: Frame) -> Truth:
         name = type(operator).__name__
         if name in COMPARISONS:
-            return compared(COMPARISONS[name], self.number(one, frame), self.number(other, frame))
+            return COMPARISONS[name](self.number(one, frame), self.number(other, frame))
         if name not in ("Eq", "NotEq"):
             raise frame.error(node, f"the comparison {name} is not in the language", "use == != < <= > >=")
         are_equal = self._are_equal(one, other, frame)

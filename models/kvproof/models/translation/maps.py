@@ -34,9 +34,9 @@ class Map:
 
     def read(self, *indexes: Term) -> Term:
         """The value at these indexes."""
-        key = tuple([index if isinstance(index, int) else (index.ast.value,) for index in indexes])
+        key = tuple([index if isinstance(index, int) else (index.get_id(),) for index in indexes])
         found = self._remembered.get(key)
-        if found is None:  # the indexes are kept, so that their addresses stay theirs
+        if found is None:  # the indexes are kept, so that their ids stay theirs
             found = self._remembered[key] = (indexes, self._read(*indexes))
         return found[1]
 

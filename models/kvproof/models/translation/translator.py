@@ -9,7 +9,6 @@ from typing import Any
 
 import z3
 
-from kvproof.models.translation.building import application
 from kvproof.models.translation.errors import NotInLanguage
 from kvproof.models.translation.maps import Map, SymbolicState, Value
 from kvproof.models.translation.rules import Outcome, Run
@@ -46,7 +45,7 @@ class Translator:
 
     def _unknown(self, name: str, field: Field) -> Map:
         sort = z3.BoolSort() if field.to.name == "Flag" else z3.IntSort()
-        return Map(field.domains, application(z3.Function(name, *[z3.IntSort()] * len(field.domains), sort)))
+        return Map(field.domains, z3.Function(name, *[z3.IntSort()] * len(field.domains), sort))
 
     def first_state(self) -> SymbolicState:
         """The state in which nothing has happened."""
@@ -107,7 +106,7 @@ class Translator:
         term = f"given_{name}"  # no field has such a name
         if typing.get_origin(base) is list:
             sorts = [z3.IntSort()] * (len(domains) + 1)
-            return Parameter(name, Map(tuple(domains), application(z3.Function(term, *sorts))), True)
+            return Parameter(name, Map(tuple(domains), z3.Function(term, *sorts)), True)
         if base is bool:
             return Parameter(name, z3.Bool(term), True)
         (domain,) = domains
