@@ -65,5 +65,5 @@ def test_the_documentation_shows_the_adapter_and_what_is_printed() -> None:
     written = example[example.index("class Adapter") : example.index("def test_")].rstrip()
 
     assert written in shown
-    printed = REFUTED.format(trace=f"crashes/{SAVED}")
-    assert f"{printed}  Saved: crashes/{SAVED} · " in shown
+    printed = REFUTED.format(trace=f".kvproof/crashes/{SAVED}")
+    assert f"{printed}  Saved: .kvproof/crashes/{SAVED} · " in shown
