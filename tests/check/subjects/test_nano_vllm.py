@@ -244,7 +244,12 @@ def test_a_scheduler_of_the_same_interface_is_driven_and_not_refuted(tmp_path: P
     [
         ("self.block_manager.deallocate(last)", "pass", "read-back"),
         ("self.waiting.insert(0, last)", "pass", "progress"),  # a request is lost
-        ("self.running[: self.seqs_max]", "self.running[: self.seqs_max - 1]", "progress"),
+        pytest.param(
+            "self.running[: self.seqs_max]",
+            "self.running[: self.seqs_max - 1]",
+            "progress",
+            marks=pytest.mark.long,
+        ),
         (
             "self.block_manager.hash_blocks(seq)",
             "seq.num_scheduled_tokens += 1; self.block_manager.hash_blocks(seq)",

@@ -10,6 +10,8 @@ import pytest
 
 from kvproof.models.arithmetic import contracts
 
+pytestmark = pytest.mark.long  # each runs CrossHair in a process of its own
+
 MODULE = contracts.__name__
 PAIRS = ("blocks", "answer")
 

@@ -137,7 +137,14 @@ print(json.dumps(compiled))
 
 
 @needs_triton
-@pytest.mark.parametrize("capability", [80, 90, 100], ids=["Ampere", "Hopper", "Blackwell"])
+@pytest.mark.parametrize(
+    "capability",
+    [
+        pytest.param(80, marks=pytest.mark.long, id="Ampere"),
+        pytest.param(90, id="Hopper"),
+        pytest.param(100, marks=pytest.mark.long, id="Blackwell"),
+    ],
+)
 def test_the_kernel_compiles_for_a_gpu_and_counts_places_in_64_bits(tmp_path: Path, capability: int) -> None:
     environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
     environment.pop("TRITON_INTERPRET", None)
