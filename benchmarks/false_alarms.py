@@ -33,7 +33,10 @@ BELIEVED_GOOD = (
     "vllm-v1-pool==0.33.0",
     "vllm-v1-scheduler==0.33.0",
 )
-FIXED = {"vllm-v1==0.33.0": {"drafting": False}}  # with a draft model it misses hits: docs/findings.md
+FIXED = {  # what docs/findings.md has of these releases is left out
+    "vllm-v1==0.33.0": {"drafting": False},  # with a draft model it misses hits
+    "vllm-v1-scheduler==0.33.0": {"transfers": False},  # the end of a send frees what a load still writes
+}
 
 
 def bar(subjects: Sequence[str], operations: int, size: int, out: Path) -> tuple[Counter[str], list[str]]:
