@@ -107,7 +107,8 @@ class Stepping(SchedulerState):
                 observed=(num_tokens, len(step.chunks)),
             )
         threshold = self.config.long_prefill_threshold
-        if self.config.chunked and self.capabilities.fills_steps and num_tokens < limits[0]:
+        has_spare = num_tokens < limits[0] and not self.step_explainer.num_left  # who leaves gives its tokens back late
+        if self.config.chunked and self.capabilities.fills_steps and has_spare:
             judge_cut_prompts(self, step, num_tokens)
         num_requests = sum(1 for _ in unfinished(self.requests)) if threshold else 0
         for chunk in step.chunks if threshold else ():
