@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from kvproof.check.cli import prove_kept, prove_run
 from kvproof.check.cli.app import app
 from kvproof.check.cli.prove_kept import Checked, digest_of_files, keep, kept
+from kvproof.check.workers.sources import files_of
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.answer_cache import AnswerCache
 from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings
@@ -68,11 +69,11 @@ def test_a_result_with_something_that_is_not_proved_is_not_kept(cache: AnswerCac
 def test_every_file_that_a_proof_may_depend_on_is_in_the_digest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = {file.as_posix().rpartition("/kvproof/")[2] for file in prove_kept._files()}
+    names = {file.as_posix().rpartition("/kvproof/")[2] for _, file in files_of(prove_kept._folders())}
     some = {"spec/text/rules.py", "spec/contracts/__init__.py", "impl/device_blocks.py", "models/pinned.txt"}
     assert {*some, "models/translation/terms.py", "check/cli/prove_run.py"} <= names
     (file := tmp_path / "rules.py").write_text("1")
-    monkeypatch.setattr(prove_kept, "_files", lambda: [file])
+    monkeypatch.setattr(prove_kept, "_folders", lambda: [tmp_path])
     before = digest_of_files()
     file.write_text("2")
     assert digest_of_files() != before

@@ -7,9 +7,8 @@ own. Only a result in which everything is proved is kept; the solver's answers i
 It stands in the file of the answers (`kvproof.models.solvers.answer_cache`), and is as trusted as they are.
 """
 
-import hashlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ import msgspec
 import kvproof.impl
 import kvproof.models
 import kvproof.spec
-from kvproof.models import proof_record
+from kvproof.check.workers.sources import digest_of
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.answer_cache import AnswerCache
 from kvproof.models.solvers.solving import Answer, ProofOutcome
@@ -70,18 +69,12 @@ def keep(cache: AnswerCache, only: tuple[str, ...], result: Iterable[Checked]) -
 
 def digest_of_files() -> str:
     """The digest of every file that a result may depend on, with its name, and of Python's version."""
-    digest = hashlib.sha256(sys.version.encode())
-    for file in _files():
-        digest.update(b"\0" + file.name.encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()
+    return f"{sys.version} {digest_of(_folders())}"
 
 
-def _files() -> Iterator[Path]:
-    for package in (kvproof.spec, kvproof.impl, kvproof.models):
-        for folder in map(Path, package.__path__):
-            yield from sorted(folder.rglob("*.py"))
-    yield proof_record.PIN
-    yield from sorted(Path(__file__).parent.glob("prove*.py"))
+def _folders() -> list[Path]:
+    packages = [Path(one) for package in (kvproof.spec, kvproof.impl, kvproof.models) for one in package.__path__]
+    return [*packages, Path(__file__).parent]
 
 
 def _name(only: tuple[str, ...]) -> str:
