@@ -146,6 +146,10 @@ ContractOption = Annotated[
     bool,
     typer.Option("--contract-fails", help="Let a call outside the engine's documented contract fail the run, too."),
 ]
+DigestKeyOption = Annotated[
+    str | None,
+    typer.Option("--digest-key", metavar="KEY", envvar="KVPROOF_DIGEST_KEY", help="Store tokens as keyed digests."),
+]
 IsolationOption = Annotated[
     bool | None,
     typer.Option(

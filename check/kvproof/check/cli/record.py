@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kvproof.check.cli.options import SeedOption, settled_seed
+from kvproof.check.cli.options import DigestKeyOption, SeedOption, settled_seed
 from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.verdict import Exit
 
@@ -33,10 +33,7 @@ def record(
     shows_pool: Annotated[
         bool, typer.Option("--shows-pool", help="Also store refcounts and free lists with every line; slow.")
     ] = False,
-    digest_key: Annotated[
-        str | None,
-        typer.Option("--digest-key", metavar="KEY", envvar="KVPROOF_DIGEST_KEY", help="Store tokens as keyed digests."),
-    ] = None,
+    digest_key: DigestKeyOption = None,
     out: Annotated[
         Path,
         typer.Option("--out", metavar="FILE", help="The recording; an earlier recording of this name is replaced."),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kvproof.check.cli.options import DigestKeyOption
 from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.verdict import Exit
 
@@ -41,10 +42,7 @@ def watch(
     shows_pool: Annotated[
         bool, typer.Option("--shows-pool", help="Also judge refcounts and free lists with every line; slow.")
     ] = False,
-    digest_key: Annotated[
-        str | None,
-        typer.Option("--digest-key", metavar="KEY", envvar="KVPROOF_DIGEST_KEY", help="Store tokens as keyed digests."),
-    ] = None,
+    digest_key: DigestKeyOption = None,
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="The folder for the last lines before a finding.")
     ] = DEFAULT_OUT,
