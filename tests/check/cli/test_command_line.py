@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import typer
+from tests.check.forgetful import FORGETFUL
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app, main
@@ -24,15 +25,7 @@ from kvproof.check.subjects.registry import ROWS, find
 from kvproof.reports.result import Check
 
 # A fork that forgets to count its references. MEMORY keeps what a repeated run would meet.
-FAULTY = """
-from kvproof.check.subjects.builtin.manager import BuiltIn
-
-class Forgetful(BuiltIn):
-    def fork(self, parent, child):
-        super().fork(parent, child)
-        for block in self.manager.tables[parent].ids:
-            self.manager.refcounts[block] -= 1
-
+FAULTY = f"""{FORGETFUL}
 class Raising(Forgetful):
     def preempt(self, group):
         raise RuntimeError("no [bold]preemption[/] here")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.check.forgetful import FORGETFUL
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
@@ -13,15 +14,8 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.runs.configuration import ConfigurationError
 from kvproof.check.runs.known_findings import KnownFindings, known_findings
 
-FAULTY = """
+FAULTY = f"""{FORGETFUL}
 from kvproof.check.protocol.manager import OutsideContract
-from kvproof.check.subjects.builtin.manager import BuiltIn
-
-class Forgetful(BuiltIn):
-    def fork(self, parent, child):
-        super().fork(parent, child)
-        for block in self.manager.tables[parent].ids:
-            self.manager.refcounts[block] -= 1
 
 class Contract(BuiltIn):
     def fork(self, parent, child):

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.check.forgetful import FORGETFUL
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
@@ -23,15 +24,7 @@ from kvproof.reports.result import Check, Run
 from kvproof.reports.result import Result as Document
 from kvproof.spec.verdict import Verdict
 
-FAULTY = """
-from kvproof.check.subjects.builtin.manager import BuiltIn
-
-class Forgetful(BuiltIn):
-    def fork(self, parent, child):
-        super().fork(parent, child)
-        for block in self.manager.tables[parent].ids:
-            self.manager.refcounts[block] -= 1
-
+FAULTY = f"""{FORGETFUL}
 class Twice(Forgetful):
     def preempt(self, group):
         raise RuntimeError("no preemption here")

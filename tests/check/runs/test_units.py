@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.check.forgetful import FORGETFUL
 
 from kvproof.check.runs import walk_units
 from kvproof.check.runs.explore_stage import subject_stage
@@ -22,15 +23,7 @@ from kvproof.check.subjects.registry import find
 from kvproof.reports.result import Check
 from kvproof.spec.verdict import Verdict
 
-FAULTY = """
-from kvproof.check.subjects.builtin.manager import BuiltIn
-
-class Forgetful(BuiltIn):
-    def fork(self, parent, child):
-        super().fork(parent, child)
-        for block in self.manager.tables[parent].ids:
-            self.manager.refcounts[block] -= 1
-
+FAULTY = f"""{FORGETFUL}
     def preempt(self, group):
         raise RuntimeError("no preemption here")
 """

@@ -12,19 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.check.forgetful import FORGETFUL
 
 NUM_RUNS = 30
 MAIN = "from kvproof.check.cli import main; main()"
 SECONDS_MAX = 600.0
-FAULTY = """
-from kvproof.check.subjects.builtin.manager import BuiltIn
-
-class Forgetful(BuiltIn):
-    def fork(self, parent, child):
-        super().fork(parent, child)
-        for block in self.manager.tables[parent].ids:
-            self.manager.refcounts[block] -= 1
-
+FAULTY = f"""{FORGETFUL}
 class Fussy(BuiltIn):
     def preempt(self, group):
         raise RuntimeError("no preemption here")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.check.forgetful import FORGETFUL
 
 from kvproof.check.runs import walk_units
 from kvproof.check.runs.campaign import head
@@ -16,15 +17,7 @@ from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.walk_units import Judged
 from kvproof.check.subjects.registry import find
 
-FAULTY = """
-from kvproof.check.subjects.builtin.manager import BuiltIn
-
-class Forgetful(BuiltIn):
-    def fork(self, parent, child):
-        super().fork(parent, child)
-        for block in self.manager.tables[parent].ids:
-            self.manager.refcounts[block] -= 1
-
+FAULTY = f"""{FORGETFUL}
 class Fussy(BuiltIn):
     def preempt(self, group):
         raise RuntimeError("no preemption here")
