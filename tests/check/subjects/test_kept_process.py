@@ -1,4 +1,4 @@
-"""A command of a keeper ends with everything that it started, whoever ends it."""
+"""A command of a keeper ends with everything that it started, no matter which process ends it."""
 
 import os
 import signal

@@ -1,7 +1,7 @@
 """What the judge of a running program counts, as metrics for Prometheus.
 
-The figures are read when they are asked for. Besides ours, the endpoint has those of the judge's own process (memory,
-processor time) that the client adds.
+The figures are read when they are asked for. The client adds those of the judge's own process: memory and processor
+time.
 """
 
 from collections.abc import Iterator, Mapping

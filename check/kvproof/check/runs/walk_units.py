@@ -1,8 +1,8 @@
 """The random walk as units of work, so that several workers can share it (`--workers`).
 
 A unit is a part of the operations of a walk. The seed of the run and the number of the unit give the seed of the unit,
-so each unit draws runs of its own, whoever does it. A walk without workers draws other runs, one after the other from
-one seed.
+so each unit draws runs of its own, no matter which worker does it. A walk without workers draws other runs, one after
+the other from one seed.
 
 Results are taken in the order of the units. A unit avoids the findings of all units before it: when a unit finds
 something new, the units after it that have begun already are done again with this knowledge. So the findings and the
