@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -18,12 +18,16 @@ from kvproof.check.cli.options import (
     OutOption,
     jobs_option,
     seconds_option,
+    workers_option,
 )
 from kvproof.check.runs.errors import UsageError, error_boundary
 
 if TYPE_CHECKING:
     from kvproof.check.protocol.scopes import Scope
     from kvproof.check.search.result import SearchResult
+    from kvproof.check.workers.workers import KeepingWorkers
+
+STATES_PER_WORKER = 10_000_000
 
 
 class Reader(str, Enum):
@@ -84,6 +88,22 @@ def explore(
             help="Memory for the states of the C reader; by default half of what the machine has.",
         ),
     ] = None,
+    workers: Annotated[
+        str | None,
+        workers_option(
+            "Divide the states of the specification among so many processes of this machine, or a Ray cluster (ray "
+            "starts one here)."
+        ),
+    ] = None,
+    states_per_worker: Annotated[
+        int,
+        typer.Option(
+            "--states-per-worker",
+            metavar="N",
+            min=1,
+            help="The most states that a worker of --workers keeps.",
+        ),
+    ] = STATES_PER_WORKER,
     isolation: IsolationOption = None,
     known: KnownOption = None,
     contract_fails: ContractOption = False,
@@ -98,14 +118,18 @@ def explore(
         from kvproof.check.runs.arguments import factory_of
         from kvproof.check.runs.effort import BY_BUDGET, effort_of
         from kvproof.check.runs.errors import did_you_mean
-        from kvproof.check.runs.explore_stage import specification_stage, subject_stage
+        from kvproof.check.runs.explore_stage import SPECIFICATION, specification_stage, subject_stage
         from kvproof.check.runs.run import RunOptions, run_stages
+        from kvproof.check.search.exhaustive.specification import explore_specification
         from kvproof.check.search.strategies import MANAGERS, strategy_of
+        from kvproof.check.workers.choice import opened
 
         if reader is Reader.C and subject is not None:
             raise UsageError("--reader c explores the specification; leave out --subject, or --reader")
         if reader is Reader.PYTHON and (jobs or memory):
             raise UsageError("--jobs and --memory belong to --reader c")
+        if workers is not None and (subject is not None or jobs):
+            raise UsageError("--workers divides the states of the specification; leave out --subject and --jobs")
         made = None if subject is None else factory_of(subject, isolation, budget)
         strategy = MANAGERS if made is None else strategy_of(made[1])
         if not strategy.can_explore:
@@ -131,11 +155,14 @@ def explore(
         if made is None or subject is None:
             options = RunOptions("explore", "the specification", 0, budget, out, json, effort=chosen_effort)
             options.history, options.words = history, options_to_repeat(context)
-            stage = specification_stage(scopes, 1, False, max_transitions)
+            judge, search = SPECIFICATION, cast("Callable[..., SearchResult]", explore_specification)
             if reader is Reader.C:
                 judge, search = _c_reader(scopes[name], jobs, memory)
+            with opened(workers) as pool:
+                if pool is not None:
+                    search = _by_workers(pool, states_per_worker, reader, memory)
                 stage = specification_stage(scopes, 1, False, max_transitions, search, judge)
-            raise typer.Exit(run_stages(options, [stage], None))
+                raise typer.Exit(run_stages(options, [stage], None))
         make, one = made
         options = RunOptions("explore", subject, 0, budget, out, json, known, contract_fails, chosen_effort)
         options.history, options.words = history, options_to_repeat(context)
@@ -161,3 +188,16 @@ def _c_reader(scope: "Scope", jobs: int | None, memory: float | None) -> tuple[s
         spec=spec,
     )
     return f"{SPECIFICATION} ({exploration.NAME})", search
+
+
+def _by_workers(
+    workers: "KeepingWorkers", states_per_worker: int, reader: Reader, memory: float | None
+) -> "Callable[..., SearchResult]":
+    """A search whose states are divided among workers."""
+    from kvproof.check.runs.partitioned_search import PartitionedReader
+    from kvproof.check.search.exhaustive.c_reader import exploration
+
+    if reader is Reader.PYTHON:
+        return PartitionedReader(workers, states_per_worker)
+    num_bytes = int((memory or 0) * 1e9) or exploration.memory_by_default()
+    return PartitionedReader(workers, states_per_worker, num_bytes)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from kvproof.check.workers.workers import Workers
+from kvproof.check.workers.workers import KeepingWorkers
 from kvproof.spec.extras import require_extra
 
 RAY, RAY_CLIENT = "ray", "ray://"
@@ -25,7 +25,7 @@ def is_valid(workers: str) -> bool:
 
 
 @contextmanager
-def opened(workers: str | None) -> Iterator[Workers | None]:
+def opened(workers: str | None) -> Iterator[KeepingWorkers | None]:
     """The workers that `--workers` names, until the end of the block; None without the option.
 
     Raises MissingExtra if Ray is not installed, and NoWorkers if there is no Ray at the address.
@@ -33,7 +33,7 @@ def opened(workers: str | None) -> Iterator[Workers | None]:
     if workers is None:
         yield None
         return
-    pool: Workers
+    pool: KeepingWorkers
     if is_number(workers):
         from kvproof.check.workers.local import LocalWorkers
 

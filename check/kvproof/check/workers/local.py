@@ -16,7 +16,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from kvproof.check.subjects.descendants import end_with
-from kvproof.check.workers.workers import NUM_TRIES_MAX, SECONDS_MAX, Answer, Outcome, WorkerLost, done, value_of
+from kvproof.check.workers.keepers import LocalKeepers
+from kvproof.check.workers.workers import NUM_TRIES_MAX, SECONDS_MAX, Answer, Make, Outcome, WorkerLost, done, value_of
 from kvproof.models.solvers.interrupts import deaf_to_interrupts
 
 NUM_AHEAD = 4  # units for each worker, begun before the result of the oldest one is there
@@ -84,6 +85,10 @@ class LocalWorkers:
         finally:
             for ticket in begun:
                 ticket.is_wanted = False
+
+    def keepers(self, make: Make) -> LocalKeepers:
+        """As `Workers.keepers`."""
+        return LocalKeepers(self._num_processes, make)
 
     def close(self) -> None:
         """End the processes: idle ones by themselves, so that they end what they started; others at once."""

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,17 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it when it is
 import ray
 
 from kvproof.check.subjects.descendants import MARK, end_marked, marked
+from kvproof.check.workers.keepers import Keeper
 from kvproof.check.workers.sources import code_digest
 from kvproof.check.workers.workers import (
     NUM_TRIES_MAX,
     SECONDS_MAX,
     Answer,
+    Lost,
+    Make,
     NoWorkers,
     Outcome,
+    Request,
     WorkerLost,
     done,
     value_of,
@@ -115,9 +119,69 @@ class RayWorkers:
                 reference = self._task.remote(self._place, do, unit)
         raise WorkerLost(f"{NUM_TRIES_MAX} times the workers of a unit were lost: {lost}: {unit}")
 
+    def keepers(self, make: Make) -> "RayKeepers":
+        """As `Workers.keepers`."""
+        return RayKeepers(self._place, max(1, int(ray.cluster_resources().get("CPU", 1))), make)
+
     def close(self) -> None:
         """Leave the cluster, and end it if this process started it."""
         self._ending.close()
+
+
+class RayKeepers:
+    """Keepers that are actors of a Ray cluster, each on a processor of its own, on as many nodes as there are."""
+
+    def __init__(self, place: "_Place", num: int, make: Make) -> None:
+        self.num, self._place, self._make = num, place, make
+        self._actor = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(_RayKeeper)
+        self._actors = [self._started(number) for number in range(num)]
+
+    @property
+    def process_ids(self) -> list[int]:
+        """As `Keepers.process_ids`."""
+        return [ray.get(actor.process_id.remote()) for actor in self._actors]
+
+    def answers(self, requests: Mapping[int, Request]) -> dict[int, Any]:
+        """As `Keepers.answers`."""
+        references = {n: self._actors[n].answer.remote(*request) for n, request in requests.items()}
+        found: dict[int, Any] = {}
+        for number, reference in references.items():
+            try:
+                found[number] = value_of(ray.get(reference))
+            except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError):
+                found[number] = Lost.LOST
+        return found
+
+    def replace(self, number: int) -> None:
+        """As `Keepers.replace`."""
+        with suppress(ray.exceptions.RayError):
+            ray.kill(self._actors[number])
+        self._actors[number] = self._started(number)
+
+    def _started(self, number: int) -> Any:
+        return self._actor.remote(self._place, self._make, number, self.num)
+
+    def close(self) -> None:
+        """As `Keepers.close`."""
+        for actor in self._actors:
+            with suppress(Exception):
+                ray.kill(actor)
+
+
+class _RayKeeper(Keeper):
+    """A keeper in a worker of Ray."""
+
+    def __init__(self, place: "_Place", make: Make, number: int, num: int) -> None:
+        try:
+            place.enter()
+        except Exception as error:
+            self._made = False, error, ""
+            return
+        super().__init__(make, number, num)
+
+    def process_id(self) -> int:
+        """The id of this process."""
+        return os.getpid()
 
 
 def _connect(address: str, options: dict[str, Any]) -> None:

@@ -7,7 +7,8 @@ done: the unit of a worker that was killed is done again by another one.
 
 import pickle
 import traceback
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
+from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 NUM_TRIES_MAX = 3  # of a unit whose worker was lost
@@ -30,6 +31,38 @@ class WorkerTraceback(Exception):
         return f"in a worker:\n{self.args[0]}"
 
 
+Make = Callable[[int, int], Any]  # the object of a keeper, from its number and the number of keepers
+Request = tuple[str, tuple[Any, ...]]  # the name of a method, and its arguments
+
+
+class Lost(Enum):
+    """The answer of a keeper whose process has ended."""
+
+    LOST = "lost"
+
+
+class Keepers(Protocol):
+    """Workers that keep something between calls: each holds an object and runs its methods. Their numbers begin at 0.
+
+    What a keeper holds is lost with its process, so whoever uses keepers must be able to make it again.
+    """
+
+    num: int
+
+    @property
+    def process_ids(self) -> list[int]:
+        """The ids of their processes, each on its machine."""
+
+    def answers(self, requests: Mapping[int, Request]) -> dict[int, Any]:
+        """Let keepers run methods, all at the same time; their answers, or Lost. Raises what a method raises."""
+
+    def replace(self, number: int) -> None:
+        """Start a keeper again; its object is made anew."""
+
+    def close(self) -> None:
+        """End every keeper."""
+
+
 class Workers(Protocol):
     """Processes that do units of work. name: what `--workers` calls them."""
 
@@ -43,6 +76,13 @@ class Workers(Protocol):
 
     def close(self) -> None:
         """End every process that was started."""
+
+
+class KeepingWorkers(Workers, Protocol):
+    """Workers that can also keep something between calls."""
+
+    def keepers(self, make: Make) -> Keepers:
+        """As many keepers as there are workers; who asks for them closes them. make: must be picklable."""
 
 
 # What crosses between the processes -------------------------------------------------------------------------------

@@ -59,6 +59,10 @@ class StateKeys:
             key = self._by_quick_key[quick] = self._sorted(state, None)
         return key
 
+    def __len__(self) -> int:
+        """The number of keys that are kept for speed."""
+        return len(self._by_quick_key) + len(self._known)
+
     def _sorted(self, state: State, known: dict[Hashable, Hashable] | None) -> Hashable:
         """The key by sorting; `known` holds keys by the encoding of the state with its sequences as they are."""
         tables, kept, statuses = _read(self.machine, state)

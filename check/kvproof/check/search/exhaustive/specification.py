@@ -12,14 +12,15 @@ from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.breadth_first import search
 from kvproof.check.search.exhaustive.specification_calls import CallSpace
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
+from kvproof.check.search.exhaustive.specification_space import Continuations
 from kvproof.check.search.result import UNLIMITED, SearchResult
 
 PROGRESS_EVERY = 500  # states
 
 
-def space_of(scope: Scope) -> RuleSpace | CallSpace:
+def space_of(scope: Scope, continuations: Continuations | None = None) -> RuleSpace | CallSpace:
     """The space in which a scope is searched: single rules, or whole calls."""
-    return RuleSpace(scope) if scope.level == "rules" else CallSpace(scope)
+    return (RuleSpace if scope.level == "rules" else CallSpace)(scope, continuations=continuations)
 
 
 def explore_specification(

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
-from kvproof.check.search.exhaustive.specification_space import ROOT, SpecificationSpace
+from kvproof.check.search.exhaustive.specification_space import ROOT, Continuations, SpecificationSpace
 from kvproof.spec.native import Machine
 from kvproof.spec.text.operations import row_of
 from kvproof.spec.text.state import FREE, NONE, State
@@ -23,8 +23,10 @@ from kvproof.spec.text.witnesses import witnesses_after, witnesses_before
 class RuleSpace(SpecificationSpace):
     """Single firings, ghosts and obligations on."""
 
-    def __init__(self, scope: Scope, machine: Machine | None = None) -> None:
-        super().__init__(scope, machine or Machine(sizes_of(scope)), "all")
+    def __init__(
+        self, scope: Scope, machine: Machine | None = None, continuations: Continuations | None = None
+    ) -> None:
+        super().__init__(scope, machine or Machine(sizes_of(scope)), "all", continuations)
 
     def successors(self, state: State) -> Iterator[tuple[Operation, State]]:
         """Every firing that is not refused."""

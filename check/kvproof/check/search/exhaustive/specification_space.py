@@ -15,6 +15,7 @@ each claim would take longer than the search.
 """
 
 import ast
+import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cache
@@ -102,6 +103,36 @@ class Continuations:
                 found.add(identity)
                 identity = self.before[identity]
         return found
+
+
+class NumberedContinuations(Continuations):
+    """Identities whose number says how they came about, so that all processes of one search give the same numbers.
+
+    num_values: more than the values that are tried at one position.
+    """
+
+    def __init__(self, num_values: int) -> None:
+        super().__init__()
+        self._num_values = num_values
+        self.before = _Predecessors(num_values)  # type: ignore[assignment]
+
+    def after(self, identity: int, value: int) -> int:
+        """The identity of the next position, when the raw token there is `value`."""
+        assert value < self._num_values
+        return identity * self._num_values + value + 1
+
+
+class _Predecessors:
+    """For each numbered identity the one of the position before it."""
+
+    def __init__(self, num_values: int) -> None:
+        self._num_values = num_values
+
+    def __getitem__(self, identity: int) -> int:
+        return (identity - 1) // self._num_values if identity > ROOT else ROOT
+
+    def __len__(self) -> int:
+        return sys.maxsize
 
 
 BROKEN = (CheckFailed, IndexError, TypeError, ValueError)  # what a wrong rule may raise
@@ -193,11 +224,17 @@ class Claims:
 class SpecificationSpace:
     """The states of one machine. extent: which claims are evaluated in each of them, see `Claims`."""
 
-    def __init__(self, scope: Scope, machine: Machine, extent: Literal["all", "real", "recount"]) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        machine: Machine,
+        extent: Literal["all", "real", "recount"],
+        continuations: Continuations | None = None,
+    ) -> None:
         self.scope, self.machine = scope, machine
         self.firings = Firings(machine)
         self.claims = Claims(machine, extent)
-        self.continuations = Continuations()
+        self.continuations = continuations or Continuations()
         self._keys = StateKeys(machine, self.continuations.before)
 
     def first(self) -> State:
@@ -207,6 +244,11 @@ class SpecificationSpace:
     def state_key(self, state: State) -> Hashable:
         """See `StateKeys`."""
         return self._keys.of(state)
+
+    def forget_keys(self, num_max: int) -> None:
+        """Free the keys that are kept for speed if they are more than so many."""
+        if len(self._keys) > num_max:
+            self._keys = StateKeys(self.machine, self.continuations.before)
 
     def expand(self, state: State) -> State:
         """The state, if it breaks no claim. Raises Finding."""

@@ -10,7 +10,7 @@ import ctypes
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kvproof.check.oracle.replay import Counterexample
@@ -19,6 +19,7 @@ from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
 from kvproof.check.search.exhaustive.c_reader.comparison import ReadersDiffer, compare_searches
 from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, in_use
+from kvproof.check.search.exhaustive.part import Place
 from kvproof.check.search.exhaustive.specification import space_of
 from kvproof.check.search.exhaustive.specification_calls import CallSpace
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
@@ -143,20 +144,32 @@ def _result(spec: SpecificationInC, report: Report, counts: list[int]) -> Search
     elif report.reason == TOO_LARGE:
         found.text = f"stopped at {report.states:,} states: one has more identities than the C reader can name"
     elif report.reason == FOUND:
-        found.counterexample = _confirmed(spec, report)
+        found.counterexample = confirmed(spec, _path(spec, (report.worker, report.offset)))
     if spec.loaded.note:
         found.text = "; ".join(part for part in (found.text, spec.loaded.note) if part)
     return found
 
 
-def _confirmed(spec: SpecificationInC, report: Report) -> Counterexample:
-    """The finding as Python makes it. Python follows the path that C has kept. Raises ReadersDiffer if it does not."""
+def _path(spec: SpecificationInC, place: Place | None) -> list[bytes]:
+    """The strings of the states on the way to the one at a place: a worker, and a place there."""
     strings: list[bytes] = []
-    worker, place = ctypes.c_int(report.worker), ctypes.c_long(report.offset)
+    while place is not None:
+        place, string = string_at(spec, *place)
+        strings.insert(0, string)
+    return strings
+
+
+def string_at(spec: SpecificationInC, worker: int, place: int) -> tuple[Place | None, bytes]:
+    """The place that a stored state was reached from, None for the first state; and the string of the state."""
+    from_worker, from_place = ctypes.c_int(), ctypes.c_long()
     room = ctypes.create_string_buffer(STREAM_MAX)
-    while worker.value >= 0:
-        num = spec.library.stored(worker.value, place, ctypes.byref(worker), ctypes.byref(place), room)
-        strings.insert(0, room.raw[:num])
+    at = ctypes.c_long(place)
+    num = spec.library.stored(worker, at, ctypes.byref(from_worker), ctypes.byref(from_place), room)
+    return None if from_worker.value < 0 else (from_worker.value, from_place.value), room.raw[:num]
+
+
+def confirmed(spec: SpecificationInC, strings: Sequence[bytes]) -> Counterexample:
+    """The finding as Python makes it, on the path of these strings. Raises ReadersDiffer if Python has no finding."""
     scope = replace(spec.scope, claims=True)
     space = space_of(scope)
     state, path = space.first(), list[Operation]()

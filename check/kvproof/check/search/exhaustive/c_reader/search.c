@@ -6,6 +6,7 @@
    the states, transitions and depth do not depend on the number of workers. Strings are compared whole: a hash only
    says where to look. */
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -30,8 +31,8 @@ typedef struct {
 
 static Worker *workers;
 static int num_workers;
-static size_t memory_max, memory_of_each;
-static long transitions_max, level;
+static size_t memory_of_each;
+static long transitions_max, states_max, level;
 static double seconds_max;
 static struct timespec began;
 static volatile int reason, level_is_done, is_over;
@@ -90,7 +91,7 @@ static void insert(Worker *w, uint64_t h, uint64_t from, const uint8_t *bytes, i
     const uint8_t *known = w->strings + PLACE(w->slots[i]);
     if (w->slots[i] >> 48 == h >> 48 && length_at(known) == num && !memcmp(known + HEAD, bytes, num)) return;
   }
-  if (memory_of(w) + HEAD + num > memory_of_each || ((size_t)w->num_states * 3 >= w->num_slots * 2 && !grow(w))) {
+  if (w->num_states >= states_max || memory_of(w) + HEAD + num > memory_of_each || ((size_t)w->num_states * 3 >= w->num_slots * 2 && !grow(w))) {
     stop(MEMORY);
     return;
   }
@@ -160,24 +161,29 @@ static void begin_round(void) {
   }
   level += !is_over;
 }
+/* Expands the next state of this level, and returns how many bytes are in the boxes then. */
+static size_t expand_next(Worker *w) {
+  Trial *t = &w->trial;
+  int num = length_at(w->strings + w->next);
+  size_t num_boxed = 0;
+  w->expanding = w->next;
+  decode(w->strings + w->next + HEAD, num, &t->form, t->state);
+  expand(t);
+  w->num_expanded++;
+  if (t->finding) { stop(FOUND); return 0; }
+  w->next += HEAD + num;
+  for (int i = 0; i < num_workers; i++) num_boxed += w->boxes[i].num;
+  return num_boxed;
+}
 static void *work(void *argument) {
   Worker *w = argument;
-  Trial *t = &w->trial;
-  counts = t->counts;
+  counts = w->trial.counts;
   while (!is_over) {
     size_t num_boxed = 0;
     while (w->next < w->level_end && num_boxed < BOX_BYTES && !reason) {
       if (transitions() >= transitions_max) { stop(TRANSITIONS); break; }
       if ((w->num_expanded & 63) == 0 && seconds_since() > seconds_max) { stop(TIME); break; }
-      int num = length_at(w->strings + w->next);
-      w->expanding = w->next;
-      decode(w->strings + w->next + HEAD, num, &t->form, t->state);
-      expand(t);
-      w->num_expanded++;
-      if (t->finding) { stop(FOUND); break; }
-      w->next += HEAD + num;
-      num_boxed = 0;
-      for (int i = 0; i < num_workers; i++) num_boxed += w->boxes[i].num;
+      num_boxed = expand_next(w);
     }
     w->has_done = w->next == w->level_end;
     all_wait(0);
@@ -224,49 +230,28 @@ long num_found(void) {
   for (int i = 0; i < num_workers; i++) sum += workers[i].num_states;
   return sum;
 }
-/* Search from the first state, or from a state whose string is given. Returns 0 if there is no memory at all. */
-int search(int with_workers, size_t memory, double seconds, long max_transitions, long *counted_by_name, Report *out) {
+/* Makes an empty worker with room for its states. Returns 0 if there is no memory. */
+static int begin_worker(Worker *w, int number) {
+  w->number = number;
+  make_trial(&w->trial);
+  w->trial.reached = reached;
+  w->trial.to = w;
+  w->strings = mmap(0, memory_of_each, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (w->strings == MAP_FAILED) { w->strings = 0; return 0; }
+  return grow(w);
+}
+/* Inserts the first state, if its owner is among these workers. */
+static void insert_first(int from_worker, int to_worker) {
   Trial root;
-  forget();
-  memory_max = memory;
-  memory_of_each = memory / with_workers;
-  seconds_max = seconds;
-  transitions_max = max_transitions;
-  workers = calloc(with_workers, sizeof(Worker));
-  if (!workers) return 0;
-  num_workers = with_workers;
-  reason = level_is_done = is_over = num_waiting = 0;
-  level = 0;
-  clock_gettime(CLOCK_MONOTONIC, &began);
-  for (int i = 0; i < num_workers; i++) {
-    Worker *w = &workers[i];
-    w->number = i;
-    make_trial(&w->trial);
-    w->trial.reached = reached;
-    w->trial.to = w;
-    w->strings = mmap(0, memory_of_each, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (w->strings == MAP_FAILED) { w->strings = 0; forget(); return 0; }
-    if (!grow(w)) { forget(); return 0; }
-  }
   make_trial(&root);
   memcpy(root.state, first, num_cells * sizeof(cell));
   int num = encode(root.state, &root.form, root.bytes);
   uint64_t h = hash_of(root.bytes, num);
-  insert(&workers[h % WORKERS_MAX % num_workers], h, UINT64_MAX, root.bytes, num);
+  int owner = h % WORKERS_MAX % num_workers;
+  if (owner >= from_worker && owner < to_worker) insert(&workers[owner], h, UINT64_MAX, root.bytes, num);
   free_trial(&root);
-  for (int i = 0; i < num_workers; i++) workers[i].level_end = workers[i].num_bytes;
-  pthread_t threads[WORKERS_MAX];
-  int num_threads = 0;
-  num_present = num_workers;
-  for (int i = 1; i < num_workers; i++) {
-    if (pthread_create(&threads[num_threads], 0, work, &workers[i])) { stop(MEMORY); break; }
-    num_threads++;
-  }
-  pthread_mutex_lock(&gate);
-  num_present = num_threads + 1;
-  pthread_mutex_unlock(&gate);
-  work(&workers[0]);
-  for (int i = 0; i < num_threads; i++) pthread_join(threads[i], 0);
+}
+static void report(long *counted_by_name, Report *out) {
   memset(out, 0, sizeof *out);
   out->reason = reason;
   out->depth = level;
@@ -285,6 +270,36 @@ int search(int with_workers, size_t memory, double seconds, long max_transitions
       out->offset = w->expanding;
     }
   }
+}
+/* Search from the first state. Returns 0 if there is no memory at all. */
+int search(int with_workers, size_t memory, double seconds, long max_transitions, long *counted_by_name, Report *out) {
+  forget();
+  states_max = LONG_MAX;
+  memory_of_each = memory / with_workers;
+  seconds_max = seconds;
+  transitions_max = max_transitions;
+  workers = calloc(with_workers, sizeof(Worker));
+  if (!workers) return 0;
+  num_workers = with_workers;
+  reason = level_is_done = is_over = num_waiting = 0;
+  level = 0;
+  clock_gettime(CLOCK_MONOTONIC, &began);
+  for (int i = 0; i < num_workers; i++) if (!begin_worker(&workers[i], i)) { forget(); return 0; }
+  insert_first(0, num_workers);
+  for (int i = 0; i < num_workers; i++) workers[i].level_end = workers[i].num_bytes;
+  pthread_t threads[WORKERS_MAX];
+  int num_threads = 0;
+  num_present = num_workers;
+  for (int i = 1; i < num_workers; i++) {
+    if (pthread_create(&threads[num_threads], 0, work, &workers[i])) { stop(MEMORY); break; }
+    num_threads++;
+  }
+  pthread_mutex_lock(&gate);
+  num_present = num_threads + 1;
+  pthread_mutex_unlock(&gate);
+  work(&workers[0]);
+  for (int i = 0; i < num_threads; i++) pthread_join(threads[i], 0);
+  report(counted_by_name, out);
   return 1;
 }
 /* The string of a stored state, into `bytes`; its length. Sets where it came from: the worker and the place. */
@@ -297,6 +312,66 @@ int stored(int worker, long offset, int *from_worker, long *from, uint8_t *bytes
   memcpy(bytes, record + HEAD, length_at(record));
   return length_at(record);
 }
+
+/* One part of a search that several processes share: this process is one of the workers, and has no others. Who calls
+   carries the boxes to the other processes, and ends a level when every part has expanded its states. */
+static Worker *part;
+
+/* Makes the part of a number. Returns 0 if there is no memory. */
+int begin_part(int number, int num_parts, size_t memory, long max_states) {
+  forget();
+  memory_of_each = memory;
+  states_max = max_states;
+  transitions_max = LONG_MAX;
+  workers = calloc(num_parts, sizeof(Worker));
+  if (!workers) return 0;
+  num_workers = num_parts;
+  reason = 0;
+  part = &workers[number];
+  if (!begin_worker(part, number)) { forget(); return 0; }
+  return 1;
+}
+void insert_first_of_part(void) { insert_first(part->number, part->number + 1); }
+/* Expands states for so many seconds, or until the boxes have so many bytes. Returns whether the level is done. */
+int expand_part(double seconds, size_t max_bytes) {
+  size_t num_boxed = 0;
+  counts = part->trial.counts;
+  clock_gettime(CLOCK_MONOTONIC, &began);
+  for (long n = 1; part->next < part->level_end && num_boxed < max_bytes && !reason; n++) {
+    num_boxed = expand_next(part);
+    if (n % 64 == 0 && seconds_since() > seconds) break;
+  }
+  return part->next == part->level_end;
+}
+/* The strings for another part, each with its hash and predecessor. They are valid until the next call, and gone then. */
+const uint8_t *box_of_part(int owner, size_t *num) {
+  Box *box = &part->boxes[owner];
+  *num = box->num;
+  box->num = 0;
+  return box->bytes;
+}
+void take_box(uint8_t *bytes, size_t num) { empty(part, &(Box){bytes, num, num}); }
+/* Ends the level: what is new becomes the next one. Returns the new states, as they are stored. */
+const uint8_t *end_level_of_part(size_t *num) {
+  const uint8_t *from = part->strings + part->level_end;
+  *num = part->num_bytes - part->level_end;
+  part->next = part->level_end;
+  part->level_end = part->num_bytes;
+  return from;
+}
+/* Takes the states of an earlier level, as `end_level_of_part` returned them, and ends that level. */
+void restore_part(const uint8_t *bytes, size_t num) {
+  for (size_t at_byte = 0; at_byte < num && !reason;) {
+    uint64_t from;
+    int length = length_at(bytes + at_byte);
+    memcpy(&from, bytes + at_byte, 8);
+    insert(part, hash_of(bytes + at_byte + HEAD, length), from, bytes + at_byte + HEAD, length);
+    at_byte += HEAD + length;
+  }
+  part->next = part->level_end;
+  part->level_end = part->num_bytes;
+}
+void report_of_part(long *counted_by_name, Report *out) { report(counted_by_name, out); }
 
 /* For one state: what Python asks when it compares, and when it follows a path. */
 typedef struct { uint8_t *at; long num, max, count; } Strings;
