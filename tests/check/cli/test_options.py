@@ -29,7 +29,13 @@ def numbers() -> Iterator[tuple[str, str]]:
 def test_the_numbers_of_every_command_are_known() -> None:
     found = set(numbers())
     assert {name for name, _ in found} >= {"verify", "prove", "explore", "hunt", "device", "record"}
-    assert {("prove", "--timeout"), ("prove", "--jobs"), ("explore", "--blocks"), ("record", "--steps")} < found
+    assert {
+        ("prove", "--timeout"),
+        ("prove", "--seed"),
+        ("explore", "--jobs"),
+        ("explore", "--blocks"),
+        ("record", "--steps"),
+    } < found
 
 
 @pytest.mark.parametrize(("command", "option"), sorted(numbers()))

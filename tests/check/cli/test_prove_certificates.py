@@ -30,8 +30,8 @@ from kvproof.models.certificates.folder import (
 )
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.solvers import second_solver
-from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings
-from kvproof.models.solvers.workers import Asker, Printer
+from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings, ask
+from kvproof.models.solvers.workers import Asker, Decide, Printer
 from kvproof.spec.verdict import Exit, Verdict
 
 pytest.importorskip("cvc5")
@@ -52,7 +52,11 @@ ASKED: list[str] = []  # the obligations that cvc5 was asked
 
 
 def in_this_process(
-    obligations: Iterable[Obligation], settings: Settings, _: int, asker: Asker, printer: Printer
+    obligations: Iterable[Obligation],
+    settings: Settings,
+    *,
+    asker: Asker = ask,
+    printer: Printer = Obligation.question,
 ) -> Iterator[ProofOutcome]:
     for one in obligations:
         ASKED.append(one.claim)
@@ -60,16 +64,16 @@ def in_this_process(
 
 
 @pytest.fixture(autouse=True)
-def without_processes(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
     ASKED.clear()
     monkeypatch.setattr(prove_certificates, "pinned_names", lambda _: {one.id for one in (TWICE, BETWEEN, WRONG)})
-    if "command" not in request.node.name:
-        monkeypatch.setattr(prove_certificates, "decide_all", in_this_process)
 
 
-def certify(folder: Path, *obligations: Obligation, is_whole: bool = True) -> dict[str, Verdict]:
+def certify(
+    folder: Path, *obligations: Obligation, is_whole: bool = True, decide: Decide = in_this_process
+) -> dict[str, Verdict]:
     """cvc5's verdict for each obligation, by claim, in a run of its own."""
-    run = CertificateRun(folder, Settings(), 1, is_whole)
+    run = CertificateRun(folder, Settings(), decide, is_whole)
     first = [ProofOutcome(one, Answer(Verdict.PROVED)) for one in obligations]
     return {one.obligation.claim: one.answer.verdict for _, one in run.outcomes(first, output())}
 
@@ -129,16 +133,14 @@ def test_a_proof_is_made_again_if_its_question_or_the_solver_has_changed_or_a_fi
 
 
 def test_an_interrupted_run_leaves_an_index_and_the_next_run_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    def interrupted(*arguments: Any) -> Iterator[ProofOutcome]:
-        yield next(in_this_process(*arguments))
+    def interrupted(*arguments: Any, **options: Any) -> Iterator[ProofOutcome]:
+        yield next(in_this_process(*arguments, **options))
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(prove_certificates, "decide_all", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            certify(tmp_path, TWICE, BETWEEN)
+    with pytest.raises(KeyboardInterrupt):
+        certify(tmp_path, TWICE, BETWEEN, decide=interrupted)
     assert indexed(tmp_path) == {"twice": True}
     ASKED.clear()
     certify(tmp_path, TWICE, BETWEEN)
@@ -168,7 +170,7 @@ def test_rows_that_no_obligation_has_or_whose_files_are_wrong_are_dropped_and_na
     invented = replace(index.obligations[0], id="suite/subject/nothing is ever freed twice", proof="")
     (tmp_path / INDEX).write_bytes(encode_index(replace(index, obligations=[*index.obligations, invented])))
     (tmp_path / f"{file_stem(TWICE.id)}{PROOF}").unlink()
-    run = CertificateRun(tmp_path, Settings(), 1, is_whole)
+    run = CertificateRun(tmp_path, Settings(), in_this_process, is_whole)
     list(run.outcomes([ProofOutcome(BETWEEN, Answer(Verdict.PROVED))], output()))
     assert indexed(tmp_path) == {"between": True} | ({} if is_whole else {"wrong": False})
     assert run.dropped == sorted([invented.id, TWICE.id, *([WRONG.id] if is_whole else [])])

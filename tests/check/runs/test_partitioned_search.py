@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from itertools import repeat
@@ -175,7 +175,7 @@ def killing(workers: LocalWorkers, seed: int) -> Iterator[list[int]]:
     workers.keepers = noted  # type: ignore[method-assign]
 
     def run() -> None:
-        while not is_over.wait(draw.uniform(0.5, 2.0)):
+        while not is_over.wait(draw.uniform(6.0, 12.0)):
             if made:
                 killed.append(draw.choice(made[0].process_ids))
                 with suppress(ProcessLookupError):
@@ -195,7 +195,7 @@ def killing(workers: LocalWorkers, seed: int) -> Iterator[list[int]]:
 @pytest.mark.parametrize("seed", range(4))
 def test_processes_that_are_killed_change_nothing(seed: int) -> None:
     expected, workers = searched(SCOPES["rules-cache"]), LocalWorkers(2)
-    with killing(workers, seed) as killed:
+    with closing(workers), killing(workers, seed) as killed:
         found = PartitionedReader(workers, STATES_MAX)(SCOPES["rules-cache"], seconds=600)
     assert facts(found) == expected
     assert killed
@@ -209,7 +209,8 @@ def test_parts_in_c_count_what_one_process_in_c_counts(name: str) -> None:
     from kvproof.check.search.exhaustive.c_reader.exploration import explore_in_c
 
     expected = facts(explore_in_c(SCOPES[name], seconds=600))
-    found = PartitionedReader(LocalWorkers(3), STATES_MAX, 1 << 30)(SCOPES[name], seconds=600)
+    with closing(LocalWorkers(3)) as workers:
+        found = PartitionedReader(workers, STATES_MAX, 1 << 30)(SCOPES[name], seconds=600)
     assert facts(found) == expected
     assert found.text.startswith(f"exhausted: 3 parts of at most 100,000 states hold {found.num_states:,} states and ")
 

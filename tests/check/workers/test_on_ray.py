@@ -4,6 +4,7 @@ import json
 import operator
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -63,6 +64,46 @@ def test_a_local_ray_finds_and_counts_what_one_process_and_two_do_and_leaves_no_
     one, *others = (result_of(hunt(tmp_path / workers, workers), tmp_path / workers) for workers in ("1", "2", "ray"))
     assert others == [one, one]
     assert processes_of_ray() <= before
+
+
+@pytest.mark.parametrize(
+    "command", [["explore", "--scope", "rules-lookahead"], ["prove", "--only", "mapping/*", "--no-cache"]]
+)
+def test_a_local_ray_divides_a_search_and_proofs(command: list[str], tmp_path: Path) -> None:
+    def checks(workers: str) -> list[Any]:
+        options = [*command, "--workers", workers, "--json", str(tmp_path / workers)]
+        subprocess.run([sys.executable, "-c", MAIN, *options], cwd=tmp_path, env=ENVIRONMENT, timeout=SECONDS_MAX)
+        found = json.loads((tmp_path / workers).read_bytes())["checks"]
+        return sorted((one["id"], one["verdict"], one["counts"]) for one in found)
+
+    before = processes_of_ray()
+    assert checks("ray") == checks("2")
+    assert processes_of_ray() <= before
+
+
+def test_a_part_whose_process_is_killed_is_made_again() -> None:
+    from kvproof.check.protocol.scopes import SCOPES
+    from kvproof.check.runs.partitioned_search import PartitionedReader
+    from kvproof.check.search.exhaustive.specification import explore_specification
+    from kvproof.check.workers.on_ray import RayKeepers, RayWorkers
+    from kvproof.check.workers.workers import Make
+
+    class Killing(RayWorkers):
+        """Kills the process of the last keeper after it was made."""
+
+        def keepers(self, make: Make) -> RayKeepers:
+            made = super().keepers(make)
+            os.kill(made.process_ids[-1], signal.SIGKILL)
+            return made
+
+    workers = Killing()
+    try:
+        found = PartitionedReader(workers, 100_000)(SCOPES["tables-4x3x6"], seconds=600)
+    finally:
+        workers.close()
+    expected = explore_specification(SCOPES["tables-4x3x6"], seconds=600)
+    assert (found.num_states, found.num_operations, found.depth) == (358, 1581, 11)
+    assert found.coverage == expected.coverage
 
 
 def test_a_unit_that_hangs_is_done_again_and_a_worker_with_other_sources_does_none(

@@ -101,6 +101,7 @@ def explore(
             "--states-per-worker",
             metavar="N",
             min=1,
+            max=10**12,
             help="The most states that a worker of --workers keeps.",
         ),
     ] = STATES_PER_WORKER,

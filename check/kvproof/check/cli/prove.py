@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvproof.check.cli.config import options_to_repeat
-from kvproof.check.cli.options import HistoryOption, JsonOption, jobs_option, seconds_option
+from kvproof.check.cli.options import HistoryOption, JsonOption, seconds_option, workers_option
 from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.extras import require_extra
 
@@ -52,7 +52,10 @@ def prove(
             most=PROVER_SECONDS_MAX,
         ),
     ] = 20.0,
-    jobs: Annotated[int, jobs_option("Number of solver processes.")] = 2,
+    workers: Annotated[
+        str,
+        workers_option("Number of solver processes, or a Ray cluster; ray starts one here.", "--jobs"),
+    ] = "2",
     text: Annotated[
         Path | None,
         typer.Option(
@@ -117,6 +120,7 @@ def prove(
             require_extra("second-solver", "--second-solver" if second_solver else "--certificates")
         from kvproof.check.cli.prove_options import ProofOptions
         from kvproof.check.cli.prove_run import ProofRequest, run_proofs
+        from kvproof.check.workers.solver_questions import deciding
         from kvproof.models.solvers.solving import Settings
         from kvproof.models.translation.errors import NotInLanguage
         from kvproof.models.translation.text import specification
@@ -125,10 +129,11 @@ def prove(
         options = ProofOptions(second_solver, smt2, baseline, save_baseline, certificates, record)
         try:
             other = None if text is None else specification().rewritten(read_text(text), str(text))
-            request = ProofRequest(tuple(only or ()), settings, jobs, json, other, options, history=history)
-            words = tuple(options_to_repeat(context))
-            request = replace(request, words=words, cache=answer_cache(settings) if cache and not record else None)
-            raise typer.Exit(run_proofs(request))
+            with deciding(workers) as decide:
+                request = ProofRequest(tuple(only or ()), settings, decide, json, other, options, history=history)
+                words = tuple(options_to_repeat(context))
+                request = replace(request, words=words, cache=answer_cache(settings) if cache and not record else None)
+                raise typer.Exit(run_proofs(request))
         except (NotInLanguage, ValueError) as error:
             raise UsageError(str(error)) from error
 

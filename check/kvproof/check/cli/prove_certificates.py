@@ -42,7 +42,7 @@ from kvproof.models.pin import OBLIGATION, pinned_names
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers import second_solver
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings
-from kvproof.models.solvers.workers import decide_all
+from kvproof.models.solvers.workers import Decide
 from kvproof.reports.document import write_atomically
 from kvproof.spec.verdict import Verdict
 
@@ -57,7 +57,7 @@ class CertificateRun:
 
     folder: Path
     settings: Settings
-    num_processes: int
+    decide: Decide
     is_whole: bool
     solver: str = field(default_factory=lambda: f"{second_solver.NAME} {second_solver.version()}")
     rows: dict[str, Row] = field(default_factory=dict)
@@ -132,7 +132,7 @@ class CertificateRun:
         self, obligations: Iterable[Obligation], originals: Mapping[str, Obligation] | None = None
     ) -> Iterator[ProofOutcome]:
         """Ask cvc5, and write the files of each answer. originals: by id, if the obligations have instances."""
-        answers = decide_all(obligations, self.settings, self.num_processes, ask, self.questions.of)
+        answers = self.decide(obligations, self.settings, asker=ask, printer=self.questions.of)
         with closing(answers):  # type: ignore[type-var]
             for one in answers:
                 added = instances(originals[one.obligation.id]) if originals else []

@@ -36,7 +36,7 @@ from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers import second_solver
 from kvproof.models.solvers.solver_effort import Efforts, changes, efforts, worse
 from kvproof.models.solvers.solving import ProofOutcome, Settings
-from kvproof.models.solvers.workers import decide_all
+from kvproof.models.solvers.workers import Decide
 from kvproof.models.suites import BOUNDED
 from kvproof.reports.document import read_bytes
 from kvproof.reports.result import Check, Difference, Result
@@ -94,7 +94,7 @@ class ProofOptions:
         outcomes: list[ProofOutcome],
         result: Result,
         settings: Settings,
-        num_processes: int,
+        decide: Decide,
         is_whole: bool,
         console: Output,
     ) -> None:
@@ -103,11 +103,11 @@ class ProofOptions:
             files = [write_question(one.obligation, self.smt2) for one in outcomes if not one.is_trivial]
             result.messages.append(f"{len(files):,} questions written below {self.smt2}")
         if self.second_solver:
-            for one, check in ask_second_solver(outcomes, settings, num_processes, console):
+            for one, check in ask_second_solver(outcomes, settings, decide, console):
                 self.second_outcomes.append(one)
                 result.checks.append(check)
         if self.certificates is not None:
-            self.certified = CertificateRun(self.certificates, settings, num_processes, is_whole)
+            self.certified = CertificateRun(self.certificates, settings, decide, is_whole)
             for first, second in self.certified.outcomes(outcomes, console):
                 check = compare_answers(first, second, CERTIFICATES)
                 result.checks.append(replace(check, text=KEPT) if check.verdict is Verdict.NOT_REFUTED else check)
@@ -150,13 +150,13 @@ class ProofOptions:
 
 
 def ask_second_solver(
-    outcomes: list[ProofOutcome], settings: Settings, num_processes: int, console: Output
+    outcomes: list[ProofOutcome], settings: Settings, decide: Decide, console: Output
 ) -> Iterator[tuple[ProofOutcome, Check]]:
     """Ask cvc5 every question that Z3 was asked. Yields each answer, and its check."""
     first = {one.obligation.id: one for one in outcomes if not one.is_trivial}
     questions = (where_next_fired(where_denied(one.obligation)) for one in first.values())
     with ProofProgress(console, "second solver") as progress:
-        for one in decide_all(questions, settings, num_processes, second_solver.ask):
+        for one in decide(questions, settings, asker=second_solver.ask):
             progress.advance(one)
             yield one, compare_answers(first[one.obligation.id], one)
 

@@ -48,7 +48,7 @@ from kvproof.models.proofs.vacuity import (
 )
 from kvproof.models.solvers.answer_cache import AnswerCache, decide_with
 from kvproof.models.solvers.solving import EFFORT_PER_SECOND, Allowance, ProofOutcome, Settings
-from kvproof.models.solvers.workers import decide_all
+from kvproof.models.solvers.workers import Decide
 from kvproof.models.suites import (
     BOUNDED,
     OF_A_TEXT,
@@ -76,13 +76,14 @@ DIFFERENCES_MAX = 10  # listed in a message
 class ProofRequest:
     """What the user asked for.
 
-    only: patterns of names; empty for everything. text: replaces the text of the specification. cache: answers of
-    earlier runs. history: the file to which the run adds itself. words: the options that repeat the request.
+    only: patterns of names; empty for everything. decide: asks the solver. text: replaces the text of the
+    specification. cache: answers of earlier runs. history: the file to which the run adds itself. words: the options
+    that repeat the request.
     """
 
     only: tuple[str, ...]
     settings: Settings
-    num_processes: int
+    decide: Decide
     json: Path | None
     text: Text | None = None
     options: ProofOptions = field(default_factory=ProofOptions)
@@ -203,7 +204,7 @@ def run_proofs(request: ProofRequest) -> Exit:
                     if one is not None:
                         outcomes.append(one)
                         progress.advance(one)
-            options.run(outcomes, result, settings, request.num_processes, request.is_whole, console)
+            options.run(outcomes, result, settings, request.decide, request.is_whole, console)
         run.is_complete = True
     except KeyboardInterrupt:
         result.messages.append("interrupted: the result has only the obligations that were decided before")
@@ -288,14 +289,12 @@ def _checks(request: ProofRequest) -> Iterator[Checked]:
 
 
 def _decided(request: ProofRequest, obligations: Iterator[Obligation]) -> Iterator[ProofOutcome]:
-    settings, num_processes = request.settings, request.num_processes
+    settings, decide = request.settings, request.decide
     if request.cache is None:
-        yield from decide_all(obligations, settings, num_processes)
+        yield from decide(obligations, settings)
         return
     yield from decide_with(
-        request.cache,
-        obligations,
-        lambda missing, printer: decide_all(missing, settings, num_processes, printer=printer),
+        request.cache, obligations, lambda missing, printer: decide(missing, settings, printer=printer)
     )
 
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from typing import Protocol
 
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.interrupts import deaf_to_interrupts
@@ -28,6 +29,19 @@ GRACE_SECONDS = 10.0  # a solver checks the time only now and then
 Asker = Callable[[str, str, Settings], Answer]  # hypotheses, negated goal; a function that a process can import
 Question = tuple[str, str]  # hypotheses, negated goal; a batch sends equal hypotheses once
 Printer = Callable[[Obligation], Question]
+
+
+class Decide(Protocol):
+    """Decides every obligation, as `decide_all`; who does it is known to the object."""
+
+    def __call__(
+        self,
+        obligations: Iterable[Obligation],
+        settings: Settings,
+        *,
+        asker: Asker = ask,
+        printer: Printer = Obligation.question,
+    ) -> Iterator[ProofOutcome]: ...
 
 
 def decide_all(
@@ -55,10 +69,11 @@ def _serve(connection: Connection, settings: Settings, asker: Asker) -> None:
         while True:
             questions: list[Question] = connection.recv()
             for assumed, goal in questions:
-                connection.send(_answer(asker, assumed, goal, settings))
+                connection.send(answer_of(asker, assumed, goal, settings))
 
 
-def _answer(asker: Asker, assumed: str, goal: str, settings: Settings) -> Answer:
+def answer_of(asker: Asker, assumed: str, goal: str, settings: Settings) -> Answer:
+    """The answer to one question; unknown if asking it raises."""
     try:
         return asker(assumed, goal, settings)
     except Exception as error:  # e.g. the solver cannot parse it: this question is unknown, the others are answered

@@ -1,0 +1,71 @@
+"""The questions of proofs, asked by the workers that `--workers` names."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from kvproof.check.workers.choice import is_number, opened
+from kvproof.check.workers.workers import Workers
+from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings, ask
+from kvproof.models.solvers.workers import BATCH, Asker, Decide, Printer, Question, answer_of, decide_all
+
+Batch = tuple[Asker, Settings, tuple[Question, ...]]
+
+
+@contextmanager
+def deciding(workers: str) -> Iterator[Decide]:
+    """What decides obligations until the end of the block: solver processes of this machine, or a Ray cluster.
+
+    Raises MissingExtra if Ray is not installed, and NoWorkers if there is no Ray at the address.
+    """
+    if is_number(workers):
+        yield partial(decide_all, num_processes=int(workers))
+        return
+    with opened(workers) as pool:
+        assert pool is not None
+        yield partial(decide_by, pool)
+
+
+def decide_by(
+    workers: Workers,
+    obligations: Iterable[Obligation],
+    settings: Settings,
+    *,
+    asker: Asker = ask,
+    printer: Printer = Obligation.question,
+) -> Iterator[ProofOutcome]:
+    """As `decide_all`, in batches of questions that are units of work. Raises WorkerLost."""
+    decided, waiting, asked = deque[ProofOutcome](), dict[Question, list[Obligation]](), deque[Batch]()
+
+    def batches() -> Iterator[Batch]:
+        questions = list[Question]()
+        for obligation in obligations:
+            if obligation.is_trivial():
+                decided.append(ProofOutcome(obligation, TRIVIAL, is_trivial=True))
+            elif (question := printer(obligation)) in waiting:
+                waiting[question].append(obligation)
+            else:
+                waiting[question] = [obligation]
+                questions.append(question)
+            if len(questions) == BATCH:
+                asked.append((asker, settings, tuple(questions)))
+                yield asked[-1]
+                questions.clear()
+        if questions:
+            asked.append((asker, settings, tuple(questions)))
+            yield asked[-1]
+
+    for answers in workers.results(answers_to, batches()):
+        for question, answer in zip(asked.popleft()[2], answers, strict=True):
+            decided.extend(ProofOutcome(obligation, answer) for obligation in waiting.pop(question))
+        while decided:
+            yield decided.popleft()
+    yield from decided
+
+
+def answers_to(batch: Batch) -> list[Answer]:
+    """The answers to a batch of questions, in a worker."""
+    asker, settings, questions = batch
+    return [answer_of(asker, assumed, goal, settings) for assumed, goal in questions]
