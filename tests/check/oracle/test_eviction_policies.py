@@ -69,3 +69,11 @@ def test_a_block_that_was_never_found_may_be_taken_as_if_it_were_free() -> None:
     order = order_of(RELEASE_LRU, [EVICTABLE, EVICTABLE])
     take(order, 1)
     order.looked_up([10])
+
+
+def test_a_block_that_was_filled_again_is_not_found_although_it_should_have_been_evicted() -> None:
+    order = order_of(RELEASE_LRU, [EVICTABLE, EVICTABLE, EVICTABLE])
+    order.looked_up([11])
+    take(order, 1)
+    list(order.watched(iter([("share", (0, 0))])))  # a prompt got block 0 without a hit
+    order.looked_up([10])

@@ -13,8 +13,9 @@ What two sequences give up in one call is not compared, since either may have go
 in one step. By EMPTY_FIRST_LRU no block is evicted while another one is free during the whole call. By RELEASE_LRU a
 look-up dates the blocks that it finds too: the manager holds them for it, and gives them up. It makes room before it
 allocates, and may evict blocks that it does not take then. So a block that should have gone first may be gone as well;
-it is a finding once that block is found again. Nor need every full block be cached, so a victim is only judged if it
-was found before.
+it is a finding once that block is found again, and none if a prompt got the block without a hit before: then it may
+have been evicted and filled with the same content. Nor need every full block be cached, so a victim is only judged if
+it was found before.
 
 Each call is judged as a whole, since it may take its victims in any order: no victim may go before a block that could
 have been evicted during the whole call and still can. A block is not judged while another block has the same content:
@@ -79,6 +80,8 @@ class EvictionOrder:
                     self._known_cached.discard(arguments[0])
                 case "hit" if self.counts_lookups:
                     self._is_there(arguments[1])
+                case "share":
+                    self._suspicions.pop(arguments[1], None)
                 case "drop_last":
                     self._note_release(arguments[0], state.num_blocks[arguments[0]] - 1)
                 case "slide":
