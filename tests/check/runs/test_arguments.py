@@ -35,3 +35,14 @@ def test_fixed_kv_groups_leave_only_the_witnesses_that_they_can_reach() -> None:
     assert expected("full", "state") == (True, False)
     assert expected("full:4", "window:2") == (False, True)
     assert expected("full:4", "state:2") == (True, True)
+
+
+def test_what_needs_transfers_is_not_expected_without_them() -> None:
+    capabilities = replace(BuiltIn.capabilities, transfers=True, async_steps=1)
+
+    def expected(**fixed: int) -> tuple[bool, bool]:
+        witnesses = SCHEDULER.expected_witnesses(capabilities, fixed)
+        return witnesses["send"], witnesses["scheduled while another is under way"]
+
+    assert expected(transfers=False) == (False, True)
+    assert expected(async_steps=0, transfers=True) == (True, False)

@@ -175,6 +175,11 @@ LEAST_OF_WITNESSES: Mapping[str, Mapping[str, int]] = {
     "swap in beside others": {"num_gpu_blocks": 2, "max_num_seqs": 2},
     "aborted while swapped": {"num_gpu_blocks": 2, "max_num_seqs": 2},
     "decodes and chunks in one step": {"num_gpu_blocks": 2, "max_num_seqs": 2},
+    "load": {"transfers": 1},
+    "loaded in vain": {"transfers": 1},
+    "send": {"transfers": 1},
+    "scheduled while another is under way": {"async_steps": 1},
+    "token dropped": {"async_steps": 1},
     "evict beside a load": {"num_gpu_blocks": 2},
     "a key of the call is there, and another is evicted": {"num_gpu_blocks": 2},
 }

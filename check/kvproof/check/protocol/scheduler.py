@@ -62,6 +62,16 @@ class SchedulerConfig(Config):
     long_prefill_threshold: int = 0  # tokens of one prompt that a step computes at most; 0: no bound
     partial_prefills: int = 1  # prompts that share the tokens of a step, where none of them can be computed whole
 
+    @property
+    def long_prompt(self) -> int:
+        """Where prompts share the tokens of a step, a prompt is long while more than so many of its tokens are left."""
+        return self.max_model_len // 2
+
+    @property
+    def long_partial_prefills(self) -> int:
+        """How many of the prompts that share the tokens of a step may be long."""
+        return max(1, self.partial_prefills - 1)
+
     def as_dict(self) -> dict[str, Any]:
         """The fields that differ from their defaults, by name."""
         default = asdict(SchedulerConfig())

@@ -109,6 +109,15 @@ def may_stop_short(num_tokens: int, max_num_batched_tokens: int, num_chunk: int,
     return num_tokens >= max_num_batched_tokens or (long_prefill_threshold > 0 and num_chunk >= long_prefill_threshold)
 
 
+@predicate
+def is_within_partial_prefills(num_partial: int, num_long: int, most: int, most_long: int) -> bool:
+    """A step leaves at most so many prompts computed in part, and at most so many of those that it computes are long.
+
+    Source: `SchedulerConfig.max_num_partial_prefills` and `max_long_partial_prefills` of vLLM's V0 line.
+    """
+    return num_partial <= most and num_long <= most_long
+
+
 @function
 def prompt_tokens_in_step(max_num_batched_tokens: int, long_prefill_threshold: int) -> int:
     """The most tokens of one prompt that a step computes."""

@@ -1,7 +1,8 @@
 """Who is let in first, who is left waiting, how requests end, and what a step says about its chunks and its forks."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
 
@@ -9,11 +10,19 @@ import pytest
 
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
+from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.search.configurations import draw_for_scheduler
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
-from kvproof.spec.text.budgets import FCFS, PRIORITY, is_within_threshold, num_steps_max, prompt_tokens_in_step
+from kvproof.spec.text.budgets import (
+    FCFS,
+    PRIORITY,
+    is_within_partial_prefills,
+    is_within_threshold,
+    num_steps_max,
+    prompt_tokens_in_step,
+)
 from kvproof.spec.trace import Operation
 
 Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
@@ -238,10 +247,31 @@ def test_a_longer_chunk_of_one_prompt_is_found() -> None:
     assert not any(config.long_prefill_threshold for config in drawn if not config.chunked)
 
 
+class SharesNoTokens(BuiltInScheduler):
+    """A scheduler that takes a number of prompts to be computed in part, and does not look at it."""
+
+    capabilities = replace(BuiltInScheduler.capabilities, partial_prefills=3)
+
+
+@pytest.mark.parametrize(("length", "is_refuted"), [(8, False), (9, True)])
+def test_prompts_that_share_a_step_are_not_all_long(length: int, is_refuted: bool) -> None:
+    config = SchedulerConfig(4, 64, max_num_batched_tokens=12, max_num_seqs=4, max_model_len=16, chunked=True)
+    operations: list[Operation] = [add(1, length), add(2, 9), ("schedule",)]
+    judge = SchedulerJudge(SharesNoTokens(), replace(config, partial_prefills=2))
+    with pytest.raises(Finding, match="2 prompts of which more than 8 tokens") if is_refuted else nullcontext():
+        for operation in operations:
+            assert judge.apply(operation)
+
+
+def test_more_prompts_than_configured_are_not_computed_in_part() -> None:
+    assert is_within_partial_prefills(2, 1, 2, 1)
+    assert not is_within_partial_prefills(3, 1, 2, 1)
+    assert not is_within_partial_prefills(2, 2, 2, 1)
+
+
 def test_prompts_that_share_a_step_are_drawn_and_refused_by_what_is_declared() -> None:
-    shares = BuiltInScheduler.capabilities.__class__(**{**vars(BuiltInScheduler.capabilities), "partial_prefills": 3})
     random = Random(1)
-    drawn = [draw_for_scheduler(random, shares) for _ in range(60)]
+    drawn = [draw_for_scheduler(random, SharesNoTokens.capabilities) for _ in range(60)]
 
     assert {config.partial_prefills for config in drawn if config.chunked} == {1, 2, 3}
     assert {config.partial_prefills for config in drawn if not config.chunked} == {1}

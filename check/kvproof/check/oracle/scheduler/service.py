@@ -26,6 +26,7 @@ from kvproof.spec.text.budgets import (
     have_places,
     is_served_in_order,
     is_within_budget,
+    is_within_partial_prefills,
     may_stop_short,
     ranks_before,
 )
@@ -149,6 +150,31 @@ def judge_cut_prompts(state: SchedulerState, step: ScheduledStep, num_tokens: in
                 observed=num_tokens,
                 sequence=seq.name,
             )
+
+
+def judge_partial_prompts(state: SchedulerState, step: ScheduledStep) -> None:
+    """Where prompts share the tokens of a step, it begins no more of them than may be computed in part.
+
+    The bound on long prompts counts what is left of a prompt before the step, without what the cache has of it.
+    """
+    config, num_partial, num_long = state.config, 0, 0
+    for chunk in step.chunks:
+        num_prompt = state.seqs[chunk.seq].num_prompt
+        num_partial += chunk.stop < num_prompt
+        num_long += num_prompt - (0 if chunk.hit else chunk.start) > config.long_prompt
+    limits = config.partial_prefills, config.long_partial_prefills
+    if not is_within_partial_prefills(num_partial, num_long, *limits):
+        has_too_many = num_partial > limits[0]
+        raise Finding(
+            "budget-kept",
+            "a step leaves $observed prompts computed in part; at most $expected may be"
+            if has_too_many
+            else f"a step computes $observed prompts of which more than {config.long_prompt} tokens are left; at most "
+            "$expected may be",
+            call=SCHEDULE,
+            expected=limits[not has_too_many],
+            observed=num_partial if has_too_many else num_long,
+        )
 
 
 def _is_room_in_step(state: SchedulerState, step: ScheduledStep, request: ExpectedRequest) -> bool:

@@ -19,6 +19,7 @@ from kvproof.check.oracle.scheduler.service import (
     judge_cut_prompts,
     judge_left_waiting,
     judge_order,
+    judge_partial_prompts,
     judges_waiting,
 )
 from kvproof.check.protocol.adapter_check import check_answer
@@ -110,6 +111,8 @@ class Stepping(SchedulerState):
         has_spare = num_tokens < limits[0] and not self.step_explainer.num_left  # who leaves gives its tokens back late
         if self.config.chunked and self.capabilities.fills_steps and has_spare:
             judge_cut_prompts(self, step, num_tokens)
+        if self.config.partial_prefills > 1:
+            judge_partial_prompts(self, step)
         num_requests = sum(1 for _ in unfinished(self.requests)) if threshold else 0
         for chunk in step.chunks if threshold else ():
             if not is_within_threshold(chunk.stop - chunk.start, threshold, num_requests):
