@@ -2,7 +2,8 @@
 
 A block of code whose fence names a file, such as ```python title="adapter.py", is written to the folder of the
 document. In a block that begins with `$ `, each line that begins so is a command for bash, and the lines below it are
-its output: a line of … stands for any lines, and a … at the end of the last line for the rest of it.
+its output: a … stands for any text, on a line of its own for any lines. Each line of a ```sh block, and each indented
+line that begins with `kvproof`, is a command without an output; it must end with exit code 0 or 1.
 
 `python -m docs.generate.commands PAGE…` runs documents, and prints for each difference what was printed.
 """
@@ -17,51 +18,76 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from docs.generate.prepared import ENGINES, NOT_RUN, PREPARED
+
 TREE = Path(__file__).parents[2]
-FENCE = re.compile(r"^```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.M | re.S)
-LEFT_OUT = "…"  # a line of it, or the end of a line
-SECONDS_MAX = 600
+BLOCK = re.compile(
+    r"^```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$"
+    r"|(?P<indented>(?:^    kvproof [^\n]*\n)+)",
+    re.M | re.S,
+)
+SCRIPT = "sh"  # the language of a block of commands without outputs
+LEFT_OUT = "…"
+SECONDS_MAX = 1_800
 
 
 class Command(NamedTuple):
     """A command and the output that the document shows of it; or a file, if path is not empty, and its text."""
 
     command: str
-    output: str
+    output: str | None  # None: the document shows none
     path: str = ""
 
 
 def commands(document: str) -> Iterator[Command]:
     """The files and commands of a document, in their order."""
-    for fence in FENCE.finditer(document):
-        if fence["title"]:
-            yield Command("", fence["text"], fence["title"])
-        elif fence["text"].startswith("$ "):
-            for part in re.split(r"^\$ ", fence["text"], flags=re.M)[1:]:
+    for block in BLOCK.finditer(document):
+        if block["title"]:
+            yield Command("", block["text"], block["title"])
+        elif block["indented"] or block["language"] == SCRIPT:
+            for line in (block["indented"] or block["text"]).replace("\\\n", "").splitlines():
+                if line.strip() and not line.startswith("#"):
+                    yield Command(" ".join(line.split()), None)
+        elif block["text"].startswith("$ "):
+            for part in re.split(r"^\$ ", block["text"], flags=re.M)[1:]:
                 command, _, output = part.partition("\n")
                 yield Command(command, output)
 
 
 def shows(output: str, printed: str) -> bool:
     """Whether what was printed is the output that a document shows."""
-    rest = printed
-    whole = LEFT_OUT not in output
-    for part in re.split(rf"^{LEFT_OUT}$", output, flags=re.M):
-        text = part.strip("\n").removesuffix(LEFT_OUT)
-        place = rest.find(text)
-        if place < 0:
-            return False
-        rest = rest[place + len(text) :]
-    return not whole or output.strip() == printed.strip()
+    parts = re.split(
+        rf"[ ]*{LEFT_OUT}", re.sub(rf"^ *{LEFT_OUT}\n", LEFT_OUT, output.strip() + "\n", flags=re.M).rstrip("\n")
+    )
+    return re.fullmatch(".*".join(map(re.escape, parts)), printed.strip(), re.S) is not None
 
 
-def differences(document: str, folder: Path, environment: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Run a document in a folder. Yields each command that prints something else, with what it prints."""
+def reason_not_to_run(page: str, command: str) -> str:
+    """Why a command of a page is not run; empty if it is. page: relative to docs/."""
+    return next((why for begin, why in NOT_RUN.get(page, {}).items() if command.startswith(begin)), "")
+
+
+def needs_an_engine(command: str) -> bool:
+    """Whether a command downloads or judges a release of an engine."""
+    return any(name in command for name in ENGINES)
+
+
+def differences(
+    page: str, document: str, folder: Path, environment: dict[str, str], engines: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Run a document in a folder: the commands that need an engine, or the others.
+
+    Yields each command that prints something else than the document shows, with what it prints.
+    """
     code = 0
     shutil.copytree(TREE / "examples", folder / "examples", dirs_exist_ok=True)
+    subprocess.run(["bash", "-ec", PREPARED.get(page, "")], cwd=folder, env=environment, check=True)
     for one in commands(document):
         if one.path:
-            (folder / one.path).write_text(one.output, encoding="utf-8")
+            (folder / one.path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / one.path).write_text(one.output or "", encoding="utf-8")
+            continue
+        if reason_not_to_run(page, one.command) or needs_an_engine(one.command) is not engines:
             continue
         done = subprocess.run(
             ["bash", "-c", f"(exit {code}); {one.command}"],
@@ -74,7 +100,9 @@ def differences(document: str, folder: Path, environment: dict[str, str]) -> Ite
             check=False,
         )
         code = done.returncode
-        if not shows(one.output, done.stdout):
+        if (one.output is None and code not in (0, 1)) or (
+            one.output is not None and not shows(one.output, done.stdout)
+        ):
             yield one.command, done.stdout
 
 
@@ -85,7 +113,9 @@ def environment() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    for page in sys.argv[1:]:
+    for path in map(Path, sys.argv[1:]):
+        name = Path(os.path.relpath(path, TREE / "docs")).as_posix()
         with tempfile.TemporaryDirectory() as scratch:
-            for command, printed in differences(Path(page).read_text(encoding="utf-8"), Path(scratch), environment()):
-                print(f"{page}: $ {command}\n{printed}")
+            text = path.read_text(encoding="utf-8")
+            for command, printed in differences(name, text, Path(scratch), environment()):
+                print(f"{path}: $ {command}\n{printed}")

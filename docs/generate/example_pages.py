@@ -1,6 +1,7 @@
 """A history and a comparison of machines with invented figures, for pictures and for the tests of their pages."""
 
 from kvproof.reports.data_plane_result import Bandwidth, DataPlane, Speed, Spread
+from kvproof.reports.device_page import device_page
 from kvproof.reports.history import histories
 from kvproof.reports.history_page import history_page
 from kvproof.reports.hosts import compare_hosts, hosts_page
@@ -54,6 +55,11 @@ def _night(night: int, found: RecordedFinding) -> RecordedRun:
 def hosts_example() -> str:
     """The page of four machines, of which one is slower than the others and has another driver."""
     return hosts_page(compare_hosts([_machine(host, speed) for host, speed in MACHINES.items()]))
+
+
+def device_example() -> str:
+    """The page of one of these machines."""
+    return device_page(_machine("rack7-1", MACHINES["rack7-1"])[1])
 
 
 def _machine(host: str, gb_per_second: float) -> tuple[str, Result]:

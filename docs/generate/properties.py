@@ -8,6 +8,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from docs.generate.property_pictures import picture
+
 from kvproof.check.counterexample.steps import describe_steps
 from kvproof.check.faults.catalogue import catalogue
 from kvproof.check.faults.judging import Effort, Judging
@@ -29,8 +31,9 @@ PLANTED = {
 HEAD = """# Properties
 
 A property is a sentence that the specification claims, and that a judge checks of a subject. Its id is stable. Under
-each one is a short run that breaks it: the last step shows the fault. The [glossary](../glossary.md#properties) has
-all of them in one table, and [findings](../findings.md) the faults of engines in detail.
+each one is a picture of what breaks it, and for most of them a short run that does: the last step shows the fault.
+The [glossary](../glossary.md#properties) has all of them in one table, and [findings](../findings.md) the faults of
+engines in detail.
 """
 
 
@@ -45,7 +48,9 @@ def page(with_planted: bool = True) -> str:
 def _section(id: str, meaning: Meaning, run: str | None) -> Iterator[str]:
     yield f"\n## {id}\n"
     yield f"{meaning.sentence}\n\n**If it is broken:** {meaning.consequence}\n"
-    yield run or "There is no short run of it here.\n"
+    yield picture(id)
+    if run:
+        yield run
 
 
 def _known_runs() -> dict[str, str]:

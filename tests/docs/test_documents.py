@@ -9,44 +9,75 @@ from pathlib import Path
 import pytest
 import typer
 from docs.generate import properties, reference
-from docs.generate.commands import commands, differences, environment, shows
+from docs.generate.commands import (
+    Command,
+    commands,
+    differences,
+    environment,
+    needs_an_engine,
+    reason_not_to_run,
+    shows,
+)
+from docs.generate.prepared import NOT_RUN, PREPARED
+from docs.generate.property_pictures import PICTURES, picture
 
 from kvproof.check.cli.app import app
 from kvproof.spec.text.properties import MEANINGS
 
 TREE = Path(__file__).parents[2]
 DOCS = TREE / "docs"
-PAGES = sorted(DOCS.rglob("*.md"))
-LONG = [pytest.mark.long, pytest.mark.timeout(900)]
-RUN = ["tutorial.md", "own-manager.md", "history.md"]
-RUN += [f"how-to/{name}.md" for name in ("nightly", "pool", "scheduler", "store", "watch")]
-# Pages whose outputs no test compares yet, each with what they need.
-NOT_RUN = {
-    "ci.md": "a repository",
-    "data-plane.md": "a GPU, or the machines of a fleet",
-    "engines.md": "releases of engines",
-    "index.md": "nothing: it shows what the README shows, which is tested",
-    "recording.md": "a live server",
-}
+PAGES = sorted([TREE / "README.md", *DOCS.rglob("*.md")])
+LONG = [pytest.mark.long, pytest.mark.timeout(7_200)]
+ENGINE = [pytest.mark.engine, pytest.mark.timeout(7_200)]
+QUICK = "index.md"  # the default tests run it; it shows what the README shows of a hunt
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, marks=LONG) for page in RUN])
-def test_a_page_shows_what_its_commands_print(page: str, tmp_path: Path) -> None:
-    assert list(differences((DOCS / page).read_text(encoding="utf-8"), tmp_path, environment())) == []
+def name_of(page: Path) -> str:
+    """Relative to docs/."""
+    return Path(os.path.relpath(page, DOCS)).as_posix()
 
 
-def test_every_page_with_outputs_is_run_or_has_a_reason() -> None:
-    shown = {page.relative_to(DOCS).as_posix() for page in PAGES if list(commands(page.read_text(encoding="utf-8")))}
-    assert shown <= {*RUN, *NOT_RUN}
-    assert set(RUN) <= shown
+def shown(page: Path) -> list[Command]:
+    """The commands of a page that are run."""
+    found = commands(page.read_text(encoding="utf-8"))
+    return [one for one in found if one.command and not reason_not_to_run(name_of(page), one.command)]
+
+
+WITHOUT_ENGINES = [page for page in PAGES if any(not needs_an_engine(one.command) for one in shown(page))]
+WITH_ENGINES = [page for page in PAGES if any(needs_an_engine(one.command) for one in shown(page))]
+
+
+@pytest.mark.parametrize(
+    ("page", "engines"),
+    [
+        *[pytest.param(name_of(page), False, marks=[] if name_of(page) == QUICK else LONG) for page in WITHOUT_ENGINES],
+        *[pytest.param(name_of(page), True, marks=ENGINE) for page in WITH_ENGINES],
+    ],
+)
+def test_a_page_shows_what_its_commands_print(page: str, engines: bool, tmp_path: Path) -> None:
+    document = (DOCS / page).read_text(encoding="utf-8")
+    assert list(differences(page, document, tmp_path, environment(), engines)) == []
+
+
+def test_what_is_prepared_and_what_is_not_run_is_of_commands_that_a_page_shows() -> None:
+    texts = {name_of(page): list(commands(page.read_text(encoding="utf-8"))) for page in PAGES}
+    unknown = [
+        (page, begin)
+        for page, reasons in NOT_RUN.items()
+        for begin in reasons
+        if not any(one.command.startswith(begin) for one in texts[page])
+    ]
+    assert unknown == []
+    assert {page for page in PREPARED if not texts[page]} == set()
 
 
 def test_a_file_is_written_a_command_sees_the_exit_code_before_it_and_a_wrong_output_is_reported(
     tmp_path: Path,
 ) -> None:
     document = '```text title="a"\nx\n```\n\n```\n$ cat a; exit 3\nx\n$ echo $?\n3\n$ echo 1\n2\n```\n'
-    assert list(differences(document, tmp_path, dict(os.environ))) == [("echo 1", "1\n")]
+    document += "\n```sh\nexit 2\ntrue\n```\n"
+    assert list(differences("", document, tmp_path, dict(os.environ))) == [("echo 1", "1\n"), ("exit 2", "")]
 
 
 @pytest.mark.parametrize(
@@ -58,6 +89,8 @@ def test_a_file_is_written_a_command_sees_the_exit_code_before_it_and_a_wrong_ou
         ("…\nc…\n", True),
         ("…\nc\n…\na\n", False),
         ("…\nd\n", False),
+        ("a\nb…\nc\n", True),
+        ("a\n  …\nc\n", True),
     ],
 )
 def test_a_line_of_dots_stands_for_any_lines(output: str, is_shown: bool) -> None:
@@ -70,7 +103,7 @@ def test_every_option_that_a_document_shows_exists() -> None:
         for name, command in reference.all_commands(typer.main.get_command(app))
     }
     wrong, num_checked = [], 0
-    for page in [TREE / "README.md", *PAGES]:
+    for page in PAGES:
         for line in re.findall(r"^(?: {4}|\$ )?(kvproof [a-z].*)", page.read_text(encoding="utf-8"), re.M):
             command = re.sub(r"\"[^\"]*\"", "", line).partition(" -- ")[0].partition("#")[0].partition("&&")[0]
             words = command.split()
@@ -87,6 +120,8 @@ def test_the_generated_pages_have_every_command_property_field_and_name() -> Non
     assert {"## kvproof verify", "## kvproof device compare", "## kvproof baseline accept"} <= set(page.splitlines())
     assert "`--effort" in page
     assert re.findall("^## ([a-z-]+)$", properties.page(with_planted=False), re.M) == list(MEANINGS)
+    assert list(PICTURES) == list(MEANINGS)
+    assert '<span class="box wrong"><i>wrong: </i>1</span>' in picture("refcount-exact")
     assert "vllm-v0==0.3.3" in properties.page(with_planted=False)
     assert "| `trusted_subjects` | list of string |" in reference.configuration()
     assert "## Check" in reference.file_format("result")

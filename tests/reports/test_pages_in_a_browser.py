@@ -6,19 +6,22 @@ from pathlib import Path
 
 import pytest
 from docs.generate import chromium
-from docs.generate.example_pages import history_example, hosts_example
+from docs.generate.example_pages import device_example, history_example, hosts_example
 
 from kvproof.check.counterexample.store import draw, make_trace, save_trace
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.check.protocol.store import StoreConfig
 from kvproof.check.subjects.registry import find
+from kvproof.reports.campaign_page import campaign_page
 from kvproof.reports.result import Check, Result, Run, WitnessCount
 from kvproof.reports.run_page import run_page
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.trace import Operation
-from kvproof.spec.verdict import Verdict
+from kvproof.spec.verdict import Exit, Verdict
 
 pytestmark = [
     pytest.mark.browser,
@@ -35,6 +38,8 @@ FORKED: list[Operation] = [
     ("append", 1),
 ]
 SCHEDULED: list[Operation] = [("add", 1, (1,), (0, 0, 0), 2), ("schedule",), ("launch", (5,)), ("complete", (5,))]
+TAKEN: list[Operation] = [("take", 1, 2), ("take", 2, 3), ("take", 1, 1)]
+STORED: list[Operation] = [("begin_store", 1, 1, (0,)), ("land", 1), ("report", 1)]
 ATTACK = "</script><script>document.title = 'owned'</script><!--<img src=x onerror=document.title='owned'>"
 # The contrast of every text with the nearest paper behind it; the worst comes back.
 CONTRAST = """() => {
@@ -71,12 +76,14 @@ def browser() -> Iterator[object]:
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with a finding at two levels, and hostile texts."""
+    """A run with a finding at each level, and hostile texts."""
     folder = tmp_path_factory.mktemp("run")
     checks = []
     for name, config, operations in (
         ("kvproof", Config(block_size=2, num_gpu_blocks=40), FORKED),
         ("kvproof-scheduler", SchedulerConfig(block_size=2, num_gpu_blocks=4), SCHEDULED),
+        ("kvproof-pool", PoolConfig(num_gpu_blocks=40), TAKEN),
+        ("kvproof-store", StoreConfig(), STORED),
     ):
         found = Counterexample(config, operations, Finding("refcount-exact", f"{name} {ATTACK}"))
         trace = make_trace(name, found, "walker", 1, make=find(name))
@@ -96,13 +103,19 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def page_files(page_file: Path) -> dict[str, Path]:
     """One page of each kind, beside the page of a run."""
     found = {"run": page_file}
-    for name, text in (("history", history_example(ATTACK)), ("hosts", hosts_example())):
+    campaign = campaign_page([], [], [ATTACK], Exit.OK, page_file.parent)
+    for name, text in (
+        ("history", history_example(ATTACK)),
+        ("hosts", hosts_example()),
+        ("device", device_example()),
+        ("campaign", campaign),
+    ):
         found[name] = page_file.with_name(f"{name}.html")
         found[name].write_text(text, encoding="utf-8")
     return found
 
 
-@pytest.mark.parametrize("kind", ["run", "history", "hosts"])
+@pytest.mark.parametrize("kind", ["run", "history", "hosts", "device", "campaign"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1920])
 def test_the_page_fetches_nothing_fails_nowhere_fits_and_can_be_read(
@@ -117,7 +130,8 @@ def test_the_page_fetches_nothing_fails_nowhere_fits_and_can_be_read(
     page.goto(page_file.as_uri())
     page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     if kind == "run":
-        page.locator("#finding-2").scroll_into_view_if_needed()
+        for number in (1, 2, 3, 4):
+            page.locator(f"#finding-{number}").scroll_into_view_if_needed()
         playwright.expect(page.locator(".explorer[hidden]")).to_have_count(0)
     assert (problems, requests) == ([], [page_file.as_uri()])
     assert page.evaluate("document.documentElement.scrollWidth") == width

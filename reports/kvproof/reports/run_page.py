@@ -47,7 +47,15 @@ BADGES = {
     Exit.WORSE_THAN_BASELINE: "worse than the baseline",
 }
 WORK = "operations", "obligations", "transitions", "lines", "cases"  # counts that say best how much was done
-PROVER = "prover"
+PROVER, FAULTS = "prover", "faults"
+NOTICED = {Verdict.NOT_REFUTED: "noticed", Verdict.REFUTED: "not noticed"}  # of a planted fault
+SOLVERS = "z3", "cvc5"
+PARTS = {
+    PROVER: "obligations",
+    "vacuity": "checks",
+    "data plane": "executors",
+    FAULTS: "faults",
+}  # what a judge has instead of worlds
 SPECIFICATION = "the specification"  # the subject of `kvproof explore` without --subject
 
 WORDS = {
@@ -63,6 +71,7 @@ JUDGES = {
     "hypothesis": "runs of the subject that Hypothesis draws and shortens",
     "prover": "proofs about the specification, for every size",
     "lint": "the language of the specification is kept",
+    "vacuity": "every rule can fire, and no proof has contradictory hypotheses",
     "pin": "the proofs are those that were pinned",
     "specification": "every state of the specification in small worlds",
     "loop": "random runs of the scheduler, step by step",
@@ -70,6 +79,7 @@ JUDGES = {
     "store": "random runs of the store, with its transfers",
     "data plane": "the bytes of swaps and copies",
     "recording": "a recording of a live block manager",
+    FAULTS: "faults that were planted one at a time, and must be noticed",
 }
 
 
@@ -93,11 +103,12 @@ class World(NamedTuple):
 
 
 class ProofCell(NamedTuple):
-    """The obligation of one rule and one invariant. details: the time of the solver."""
+    """The obligation of one rule and one invariant. seconds: of the solver, as text; empty below 0.01."""
 
     word: str
     style: str
-    details: str
+    seconds: str
+    title: str
 
 
 class Proofs(NamedTuple):
@@ -148,7 +159,9 @@ def run_page(result: Result, folder: Path) -> str:
             for name in properties(result)
         ],
         proofs=_proofs(result.checks),
+        solvers=", ".join(f"{name} {result.run.host[name]}" for name in SOLVERS if name in result.run.host),
         worlds=_worlds(result.checks),
+        planted=_planted(result.checks),
         witnesses=_witnesses(result),
         assumptions=[_named_first(one) for one in result.run.assumptions],
         not_looked_at=_reasons(result, Verdict.UNSUPPORTED),
@@ -230,7 +243,7 @@ def _cell(property: str, checks: list[Check]) -> MatrixCell:
         if check.verdict is not Verdict.UNSUPPORTED:
             counts.update(check.counts)
             scopes[scope_of(check)] = check.verdict
-    many = "obligations" if checks[0].judge == PROVER else "worlds"
+    many = PARTS.get(checks[0].judge, "worlds")
     parts = [f"{len(scopes):,} {many}"] if len(scopes) > 1 else []
     parts += [work_line(counts)] if counts else []
     return MatrixCell(verdict.value, _style(verdict), ", ".join(parts))
@@ -240,7 +253,7 @@ def _worlds(checks: list[Check]) -> list[World]:
     """The worlds that were searched, with the greatest counts of any property: they share one search."""
     groups: dict[tuple[str, str], list[Check]] = {}
     for check in checks:
-        if scope_of(check) and check.counts and check.judge != PROVER:
+        if scope_of(check) and check.counts and check.judge not in PARTS:
             groups.setdefault((check.judge, scope_of(check)), []).append(check)
     found = []
     for (judge, name), mine in groups.items():
@@ -250,6 +263,21 @@ def _worlds(checks: list[Check]) -> list[World]:
         verdict = _weakest(mine)
         found.append(World(judge, name, verdict.value, _style(verdict), work_line(counts), len(mine)))
     return found
+
+
+def _planted(checks: list[Check]) -> list[tuple[str, str, str, str]]:
+    """The planted faults, those that nothing noticed first: name, what became of it, a style, what the run says."""
+    mine = [check for check in checks if check.judge == FAULTS]
+    mine.sort(key=lambda check: WEAKEST_FIRST.index(check.verdict))
+    return [
+        (
+            one.id.removeprefix(f"{FAULTS}/"),
+            NOTICED.get(one.verdict, one.verdict.value),
+            _style(one.verdict),
+            printable(cut(one.text)) or work_line(one.counts),
+        )
+        for one in mine
+    ]
 
 
 def _witnesses(result: Result) -> list[tuple[str, list[tuple[str, int, str]]]]:
@@ -326,4 +354,5 @@ def _matrix(suite: str, rules: dict[str, dict[str, Check]]) -> Proofs:
 
 
 def _proof(check: Check) -> ProofCell:
-    return ProofCell(check.verdict.value, _style(check.verdict), f"{check.seconds:.2f} s")
+    word, seconds = check.verdict.value, f"{check.seconds:.2f}"
+    return ProofCell(word, _style(check.verdict), "" if seconds == "0.00" else seconds, f"{word}, {seconds} s")

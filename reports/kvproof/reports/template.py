@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 SCRIPT = "page_script.js"
+CODE = re.compile(r"`([^`]+)`")
 PLACES = re.compile(r"[/:_]+(?=\w)")  # after which a long name may go on in the next line
 
 
@@ -41,5 +42,6 @@ def _environment() -> "Environment":
     script = (folder / SCRIPT).read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment.filters["breaks"] = lambda text: Markup(PLACES.sub(r"\g<0><wbr>", str(escape(text))))
+    environment.filters["code"] = lambda text: Markup(CODE.sub(r"<code>\1</code>", str(escape(text))))
     environment.globals |= {"script": Markup(script), "script_digest": digest}
     return environment

@@ -46,7 +46,9 @@ def campaign(
         from kvproof.check.runs.store import explained
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.workers.choice import opened
+        from kvproof.reports.campaign_page import campaign_page
         from kvproof.reports.document import encodable, write_atomically
+        from kvproof.reports.run_page import RUN_PAGE
         from kvproof.spec.verdict import Exit
 
         if schema:
@@ -78,11 +80,15 @@ def campaign(
         data = msgspec.json.format(msgspec.json.encode(encodable(as_data(run.result))), indent=2) + b"\n"
         with explained(plan.folder / DOCUMENT):
             write_atomically(plan.folder / DOCUMENT, data)
+        found = run.result.exit_code() if code is None or run.result.exit_code() is Exit.REFUTED else code
+        with explained(plan.folder / RUN_PAGE):
+            rows = run.result.searches, run.result.findings, run.result.messages
+            page = campaign_page(*rows, found, plan.folder).encode("utf-8", "backslashreplace")
+            write_atomically(plan.folder / RUN_PAGE, page)
         _print(console, run.result)
         if json is not None:
             write_document(json, data)
-        found = run.result.exit_code()
-        raise typer.Exit(found if code is None or found is Exit.REFUTED else code)
+        raise typer.Exit(found)
 
 
 def _print(console: "Output", result: "CampaignResult") -> None:
