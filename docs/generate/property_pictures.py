@@ -1,7 +1,7 @@
 """A small picture for each property: a state or a step that breaks it, as rows of boxes.
 
-A row is a label and its boxes. A box that begins with `!` is what is wrong, one with `+` what the specification expects,
-and one with `~` is free or empty.
+A row is a label and its boxes. A box that begins with `!` is what is wrong, one with `+` what the specification
+expects, and one with `~` is free or empty.
 """
 
 from html import escape
