@@ -277,7 +277,7 @@ def test_data_that_no_value_packs_to_is_refused(data: list[object]) -> None:
 )
 def test_a_message_that_is_no_answer_is_refused(answer: object) -> None:
     with pytest.raises(ChannelError):
-        answered(answer)
+        answered(answer, "kvproof")
 
 
 def test_a_message_longer_than_any_is_refused_before_it_is_read() -> None:

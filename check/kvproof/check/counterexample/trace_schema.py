@@ -1,25 +1,28 @@
-"""Check a trace file before it is run: the configuration, and each operation with its arguments.
+"""Check a trace before it is run: the configuration, and each operation with its arguments.
 
 A judge does not check the operations that it is given, because it runs millions of them. A file may have been edited,
-so everything in it is checked here, against the classes of the operations of its level.
+and a subject may have changed what its process sends, so everything is checked here, against the classes of the
+operations of its level.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from kvproof.check.oracle.level import MANAGER, Level, level_of_operation, require_possible
+from kvproof.check.oracle.level import MANAGER, Level, level_of_config, level_of_operation, require_possible
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.operations import PLAIN_KEY, TypedOperation
 from kvproof.reports.document import DocumentError
 from kvproof.spec.trace import Operation, Trace
 
 NUM_BLOCKS_MAX = 100_000
+Source = Path | str  # where a trace comes from: a file, or in words
 
 
 class CounterexampleError(DocumentError):
-    """The file is no trace that can be run; the message is for the user."""
+    """It is no trace that can be run; the message is for the user."""
 
 
 def config_of(trace: Trace, path: Path) -> Config:
@@ -32,20 +35,32 @@ def config_of(trace: Trace, path: Path) -> Config:
         config = msgspec.convert(trace.config, kind)
     except msgspec.ValidationError as error:
         raise _not(path, f"its configuration is wrong: {error}") from None
+    _require_possible(config, path)
+    return config
+
+
+def _require_possible(config: Config, source: Source) -> None:
     try:
         require_possible(config)
     except ValueError as error:
-        raise _not(path, f"its configuration is wrong: {error}") from None
+        raise _not(source, f"its configuration is wrong: {error}") from None
     sizes = (config.block_size, config.num_gpu_blocks, config.num_host_blocks)
     if max(sizes) > NUM_BLOCKS_MAX:
-        raise _not(path, f"its configuration is wrong: a size of {max(sizes):,} is more than {NUM_BLOCKS_MAX:,}")
-    return config
+        raise _not(source, f"its configuration is wrong: a size of {max(sizes):,} is more than {NUM_BLOCKS_MAX:,}")
 
 
 def operations_of(trace: Trace, path: Path) -> list[Operation]:
     """The operations as tuples, which is how a judge takes them. Raises CounterexampleError."""
     kinds = _level(trace).kinds
     return [_operation(data, number, path, kinds) for number, data in enumerate(trace.operations, start=1)]
+
+
+def require_run(config: Config, operations: Sequence[Operation]) -> None:
+    """Raise CounterexampleError unless a run that another process sent is one that a trace can hold."""
+    source, kinds = "what another process sent", level_of_config(config).kinds
+    _require_possible(config, source)
+    for number, operation in enumerate(operations, start=1):
+        _operation(list(msgspec.to_builtins(operation)), number, source, kinds)
 
 
 def _level(trace: Trace) -> Level:
@@ -55,7 +70,7 @@ def _level(trace: Trace) -> Level:
     return level_of_operation(name) or MANAGER
 
 
-def _operation(data: list[Any], number: int, path: Path, kinds: dict[str, type[TypedOperation]]) -> Operation:
+def _operation(data: list[Any], number: int, path: Source, kinds: dict[str, type[TypedOperation]]) -> Operation:
     name = data[0] if data else None
     if not isinstance(name, str) or name not in kinds:
         raise _not(path, f"operation {number} is {name!r}; there are {', '.join(kinds)}")
@@ -83,5 +98,5 @@ def frozen(value: Any) -> Any:
     return tuple(frozen(item) for item in value) if isinstance(value, list) else value
 
 
-def _not(path: Path, reason: str) -> CounterexampleError:
-    return CounterexampleError(f"{path} is not a trace of kvproof: {reason}")
+def _not(source: Source, reason: str) -> CounterexampleError:
+    return CounterexampleError(f"{source} is not a trace of kvproof: {reason}")

@@ -25,7 +25,7 @@ from kvproof.check.oracle.level import level_of
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.protocol.manager import Config, Observation
 from kvproof.check.subjects import UnknownSubject
-from kvproof.check.subjects.descendants import adopt_descendants, end_children, end_with
+from kvproof.check.subjects.descendants import adopt_descendants, end_children, end_with, may_be_child
 from kvproof.check.subjects.registry import Factory
 from kvproof.spec.text.identity import Identities
 
@@ -98,8 +98,9 @@ class ForkServer:
         with suppress(ConnectionError):
             self._serve()
         for pid in self.forks:
-            with suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
+            if may_be_child(pid, os.getpid()):  # the subject may have changed os.fork
+                with suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)
         end_children()
 
     def _serve(self) -> None:

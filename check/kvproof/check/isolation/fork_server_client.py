@@ -11,17 +11,20 @@ from typing import Any
 
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
-from kvproof.check.isolation.messages import Connection, unpack
+from kvproof.check.isolation.messages import ChannelError, Connection, text_of, unpack
+from kvproof.check.oracle.level import LEVELS
 from kvproof.check.protocol.manager import Assumption, Capabilities
 from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, OutOfTime, Patience, require_time, seconds_left
 from kvproof.check.subjects import UnknownSubject
-from kvproof.check.subjects.descendants import end_marked, marked
+from kvproof.check.subjects.descendants import end_marked, marked, may_be_child
 from kvproof.check.subjects.process_output import SubjectOutput
 
 COMMAND = (sys.executable, "-m", "kvproof.check.isolation.fork_server")
 END_SECONDS_MAX = 10.0  # to wait for a process that was killed
 GONE_SECONDS_MAX = 2.0  # to wait for a process that ended by itself
 FORK_SECONDS_MAX = 20.0
+LEVEL_NAMES = frozenset(level.name for level in LEVELS)
+WROTE_TO_CHANNEL = "it wrote to descriptors of its process that are not its own"
 ENDED_SERVER = "ended the process that it was forked from"
 
 
@@ -76,14 +79,33 @@ class ForkClient:
             answer = ["unknown", f"{self.subject}: the subject was not ready within {self.limits.start_seconds:g} s"]
         except OSError:
             answer = None
-        if answer is None:
-            self.process.wait(END_SECONDS_MAX)
-            how = how_it_ended(self.process.returncode)
-            answer = ["unknown", f"{self.subject}: the subject cannot be created: its process {how}"]
-        if answer[0] == "unknown":
-            self.close()
-            raise UnknownSubject(answer[1])
-        return answer[1], answer[2], unpack(answer[3]), unpack(answer[4])
+        except ChannelError as error:
+            answer = [str(error)]
+        match answer:
+            case None:
+                reason = f"its process {self._how_gone()}"
+            case ["unknown", str(reason)]:
+                self.close()
+                raise UnknownSubject(reason)
+            case ["made", str(level), str(name), capabilities, assumptions] if level in LEVEL_NAMES:
+                with suppress(ChannelError, TypeError):
+                    offers, assumed = unpack(capabilities), tuple(unpack(assumptions))
+                    if isinstance(offers, Capabilities) and all(isinstance(one, Assumption) for one in assumed):
+                        return level, name, offers, assumed
+                reason = WROTE_TO_CHANNEL
+            case _:
+                reason = WROTE_TO_CHANNEL
+        self.process.kill()
+        self.close()
+        raise UnknownSubject(f"{self.subject}: the subject cannot be created: {reason}")
+
+    def _how_gone(self) -> str:
+        """How the server ended. One that closed its connection, or that does not end, is killed."""
+        try:
+            return how_it_ended(self.process.wait(max(GONE_SECONDS_MAX, min(END_SECONDS_MAX, seconds_left()))))
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return "does not answer"
 
     def fork(self, journal: Journal, purpose: bytes) -> "Fork":
         """A fork with a fresh subject. purpose: CALLS_ONLY or SEARCH. Raises ServerGone if there is no server."""
@@ -95,7 +117,10 @@ class ForkClient:
             socket.send_fds(self.control.stream, [purpose], [theirs.fileno(), journal.descriptor])
             pid = self._await("forked")
         except OSError as error:
-            raise ServerGone(how_it_ended(self.process.wait(END_SECONDS_MAX))) from error
+            raise ServerGone(self._how_gone()) from error
+        except ChannelError as error:
+            self.process.kill()
+            raise ServerGone(f"sent what is no message ({error})") from None
         finally:
             theirs.close()
         self._ended.pop(pid, None)  # the status of an earlier process with the same id
@@ -103,22 +128,30 @@ class ForkClient:
 
     def status(self, pid: int, seconds: float) -> int | None:
         """The wait status with which a fork ended; None if it does not end within the given time."""
-        with suppress(TimeoutError, ServerGone):
+        with suppress(TimeoutError, ServerGone, ChannelError):
             while pid not in self._ended:
                 self._await("ended", seconds)
         return self._ended.pop(pid, None)
 
     def _await(self, wanted: str, seconds: float = FORK_SECONDS_MAX) -> int:
-        """The process id in the next message of this kind. Raises ServerGone, TimeoutError."""
+        """The process id in the next message of this kind. Raises ServerGone, ChannelError, TimeoutError.
+
+        The subject may have changed its server. A number that is not a process that the server has forked would be
+        killed later by mistake: 1 stands for every process, and 0 for those of this command.
+        """
         self.control.stream.settimeout(seconds)
         while True:
-            answer = self.control.receive()
-            if answer is None:
-                raise ServerGone(how_it_ended(self.process.wait(END_SECONDS_MAX)))
-            if answer[0] == "ended":
-                self._ended[answer[1]] = answer[2]
-            if answer[0] == wanted:
-                return int(answer[1])
+            match self.control.receive():
+                case None:
+                    raise ServerGone(self._how_gone())
+                case ["ended", int(pid), int(status)]:
+                    self._ended[pid] = status
+                    if wanted == "ended":
+                        return pid
+                case ["forked", int(pid)] if wanted == "forked" and may_be_child(pid, self.process.pid):
+                    return pid
+                case other:
+                    raise ChannelError(f"{text_of(other)} arrived from the process that forks")
 
 
 def _close(process: "subprocess.Popen[bytes]", control: Connection, output: SubjectOutput, mark: str) -> None:
@@ -163,7 +196,10 @@ class Fork:
         if status is None:
             gone = self.server.process.poll() is not None
             return ENDED_SERVER if gone else "does not end"
-        return how_it_ended(os.waitstatus_to_exitcode(status))
+        try:
+            return how_it_ended(os.waitstatus_to_exitcode(status))
+        except (ValueError, OverflowError):  # the subject changed its server
+            return "ended with a status that no process has"
 
     def _kill(self) -> None:
         with suppress(ProcessLookupError, PermissionError):

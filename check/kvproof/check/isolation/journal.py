@@ -16,9 +16,8 @@ from typing import SupportsIndex
 
 import msgspec
 
-from kvproof.check.counterexample.trace_schema import frozen
+from kvproof.check.counterexample.trace_schema import CounterexampleError, frozen, require_run
 from kvproof.check.isolation.messages import ChannelError, pack, unpack
-from kvproof.check.oracle.level import level_of_config, typed
 from kvproof.check.protocol.manager import Config
 from kvproof.spec.trace import Operation
 
@@ -80,9 +79,9 @@ class Journal:
                 items.append(msgspec.msgpack.decode(self.memory[at + 4 : at + 4 + size]))
                 at += 4 + size
             config, operations = unpack(items[0]), [frozen(item) for item in items[1:]]
-            level_of_config(config)
-            return config, [operation for operation in operations if typed(operation)]
-        except (ChannelError, ValueError, LookupError, TypeError, StopIteration, RecursionError):
+            require_run(config, operations)
+            return config, operations
+        except (ChannelError, CounterexampleError, ValueError, LookupError, TypeError, StopIteration, RecursionError):
             return None
 
     def close(self) -> None:

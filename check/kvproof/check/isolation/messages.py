@@ -18,7 +18,7 @@ import msgspec
 from kvproof.check.oracle.level import LEVELS
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Admission, Assumption, Capabilities, PromptKeys
+from kvproof.check.protocol.manager import Admission, Assumption, Capabilities, Config, PromptKeys
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.result import SearchResult
 from kvproof.spec.text.identity import Image, Key
@@ -36,6 +36,7 @@ ENDED = ["ended"]  # the answer to a search that was interrupted where it could 
 HEADER = struct.Struct("!I")
 MESSAGE_BYTES_MAX = 1 << 28
 INT_END = 1 << 63
+FindingTypes = tuple[str, str, str, str, str, str, tuple[int, ...]]  # of the fields that are no answers of a subject
 
 # Tags of packed values. A value that is not a list stands for itself.
 INTS, LIST, TUPLE, NAMED, DICT, COUNTER, RECORD, ADMISSION, FINDING, FOREIGN = range(10)
@@ -87,7 +88,10 @@ def unpack(data: Any) -> Any:
     """The inverse of `pack`. Raises ChannelError for data that `pack` does not produce."""
     try:
         return _unpacked(data)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
+    except (
+        *(KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError),
+        msgspec.ValidationError,
+    ) as error:
         raise ChannelError(f"a message has a value that no subject answers ({type(error).__name__}: {error})") from None
 
 
@@ -110,14 +114,27 @@ def _unpacked(data: Any) -> Any:
         case [tag, name] if tag == ADMISSION:
             return Admission(name)
         case [tag, name, items] if tag == RECORD:
-            return RECORDS[name](**{field: _unpacked(item) for field, item in items})
+            return _record(RECORDS[name], {field: _unpacked(item) for field, item in items})
         case [tag, property, sentence, cause, call, sequence, promise, data] if tag == FINDING:
             expected, observed, blocks = _unpacked(data)
+            msgspec.convert((property, sentence, cause, call, sequence, promise, blocks), FindingTypes)
             fields_of = {"expected": expected, "observed": observed, "blocks": blocks, "sequence": sequence}
             return Finding(property, sentence, cause, call=call, promise=promise, **fields_of)
         case [_, text]:
             return Foreign(text)
     raise ValueError(f"not a packed value: {data!r}")
+
+
+def _record(kind: Any, values: dict[str, Any]) -> Any:
+    """The record with fields of these values. Raises ValidationError, TypeError or ValueError for a wrong type."""
+    if kind is not Counterexample:  # its configuration is of a class derived from that of the field
+        if not values.keys() <= kind.__dataclass_fields__.keys():
+            raise ValueError(f"{kind.__name__} has no such field")
+        return msgspec.convert(values, kind)
+    found = Counterexample(**values)
+    if not isinstance(found.config, Config) or not isinstance(found.finding, Finding):
+        raise ValueError("a counterexample is a configuration, operations and a finding")
+    return found
 
 
 def text_of(value: object) -> str:
@@ -148,7 +165,8 @@ class Connection:
     def receive(self) -> Any:
         """The next message; None if the other side has closed.
 
-        Raises TimeoutError after the timeout of the socket, and ChannelError if what arrives is no message.
+        Raises TimeoutError after the timeout of the socket, and ChannelError if what arrives is no message: each is a
+        list that begins with its kind.
         """
         header = self._exactly(HEADER.size)
         if header is None:
@@ -157,10 +175,15 @@ class Connection:
         if size > MESSAGE_BYTES_MAX:
             raise ChannelError(f"a message of {size:,} bytes was announced")
         data = self._exactly(size)
+        if data is None:
+            return None
         try:
-            return None if data is None else self._decoder.decode(data)
+            message = self._decoder.decode(data)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise ChannelError(f"{size:,} bytes arrived that are no message: {error}") from None
+        if type(message) is not list or not message:
+            raise ChannelError(f"{text_of(message)} arrived, which is no message")
+        return message
 
     def is_ready(self, seconds: float) -> bool:
         """Whether a message or the end of the connection arrives within the given time."""

@@ -9,9 +9,11 @@ that does not is ended, and what the journal has of its search is kept.
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from kvproof.check.counterexample.trace_schema import CounterexampleError, require_run
 from kvproof.check.isolation.fork_server_client import ServerGone
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.messages import ENDED, ChannelError, pack
@@ -26,6 +28,7 @@ from kvproof.check.search.exhaustive import subject as exhaustive
 from kvproof.check.search.random_walk import DEFAULT_OPTIONS, WalkOptions
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import Strategy
+from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.trace import CodePlace
 
 LOOK_SECONDS = 0.1
@@ -65,7 +68,7 @@ def walk(
 ) -> SearchResult:
     """`random_walk.walk`, where the subject lives. It continues after a process that was only slow.
 
-    If the judge failed in the process of the subject and does not fail here, it judges the walk here.
+    If the judge failed in the process of the subject, it judges the walk here, where the subject cannot change it.
     """
     if not isinstance(subject, RemoteSubject):
         limits: dict[str, Any] = {"max_operations": max_operations, "seconds": seconds, "fixed": fixed}
@@ -125,7 +128,10 @@ def explore(
     progress: Callable[[int], None] | None = None,
     **limits: Any,
 ) -> SearchResult:
-    """`exhaustive.subject.explore`, where the subject lives; limits: of a search in this process."""
+    """`exhaustive.subject.explore`, where the subject lives; limits: of a search in this process.
+
+    If the judge failed in the process of the subject, it judges the scope here, from its first state.
+    """
     bounds: dict[str, Any] = {"seconds": seconds, "max_transitions": max_transitions}
     if not isinstance(subject, RemoteSubject):
         return exhaustive.explore(strategy, subject, scope, progress=progress, **bounds, **limits)
@@ -138,8 +144,9 @@ def explore(
     except Stuck as stuck:
         try:
             found = _stuck_result(strategy, subject, stuck)
-        except JudgeFailed:
-            raise AssertionError(stuck.how) from None
+        except JudgeFailed:  # a fault of kvproof shows itself again
+            bounds["seconds"] = max(0.0, seconds - (time.monotonic() - began))
+            return exhaustive.explore(strategy, subject, scope, progress=progress, **bounds)
         found.num_operations, found.seconds = stuck.num_runs, time.monotonic() - began
         return found
 
@@ -202,7 +209,8 @@ def _result(
     try:
         stream = fork.connection.stream
         quiet_seconds += subject.server.limits.call_seconds * CALLS_OF_OPERATION_MAX
-        fork.connection.send(["search", search, [[key, pack(value)] for key, value in request.items()]])
+        with suppress(ConnectionError):  # it has ended, which reading the answer detects
+            fork.connection.send(["search", search, [[key, pack(value)] for key, value in request.items()]])
         last, patience = (0, 0), Patience(quiet_seconds, fork.pid)
         while not fork.connection.is_ready(LOOK_SECONDS):
             now = journal.look()
@@ -230,15 +238,25 @@ def _result(
         if isinstance(answer, list) and answer[:1] == ["fault"]:
             raise JudgeFailed(f"the judge failed in the process of the subject:\n{answer[-1]}", journal)
         try:
-            if isinstance(result := answered(answer), kind):
-                return result
-            raise ChannelError(f"it is a {type(result).__name__}")
-        except ChannelError as error:
+            if not isinstance(result := answered(answer, subject.server.subject), kind):
+                raise ChannelError(f"it is a {type(result).__name__}")
+            _require_run_of(result)
+            return result
+        except (ChannelError, CounterexampleError) as error:
             raise Stuck(f"sent what is no result ({error})", journal) from None
     finally:
         if fork.is_alive:
             fork.end()
         journal.close()
+
+
+def _require_run_of(result: object) -> None:
+    """Raise ChannelError or CounterexampleError if the result has a run that no judge of kvproof makes."""
+    found = result.counterexample if isinstance(result, SearchResult) else result
+    if isinstance(found, Counterexample):
+        require_run(found.config, found.operations)
+        if found.finding.property not in MEANINGS:
+            raise ChannelError(f"there is no property {found.finding.property!r}")
 
 
 def _stuck_result(strategy: Strategy, subject: RemoteSubject, stuck: Stuck) -> SearchResult:

@@ -18,6 +18,7 @@ from kvproof.check.protocol.fault_attribution import StandInError, by_means_of_k
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
 from kvproof.check.protocol.time_limit import require_time
+from kvproof.spec.trace import names_code
 
 SERVER = "the process from which its process is forked"
 HANG, CRASH = "hang", "crash"  # the cause of a finding is the name of the call followed by one of these
@@ -84,7 +85,7 @@ class RemoteSubject:
             how = fork.end(has_gone=True)
             raise Finding("total-calls", f"{context} ended its process, which {how}", f"{name} {CRASH}")
         try:
-            return answered(answer)
+            return answered(answer, self.server.subject)
         except ChannelError as error:
             fork.end()
             raise wrote_to_the_channel(context, name, error) from None
@@ -125,25 +126,27 @@ def made_once(reason: str) -> Finding:
     return Finding("nondeterministic", text, "make")
 
 
-def answered(answer: Any) -> Any:
-    """The value of an answer. Raises the exception that the answer describes, and ChannelError if it is none."""
+def answered(answer: Any, subject: str) -> Any:
+    """The value of an answer. Raises the exception that the answer describes, and ChannelError if it is none.
+
+    subject: its name. A part of kvproof that fails in code of the user, which may call it as it likes, is no fault of
+    kvproof, but of that code.
+    """
     match answer:
         case ["done", value]:
             return unpack(value)
-        case ["unsupported", text]:
+        case ["unsupported", str(text)]:
             raise Unsupported(text)
-        case ["adapter", text]:
+        case ["adapter", str(text)]:
             raise AdapterError(text)
-        case ["stand-in", text]:
-            raise StandInError(text)
+        case ["stand-in", str(text)]:
+            raise AdapterError(text) if names_code(subject) else StandInError(text)
         case ["finding", data] if isinstance(finding := unpack(data), Finding):
             raise finding
         case ["contract", str(assumption), str(sentence)]:
             raise OutsideContract(assumption, sentence)
-        case ["unknown", text]:
-            raise made_once(str(text))
+        case ["unknown", str(text)]:
+            raise made_once(text)
         case ["raised", str(name), str(text)] if name.isidentifier():
             raise raised_as(name)(text)
-        case ["fault", str(text)]:
-            raise AssertionError(f"the judge failed in the process of the subject:\n{text}")
     raise ChannelError(f"a message is no answer: {text_of(answer)}")

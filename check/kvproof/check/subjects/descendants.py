@@ -54,6 +54,22 @@ def children() -> set[int]:
     return found
 
 
+def may_be_child(pid: int, parent: int) -> bool:
+    """Whether the process may be signalled as a child of the parent: it is one, or it has ended already.
+
+    Source: proc(5), /proc/pid/stat: the name of the program, in parentheses, then the state and the parent.
+    """
+    if pid <= 1:  # not a process, but all of them, or those of this group
+        return False
+    if sys.platform != "linux":
+        return True
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return True
+    return int(stat.rpartition(b")")[2].split()[1]) == parent
+
+
 def end_children() -> None:
     """Kill the children of this process, and those that they leave to it, until there are none."""
     while strays := children():
