@@ -39,7 +39,7 @@ class Attack:
 
     code: the exit code, or several if the machine decides. words: a part of the output. made: files that the attack
     itself leaves beside the output folder. budget: seconds that replace those of the catalogue, for an attack
-    that needs much work: a busy machine does not do it in less.
+    that needs much work: a busy machine does not do it in less. judge: the one that replaces that of the catalogue.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Attack:
     words: str = ""
     made: frozenset[str] = frozenset()
     budget: float = 0.0
+    judge: str = ""
 
     @property
     def codes(self) -> tuple[int, ...]:
@@ -69,8 +70,9 @@ def run(folder: Path, file: str, attack: Attack, arguments: Sequence[str]) -> Ou
     The command runs in this process, as starting one for each attack costs more than the attack.
     """
     if attack.budget:
-        at = arguments.index("--budget") + 1
-        arguments = [*arguments[:at], str(attack.budget), *arguments[at + 1 :]]
+        arguments = replaced(arguments, "--budget", str(attack.budget))
+    if attack.judge:
+        arguments = replaced(arguments, "--judges", attack.judge)
     for place in PLACES:
         (folder / place).mkdir(exist_ok=True)
     (folder / file).write_text(attack.source, encoding="utf-8")
@@ -104,6 +106,12 @@ def run(folder: Path, file: str, attack: Attack, arguments: Sequence[str]) -> Ou
         if seconds > float(arguments[arguments.index("--budget") + 1]) + BEYOND_SECONDS:
             faults.append(f"the run took {seconds} s, without the time in which it waited for a processor")
     return Outcome(code, output, faults)
+
+
+def replaced(arguments: Sequence[str], option: str, value: str) -> list[str]:
+    """The arguments with this value of an option."""
+    at = arguments.index(option) + 1
+    return [*arguments[:at], value, *arguments[at + 1 :]]
 
 
 def waited_seconds() -> float:

@@ -8,10 +8,15 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.attacks import executors, programs, subjects
+from tests.attacks import executors, processes_of_subjects, programs, subjects
 from tests.attacks.case import Attack, run
 
-CATALOGUES = {"subject": subjects, "program": programs, "executor": executors}
+CATALOGUES = {
+    "subject": subjects,
+    "process": processes_of_subjects,
+    "program": programs,
+    "executor": executors,
+}
 SAMPLE = {
     "fork: raises OutOfTime",
     "fork: its hash raises",
@@ -41,6 +46,7 @@ def test_the_catalogue_has_every_attack_once() -> None:
         kind: len(of_kind) for kind, of_kind in names.items()
     }
     assert len(names["subject"]) >= 120
+    assert len(names["process"]) >= 40
     assert len(names["program"]) >= 40
     assert len(names["executor"]) >= 15
     assert {name for of_kind in names.values() for name in of_kind} >= SAMPLE

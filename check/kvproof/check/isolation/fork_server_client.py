@@ -115,8 +115,11 @@ class ForkClient:
         ours, theirs = socket.socketpair()
         try:
             socket.send_fds(self.control.stream, [purpose], [theirs.fileno(), journal.descriptor])
-            pid = self._await("forked")
+            pid = self._await("forked", min(FORK_SECONDS_MAX, max(AGAIN_SECONDS_MIN, seconds_left())))
         except OSError as error:
+            if isinstance(error, TimeoutError) and seconds_left() <= 0:
+                self.process.kill()
+                raise OutOfTime from None
             raise ServerGone(self._how_gone()) from error
         except ChannelError as error:
             self.process.kill()
@@ -133,7 +136,7 @@ class ForkClient:
                 self._await("ended", seconds)
         return self._ended.pop(pid, None)
 
-    def _await(self, wanted: str, seconds: float = FORK_SECONDS_MAX) -> int:
+    def _await(self, wanted: str, seconds: float) -> int:
         """The process id in the next message of this kind. Raises ServerGone, ChannelError, TimeoutError.
 
         The subject may have changed its server. A number that is not a process that the server has forked would be

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from math import isfinite
 from typing import Any, TypeVar
 
 from kvproof.check.counterexample.trace_schema import CounterexampleError, require_run
@@ -21,6 +22,7 @@ from kvproof.check.isolation.remote_subject import CRASH, HANG, SERVER, RemoteSu
 from kvproof.check.oracle import method_called as local
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.protocol.time_limit import GRACE_SECONDS, OutOfTime, Patience, seconds_left
 from kvproof.check.search import random_walk, shrinking
@@ -240,8 +242,12 @@ def _result(
         try:
             if not isinstance(result := answered(answer, subject.server.subject), kind):
                 raise ChannelError(f"it is a {type(result).__name__}")
-            _require_run_of(result)
+            _require_possible(result)
             return result
+        except Unsupported as error:
+            if search == "explore":  # of the scope; a walk and a shrinker draw only what the subject supports
+                raise
+            raise Stuck(f"sent what is no result (Unsupported: {error})", journal) from None
         except (ChannelError, CounterexampleError) as error:
             raise Stuck(f"sent what is no result ({error})", journal) from None
     finally:
@@ -250,9 +256,14 @@ def _result(
         journal.close()
 
 
-def _require_run_of(result: object) -> None:
-    """Raise ChannelError or CounterexampleError if the result has a run that no judge of kvproof makes."""
-    found = result.counterexample if isinstance(result, SearchResult) else result
+def _require_possible(result: object) -> None:
+    """Raise ChannelError or CounterexampleError if the result is one that no search of kvproof has."""
+    found = result
+    if isinstance(result, SearchResult):
+        found = result.counterexample
+        counts = (result.num_operations, result.num_runs, result.num_drawn, result.num_states, result.depth)
+        if min(*counts, result.seconds) < 0 or not isfinite(result.seconds):
+            raise ChannelError("its counts or its time are negative or without end")
     if isinstance(found, Counterexample):
         require_run(found.config, found.operations)
         if found.finding.property not in MEANINGS:
