@@ -15,7 +15,6 @@ PREPARED = {
         echo 'from examples.forty_lines import Adapter as make_manager' >yourpackage/blocks.py
         cp examples/forty_lines.py tests/adapter.py
     """,
-    "data-plane.md": "cp examples/silent_mover.py .",
     "history.md": "echo 'from examples.forty_lines import Adapter' >adapter.py",
     "own-manager.md": """
         mkdir yourpackage
