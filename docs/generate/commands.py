@@ -56,10 +56,8 @@ def commands(document: str) -> Iterator[Command]:
 
 def shows(output: str, printed: str) -> bool:
     """Whether what was printed is the output that a document shows."""
-    parts = re.split(
-        rf"[ ]*{LEFT_OUT}", re.sub(rf"^ *{LEFT_OUT}\n", LEFT_OUT, output.strip() + "\n", flags=re.M).rstrip("\n")
-    )
-    return re.fullmatch(".*".join(map(re.escape, parts)), printed.strip(), re.S) is not None
+    text = re.sub(rf"^ *{LEFT_OUT}\n", LEFT_OUT, f"{output.strip()}\n", flags=re.M)
+    return re.fullmatch(".*".join(map(re.escape, text.split(LEFT_OUT))), f"{printed.strip()}\n", re.S) is not None
 
 
 def reason_not_to_run(page: str, command: str) -> str:

@@ -90,6 +90,7 @@ def test_a_file_is_written_a_command_sees_the_exit_code_before_it_and_a_wrong_ou
         ("…\nc\n…\na\n", False),
         ("…\nd\n", False),
         ("a\nb…\nc\n", True),
+        ("a\nb\nc\n…\n", True),
         ("a\n  …\nc\n", True),
     ],
 )

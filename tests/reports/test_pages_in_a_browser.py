@@ -1,5 +1,6 @@
 """The pages in Chromium: nothing is fetched, nothing fails, the keyboard reaches every step, every text can be read."""
 
+import itertools
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +41,8 @@ FORKED: list[Operation] = [
 SCHEDULED: list[Operation] = [("add", 1, (1,), (0, 0, 0), 2), ("schedule",), ("launch", (5,)), ("complete", (5,))]
 TAKEN: list[Operation] = [("take", 1, 2), ("take", 2, 3), ("take", 1, 1)]
 STORED: list[Operation] = [("begin_store", 1, 1, (0,)), ("land", 1), ("report", 1)]
+KINDS = ["run", "history", "hosts", "device", "campaign"]
+CONTROLS = {"button", "link", "slider", "region", "navigation", "image", "textbox"}
 ATTACK = "</script><script>document.title = 'owned'</script><!--<img src=x onerror=document.title='owned'>"
 # The contrast of every text with the nearest paper behind it; the worst comes back.
 CONTRAST = """() => {
@@ -115,7 +118,7 @@ def page_files(page_file: Path) -> dict[str, Path]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["run", "history", "hosts", "device", "campaign"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1920])
 def test_the_page_fetches_nothing_fails_nowhere_fits_and_can_be_read(
@@ -139,6 +142,31 @@ def test_the_page_fetches_nothing_fails_nowhere_fits_and_can_be_read(
     ratio, where = page.evaluate(CONTRAST)
     print(f"{scheme}, {width} px: the least contrast is {ratio:.2f}")
     assert ratio >= 4.5, where
+    page.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "last", "expected", "choice"),
+    [
+        (2, "complete", "Tables", "add"),
+        (3, "take", "Tables", "take"),
+        (4, "report", "Tables", "begin_store"),
+    ],
+)
+def test_the_run_of_a_scheduler_a_pool_and_a_store_is_walked_through(
+    browser: object, page_file: Path, number: int, last: str, expected: str, choice: str
+) -> None:
+    page = browser.new_page()  # type: ignore[attr-defined]
+    page.goto(f"{page_file.as_uri()}#finding-{number}-step-1")
+    run = page.locator(f"#finding-{number}-run")
+    assert run.locator("output").inner_text().startswith("Step 1 of ")
+    run.locator("button", has_text="Last").click()
+    assert run.locator(".now-text b").inner_text().split()[1].startswith(last)
+    assert expected in run.locator("h4").all_inner_texts()
+    run.locator("summary", has_text="What could be done next").click()
+    assert any(text.startswith(choice) for text in run.locator(".choices li").all_inner_texts())
+    run.locator("button", has_text="First").click()
+    assert run.locator(".choices .next").count() == 1
     page.close()
 
 
@@ -192,6 +220,45 @@ def test_every_wide_table_is_reached_and_scrolled_by_keyboard(
     page.locator(".scroll").last.focus()
     page.keyboard.press("ArrowRight")
     playwright.expect(page.locator(".scroll").last).not_to_have_js_property("scrollLeft", 0)
+    page.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_screen_reader_hears_landmarks_headings_in_order_and_a_name_for_each_control(
+    browser: object, page_files: dict[str, Path], kind: str
+) -> None:
+    page = browser.new_page()  # type: ignore[attr-defined]
+    page.goto(page_files[kind].as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    session = page.context.new_cdp_session(page)
+    nodes = [node for node in session.send("Accessibility.getFullAXTree")["nodes"] if not node["ignored"]]
+    roles = [node.get("role", {}).get("value") for node in nodes]
+    assert {"banner", "main", "heading"} <= set(roles)
+    levels = page.evaluate("""() => [...document.querySelectorAll("h1, h2, h3, h4, h5, h6")]
+        .filter(one => one.getClientRects().length).map(one => Number(one.tagName[1]))""")
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels)), levels
+    unnamed = [
+        role
+        for node, role in zip(nodes, roles, strict=True)
+        if role in CONTROLS and not node.get("name", {}).get("value", "").strip()
+    ]
+    assert unnamed == []
+    page.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_printed_page_has_every_section_open_and_nothing_to_press(
+    browser: object, page_files: dict[str, Path], kind: str
+) -> None:
+    page = browser.new_page(viewport={"width": 700, "height": 900}, color_scheme="dark")  # type: ignore[attr-defined]
+    page.goto(page_files[kind].as_uri())
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert page.locator("details:not([open])").count() == 0
+    assert page.locator("button:visible").count() == 0
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+    assert page.pdf().startswith(b"%PDF")
     page.close()
 
 

@@ -20,7 +20,7 @@
     return node;
   }
 
-  /* Theme, copying, printing ------------------------------------------------------------------------------------- */
+  /* Theme, copying ------------------------------------------------------------------------------------- */
 
   function stored(value) {
     try {
@@ -62,10 +62,6 @@
       });
     });
   }
-
-  addEventListener("beforeprint", function () {
-    document.querySelectorAll("details").forEach(function (one) { one.open = true; });
-  });
 
   /* Explorer ----------------------------------------------------------------------------------------------------- */
 
@@ -439,4 +435,7 @@
   startTheme();
   startCopying();
   startExplorers();
+  addEventListener("beforeprint", function () {  // after the explorers are built, which have details of their own
+    document.querySelectorAll("details").forEach(function (one) { one.open = true; });
+  });
 })();
