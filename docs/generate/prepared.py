@@ -47,5 +47,6 @@ NOT_RUN = {
         "kvproof hunt --subject vllm-v0==0.5.4": MACHINES,
         "pip install": INDEX,
         "kvproof campaign nightly.toml --workers 8": "it takes a night",
+        "kvproof explore --scope tables-6x4x8": "a scope of minutes to hours; tests/check/workers search smaller ones",
     },
 }
