@@ -240,6 +240,7 @@ class Capabilities:
     forks_itself: bool = False  # of a request with several sequences it computes one, and forks it by itself
     transfers: bool = False  # KV is loaded from elsewhere and sent there while steps run
     sends_aborted: bool = False  # and it may be sent after a request was aborted
+    connectors: tuple[str, ...] = ()  # its own connectors to host memory that it can have, by the engine's names
     reports_ends: bool = False  # it reports how each request ended that was aborted, ignored or failed
     policies: tuple[str, ...] = ()  # the orders of `spec.text.budgets` that it lets requests in; empty: any order
     long_prefills: bool = False  # it can bound the tokens of one prompt that a step computes

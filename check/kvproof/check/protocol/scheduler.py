@@ -58,6 +58,8 @@ class SchedulerConfig(Config):
     async_steps: int = 0  # steps that may be under way when the next one is scheduled
     transfers: bool = False  # KV is loaded from elsewhere, or sent there after a request, while steps run
     sends_aborted: bool = False  # what was computed of an aborted request is sent too, if its KV is to be sent
+    connector: str = ""  # the scheduler's own connector to host memory, by the engine's name; empty: none
+    host_slots: int = 8  # blocks of KV that fit into the host memory of the connector
     policy: str = FCFS  # the order in which requests are let in
     long_prefill_threshold: int = 0  # tokens of one prompt that a step computes at most; 0: no bound
     partial_prefills: int = 1  # prompts that share the tokens of a step, where none of them can be computed whole
@@ -92,6 +94,8 @@ LIMITS = (  # the settings that a scheduler has in addition to the features and 
     Setting("partial_prefills", lambda config: range(1, config.partial_prefills), least=1),
     Setting("sends_aborted", lambda config: (False,)),
     Setting("transfers", lambda config: (False,)),
+    Setting("connector", lambda config: ("",), rank=lambda connector: connector != ""),
+    Setting("host_slots", lambda config: smaller_sizes(1, config.host_slots), least=1),
     Setting("async_steps", lambda config: range(config.async_steps), least=0),
     Setting("preemption", lambda config: ("auto",), rank=lambda mode: mode != "auto"),
     Setting(
@@ -123,11 +127,23 @@ class Chunk(NamedTuple):
 
 
 class Load(NamedTuple):
-    """A sequence got its table, and waits. Its first `hit` positions are cached; those up to `stop - 1` are loaded."""
+    """A sequence got its table, and waits. Its first `hit` positions are cached; those up to `stop - 1` are loaded.
+
+    job: with a connector to host memory, the engine's number of the copy. pairs: its (slot, block) pairs.
+    """
 
     seq: int
     hit: int
     stop: int
+    job: int = -1
+    pairs: Sequence[Pair] = ()
+
+
+class HostStore(NamedTuple):
+    """A connector wants these (block, slot) pairs copied to host memory. job: the engine's number of the copy."""
+
+    job: int
+    pairs: Sequence[Pair]
 
 
 class Access(NamedTuple):
@@ -151,7 +167,8 @@ class ScheduledStep(NamedTuple):
     copies: (source, target) pairs of absolute ids. ignored: requests that it ended because no step could ever run them.
     failed: requests that it ended because it could not make room for them. loads: sequences that wait for KV from
     elsewhere; they are in no chunk yet. prompts: sequences whose chunk the worker treats as a part of a prompt, and the
-    others as decodes; None if the scheduler does not distinguish them.
+    others as decodes; None if the scheduler does not distinguish them. stores: copies to host memory that begin after
+    the step, when the next one is launched. flushes: jobs whose copies must end before the step computes.
     """
 
     chunks: Sequence[Chunk] = ()
@@ -162,6 +179,8 @@ class ScheduledStep(NamedTuple):
     failed: Sequence[int] = ()
     loads: Sequence[Load] = ()
     prompts: Sequence[int] | None = None
+    stores: Sequence[HostStore] = ()
+    flushes: Sequence[int] = ()
 
 
 class SchedulerSubject(Protocol):
@@ -254,6 +273,23 @@ class TransferringSubject(SchedulerSubject, Protocol):
         """
 
 
+class OffloadingSubject(SchedulerSubject, Protocol):
+    """A scheduler with a connector of its own that keeps KV in host memory (`connectors`).
+
+    The connector decides what is stored and loaded; its steps name the copies. The judge is the worker that copies.
+    """
+
+    def copied(self, jobs: list[int]) -> None:
+        """The jobs whose copies have ended since the last `complete`, loads and stores. Called before each `complete`."""
+
+    def reset_caches(self) -> bool:
+        """Drop what is cached on the device, and all that is in host memory. No step is under way.
+
+        The scheduler may refuse the first part while blocks of the device are in use. Returns whether it did it. The
+        copies of jobs under way still end, and are reported.
+        """
+
+
 class PrioritySubject(SchedulerSubject, Protocol):
     """A scheduler that can let requests in by priority (`policies`)."""
 
@@ -283,6 +319,7 @@ SCHEDULER_CALLS = RequiredCalls(
     calls_of(SchedulerSubject),
     (
         ("transfers", "transfers KV", calls_of(TransferringSubject)),
+        ("connectors", "has connectors to host memory", calls_of(OffloadingSubject)),
         ("runs_ahead", "runs ahead", calls_of(AheadSubject)),
         ("forks_itself", "forks by itself", calls_of(ForkingSubject)),
         ("priorities", "has priorities", calls_of(PrioritySubject)),
@@ -371,16 +408,18 @@ class Complete(SchedulerOperation, tag="complete", frozen=True):
     """The oldest step under way is executed.
 
     tokens: given to the sequences that sample, in turn. forks: pairs of a parent and its new child. stops: sequences
-    that end. arrivals: sequences whose transfer is over.
+    that end. arrivals: sequences whose transfer is over. copied: places of the copies to and from host memory that are
+    over, among those that can be, the oldest first.
     """
 
     tokens: Ids
     forks: tuple[tuple[int, int], ...] | UnsetType = UNSET
     stops: tuple[int, ...] | UnsetType = UNSET
     arrivals: tuple[int, ...] | UnsetType = UNSET
+    copied: Ids | UnsetType = UNSET
 
     def simpler(self) -> Iterator["Complete"]:
-        events = {name: getattr(self, name) for name in ("forks", "stops", "arrivals") if getattr(self, name)}
+        events = {name: getattr(self, name) for name in ("forks", "stops", "arrivals", "copied") if getattr(self, name)}
         if events:
             yield Complete(self.tokens)
         for name, ids in events.items():
@@ -393,7 +432,18 @@ class Complete(SchedulerOperation, tag="complete", frozen=True):
         parts += [f"forks sequence {parent} into {child}" for parent, child in self.forks or ()]
         parts += [f"ends sequence {seq}" for seq in self.stops or ()]
         parts += [f"the transfer of sequence {seq} is over" for seq in self.arrivals or ()]
+        parts += [f"copies no. {', '.join(map(str, self.copied))} are over"] if self.copied else []
         return f"complete({', '.join(parts)})"
+
+
+class ResetCaches(SchedulerOperation, tag="reset_caches", frozen=True):
+    """Between steps, drop what is cached on the device, and all that a connector keeps in host memory."""
+
+    is_optional: ClassVar[bool] = True
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return bool(can.connectors)
 
 
 class Drain(SchedulerOperation, tag="drain", frozen=True):

@@ -103,8 +103,14 @@ def draw_for_scheduler(
         drawn["long_prefill_threshold"] = pick((0, 0, random.randint(1, drawn["max_model_len"])))
     if capabilities.partial_prefills > 1 and drawn["chunked"]:
         drawn["partial_prefills"] = side_stream(random).choice((1, *range(1, capabilities.partial_prefills + 1)))
+    if capabilities.connectors and not drawn["transfers"]:
+        chance = side_stream(random)
+        drawn["connector"] = chance.choice(("", "", *capabilities.connectors))
+        drawn["host_slots"] = chance.choice((1, 2, 3, 4, 6, 8, 16))
     drawn |= fixed
-    if drawn.get("transfers"):
+    if drawn.get("connector") and "transfers" not in fixed:
+        drawn["transfers"] = drawn["sends_aborted"] = False
+    if drawn.get("transfers") or drawn.get("connector"):
         drawn |= {"window": None, "local_chunk": None, "kv_groups": ("full",)} | fixed
     if drawn.get("async_steps"):
         drawn |= {"group_size": drawn["group_size"] if capabilities.forks_itself else 1, "cross": False}

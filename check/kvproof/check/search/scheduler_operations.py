@@ -42,7 +42,8 @@ class SchedulerOperations:
         self.ahead = pick((0.5, 0.9, 1.0)) if config.async_steps else 0.0
         if subject.capabilities.runs_ahead:
             self.ahead = 1.0  # a step before the results of another
-        self.arrivals = pick((0.2, 0.5, 1.0)) if config.transfers else 0.0
+        self.arrivals = pick((0.2, 0.5, 1.0)) if self.judge.moves_kv else 0.0
+        self.resets = pick((0.0, 0.0, 0.02)) if config.connector and "reset_caches" not in without else 0.0
         self.num_requests_max = pick(NUM_AT_A_TIME) if is_large else random.randint(1, 8)
         self.num_generated_max = pick((1, 4, 12, 30))
         fitting = min(config.max_model_len, config.num_gpu_blocks * config.block_size)
@@ -69,6 +70,8 @@ class SchedulerOperations:
             alive = [request.id for request in unfinished(requests)]
             if alive:
                 return "abort", alive[int(random() * len(alive))]
+        if self.resets and judge.is_enabled("reset_caches") and random() < self.resets:
+            return ("reset_caches",)
         return self._step()
 
     def _step(self) -> Operation:
@@ -90,6 +93,10 @@ class SchedulerOperations:
         if self.config.transfers:
             under_way = (*judge.loading, *judge.sending)
             arrivals = (tuple(i for i in under_way if judge.last_step is not None or random.random() < self.arrivals),)
+        if judge.host:
+            places = range(len(judge.host.ready()))
+            copied = tuple(i for i in places if judge.last_step is not None or random.random() < self.arrivals)
+            arrivals = ((), copied)
         if not (self.forks or self.stops):
             return ("complete", samples, (), (), *arrivals) if arrivals else ("complete", samples)
         forks: list[tuple[int, int]] = []

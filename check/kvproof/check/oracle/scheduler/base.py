@@ -7,6 +7,7 @@ from kvproof.check.oracle.enabled import RuledJudge
 from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.oracle.refinement import Explainer
+from kvproof.check.oracle.scheduler.host_memory import HostMemory
 from kvproof.check.protocol.adapter_check import check_adapter
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Unsupported
@@ -134,7 +135,12 @@ class SchedulerState(Oracle, RuledJudge):
             raise Unsupported("the subject does not bound the tokens of one prompt in a step")
         if config.partial_prefills > subject.capabilities.partial_prefills:
             raise Unsupported("the subject does not compute so many prompts in part in one step")
-        if len(config.kv_groups) > 1 and (config.num_host_blocks or config.transfers):
+        if config.connector and config.connector not in subject.capabilities.connectors:
+            raise Unsupported(f"the subject does not declare the connector {config.connector}")
+        self.moves_kv = config.transfers or bool(config.connector)  # KV comes and goes while steps run
+        if config.connector and (config.transfers or config.num_host_blocks or config.window or config.local_chunk):
+            raise Unsupported("a connector is judged without other transfers, swap, windows and local attention")
+        if len(config.kv_groups) > 1 and (config.num_host_blocks or self.moves_kv):
             raise Unsupported("several KV groups of a scheduler are judged without swap and transfers")
         if config.has_states or len({*config.block_sizes}) > 1:
             raise Unsupported("KV groups with states, or with blocks of different sizes, are judged of managers only")
@@ -150,12 +156,13 @@ class SchedulerState(Oracle, RuledJudge):
         self.num_steps = self.num_arrived = 0
         self.last_step: int | None = None  # after the last arrival: the step by which all requests must be over
         # Loads from elsewhere write in no order with the steps: then a step uses its blocks until it is complete.
-        self.steps_in_order = subject.capabilities.steps_in_order and not (config.transfers and config.async_steps)
-        num_transfers = NUM_TRANSFERS_MAX if config.transfers else 1
+        self.steps_in_order = subject.capabilities.steps_in_order and not (self.moves_kv and config.async_steps)
+        num_transfers = NUM_TRANSFERS_MAX if self.moves_kv else 1
         num_flights = num_flights_max(config.num_gpu_blocks + config.num_host_blocks, num_transfers)
-        knows_cached = not (config.async_steps or config.transfers)  # else a block is cached when its results are known
+        knows_cached = not (config.async_steps or self.moves_kv)  # else a block is cached when its results are known
         super().__init__(subject, config, identities, num_flights=num_flights, judges_eviction_order=knows_cached)
         self.pending = Pending(self.explainer, num_flights)
+        self.host = HostMemory(self.worker, self.coverage) if config.connector else None
 
     @property
     def is_launched(self) -> bool:
@@ -169,7 +176,12 @@ class SchedulerState(Oracle, RuledJudge):
 
     def is_done(self) -> bool:
         """Whether every request is over, and no step or transfer is under way."""
-        return not (self.under_way or self.requests or self.loading or self.sending)
+        return not (self.under_way or self.requests or self.is_transferring)
+
+    @property
+    def is_transferring(self) -> bool:
+        """Whether any transfer is under way."""
+        return bool(self.loading or self.sending or (self.host and self.host.copies))
 
     def is_in_flight(self, request: ExpectedRequest) -> bool:
         """Whether a step under way uses blocks of the request."""

@@ -13,7 +13,9 @@ from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import Status
 from kvproof.check.oracle.scheduler.base import ExpectedRequest, num_gains_max, unfinished
 from kvproof.check.oracle.scheduler.stepping import Stepping
-from kvproof.check.protocol.scheduler import ABORTED, ScheduledStep
+from kvproof.check.protocol.adapter_check import check_answer
+from kvproof.check.protocol.scheduler import ABORTED, HostStore, Load, ScheduledStep
+from kvproof.spec.text import operations
 from kvproof.spec.text.budgets import PRIORITY, num_steps_max, prompt_tokens_in_step
 from kvproof.spec.text.identity import Image, Key
 
@@ -120,6 +122,20 @@ class SchedulerJudge(Stepping):
         self.answer = f"at most {bound} more steps"
         return True
 
+    @enabled_when(lambda judge: judge.host is not None and not judge.under_way)
+    def op_reset_caches(self) -> bool:
+        """Drop what is cached on the device, unless blocks are in use, and all that is in host memory."""
+        context = "reset_caches()"
+        done = self.call("total-calls", "reset_caches")
+        check_answer("reset_caches", done, bool)
+        self.answer = "reset" if done else "refused on the device"
+        if done:
+            self.explainer.run(operations.reset_cache(self.state), context)
+        self.observe(context)
+        self.settle(context)
+        self.coverage["reset with copies under way"] += bool(self.is_transferring)
+        return True
+
     @enabled_when()
     def op_drain(self, tokens: Sequence[int]) -> bool:
         """Stop arrivals, then schedule, launch and complete, sampling these tokens, until every request is over.
@@ -141,13 +157,22 @@ class SchedulerJudge(Stepping):
         if self.is_enabled("launch"):
             return self.do("launch", tokens if self.config.async_steps else ())
         arrivals = (*self.loading, *self.sending) if self.config.transfers else ()
-        return self.do("complete", tokens, (), (), arrivals) or self.do("schedule")
+        copied = range(len(self.host.ready())) if self.host else ()
+        return self.do("complete", tokens, (), (), arrivals, copied) or self.do("schedule")
+
+
+def pairs_text(copy: Load | HostStore) -> str:
+    """The job and the (source, target) pairs of a copy to or from host memory; empty for other loads."""
+    pairs = ", ".join(f"{source} -> {target}" for source, target in copy.pairs)
+    return f" (copy {copy.job}: {pairs})" if copy.pairs else ""
 
 
 def step_text(step: ScheduledStep) -> str:
     """A step as text."""
     parts = [f"sequence {c.seq}: {c.start} to {c.stop}" + (f", hit {c.hit}" if c.hit else "") for c in step.chunks]
-    parts += [f"sequence {load.seq}: loads {load.hit} to {load.stop}" for load in step.loads]
+    parts += [f"sequence {load.seq}: loads {load.hit} to {load.stop}{pairs_text(load)}" for load in step.loads]
+    parts += [f"store{pairs_text(store)}" for store in step.stores]
+    parts += [f"waits for copy {job}" for job in step.flushes]
     for name in ("swap_in", "swap_out", "copies", "ignored", "failed"):
         if getattr(step, name):
             parts.append(f"{name.replace('_', ' ')} {list(getattr(step, name))}")

@@ -294,7 +294,7 @@ class StepExplainer:
             for seq in request.everyone():
                 seq.status = RUNNING
             leaves_room = self.leaves_room and explainer.machine.function("something_runs")(scheduler.state)
-            if caching and not (self.config.async_steps or self.config.transfers):  # else it may learn of KV later
+            if caching and not (self.config.async_steps or scheduler.moves_kv):  # else it may learn of KV later
                 scheduler.judge_missed_hit(first, hit, SCHEDULE)
             explainer.admitted(first, hit, caching, SCHEDULE, self.capabilities.same_step_hits)
             for chunk in chunks[1:]:

@@ -57,7 +57,7 @@ def is_let_in(request: ExpectedRequest) -> bool:
 def judges_waiting(state: SchedulerState) -> bool:
     """Whether it is judged in this configuration that a request is left waiting without need."""
     config, can = state.config, state.capabilities
-    return can.refusal_slack is not None and bool(can.policies) and not (config.transfers or config.async_steps)
+    return can.refusal_slack is not None and bool(can.policies) and not (state.moves_kv or config.async_steps)
 
 
 def ranks_first(one: ExpectedRequest, other: ExpectedRequest) -> bool:
@@ -68,7 +68,7 @@ def ranks_first(one: ExpectedRequest, other: ExpectedRequest) -> bool:
 def judge_order(state: SchedulerState, held_up: Sequence[HeldUp]) -> None:
     """Later requests may not starve earlier ones. held_up: those that waited or were swapped before the step."""
     most, policies = state.capabilities.num_overtaken_max, state.capabilities.policies
-    if state.config.transfers or not (policies or most is not None):
+    if state.moves_kv or not (policies or most is not None):
         return
     let_in = [one for one in held_up if one.request.members[0].status is Status.RUNNING]
     if not let_in:

@@ -12,6 +12,7 @@ from kvproof.check.oracle.scheduler.base import (
     UnderWay,
     unfinished,
 )
+from kvproof.check.oracle.scheduler.host_memory import HostMemory
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
 from kvproof.check.oracle.scheduler.self_forking import born_since, explain_births
 from kvproof.check.oracle.scheduler.service import (
@@ -65,6 +66,8 @@ class Stepping(SchedulerState):
         if self.ending:
             self.judge_ends(SCHEDULE)
         self._judge_loads(step)
+        if self.host:
+            self.host.schedule(step)
         if order is not None:
             order.used([part.slot for seq in self.used_by_step.values() for part in seq.parts], self.num_steps)
         self._judge_budgets(step)
@@ -126,9 +129,9 @@ class Stepping(SchedulerState):
                 )
 
     def _judge_progress(self, has_moved: bool) -> None:
-        if self.last_step is not None and (self.loading or self.sending):
+        if self.last_step is not None and self.is_transferring:
             self.last_step += 1  # waiting for a transfer is no fault of the scheduler
-        is_idle = not (has_moved or self.under_way or self.loading or self.sending or self.without_slot)
+        is_idle = not (has_moved or self.under_way or self.is_transferring or self.without_slot)
         if is_idle and self.requests:
             waiting = [r for r in unfinished(self.requests) if r.members[0].status is not Status.RUNNING]
             if len(waiting) == len(self.requests):
@@ -163,7 +166,11 @@ class Stepping(SchedulerState):
         for access in self.call("total-calls", "launch") or ():
             judge_access(access)
         under.is_launched = True
+        if self.host:
+            self.host.launch(under.step)
         self.execute()
+        if self.host:
+            self.host.executed(LAUNCH)
         if self.steps_in_order:
             self.pending.land(under.flights, LAUNCH)
         if self.capabilities.steps_in_order and any(request.is_doomed for request in self.requests.values()):
@@ -182,10 +189,12 @@ class Stepping(SchedulerState):
         forks: Sequence[Sequence[int]] = (),
         stops: Sequence[int] = (),
         arrivals: Sequence[int] = (),
+        copied: Sequence[int] = (),
     ) -> bool:
         """The results of the oldest step go back: forks, a token for each sequence computed to its end, and ends.
 
-        arrivals: sequences whose KV has been loaded, or sent.
+        arrivals: sequences whose KV has been loaded, or sent. copied: places of the copies to and from host memory that
+        are over.
         """
         if not tokens:
             return False
@@ -217,6 +226,8 @@ class Stepping(SchedulerState):
         sent = [i for i in dict.fromkeys(arrivals) if i in self.sending and self._may_be_sent(i, under)]
         if self.config.transfers:
             self.call("total-calls", "arrived", sent, received)
+        if self.host:
+            received = self._end_copies(self.host, copied)
         refused = self.call("total-calls", "complete", sampled, forked, [seq.id for seq in ended]) or []
         self._judge_forks(too_many, refused)
         self.pending.land(under.flights, COMPLETE)
@@ -242,6 +253,17 @@ class Stepping(SchedulerState):
         raise Finding(
             "admission-exact", f"a fork of sequence {wrong[0]} was refused, and a step can run it", call=COMPLETE
         )
+
+    def _end_copies(self, host: HostMemory, places: Sequence[int]) -> list[int]:
+        """Copies to and from host memory are over, and the subject learns which; returns the sequences that loaded."""
+        over = host.complete(places)
+        self.call("total-calls", "copied", [copy.job for copy in over])
+        loads = [(copy, copy.seq) for copy in over if copy.seq is not None]
+        for copy, seq_id in loads:
+            seq = self.seqs.get(seq_id)
+            if seq is not None and seq.slot >= 0 and not self._is_doomed(seq):
+                host.judge_load(copy, seq)
+        return [seq_id for _, seq_id in loads if seq_id in self.loading]
 
     def _arrive(self, sent: Sequence[int], received: Sequence[int]) -> None:
         """Transfers end: loaded KV can be read, if its sequence is still there; its blocks are no longer in flight."""

@@ -9,7 +9,8 @@ The engine core takes aborts between steps only; one that comes within a step is
 or, scheduling asynchronously, when it is launched. Steps run on the device one after another, so that a block given up
 while a step writes to it may be given away at once.
 
-With transfers the scheduler has a KV connector (`Connector`).
+With transfers the scheduler has a KV connector of ours (`Connector`); with a connector of its own,
+`offloading_connector` drives it.
 
 Limits: one sequence for each request, no images, no drafting; KV cache groups of full attention, of one sliding
 window, or of local attention in chunks of one size; transfers only with one group of full attention.
@@ -23,10 +24,11 @@ from kvproof.check.protocol.manager import Assumption, Capabilities, Observation
 from kvproof.check.protocol.scheduler import ABORTED, Chunk, Load, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.loading.stub_modules import no, nothing
+from kvproof.check.subjects.vllm.offloading_connector import OffloadingConnector
 from kvproof.check.subjects.vllm.v1_fakes import Adapter
 from kvproof.check.subjects.vllm.v1_loader import hasher_of
 from kvproof.check.subjects.vllm.v1_observation import ManagerReader, cache_config, call_with, with_groups
-from kvproof.check.subjects.vllm.v1_scheduler_loader import NoStructure, Options, import_modules
+from kvproof.check.subjects.vllm.v1_scheduler_loader import NoStructure, Options, import_modules, import_offloading
 from kvproof.spec.text.budgets import FCFS, PRIORITY
 from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
 
@@ -95,6 +97,7 @@ ASSUMPTIONS = (
 )
 
 
+OFFLOADING = "offloading"  # the connector that stores what requests computed in host memory
 END_OF = {"FINISHED_ABORTED": ABORTED}
 
 
@@ -137,6 +140,9 @@ class VllmV1Scheduler(SchedulerAdapter):
     def __init__(self, version: str) -> None:
         self.name = f"vllm-v1-scheduler {version}"
         self._modules = modules = import_modules(version)
+        self._offloading = import_offloading()
+        if self._offloading is not None:
+            self.capabilities = replace(self.capabilities, connectors=(OFFLOADING,))
         if "num_stale_output_tokens" in inspect.getsource(modules.scheduler):
             self.capabilities = replace(self.capabilities, async_steps=1)
 
@@ -152,6 +158,11 @@ class VllmV1Scheduler(SchedulerAdapter):
         self._arrived: tuple[list[int], list[int]] = [], []
         self._priorities: dict[int, int] = {}  # by request, until it is added
         options, groups = self._options(config), cache_config(self._modules.interface, config)
+        self._offloads = None
+        if config.connector:
+            self._offloads = OffloadingConnector(self._offloading, config, options, groups)
+            options.kv_transfer_config.connector = self._offloads
+        self._copied: list[int] = []
         if blocks_for_one(options, groups) > config.num_gpu_blocks - 1:
             raise Unsupported("the longest sequence does not fit the pool")
         wanted = {
@@ -196,6 +207,7 @@ class VllmV1Scheduler(SchedulerAdapter):
                 prefill_context_parallel_size=1,
                 pipeline_parallel_size=1,
                 data_parallel_size=1,
+                world_size=1,
                 data_parallel_rank=0,
                 data_parallel_index=0,
             ),
@@ -212,7 +224,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         )
 
     def _transfers(self, config: SchedulerConfig) -> Options | None:
-        if not config.transfers:
+        if not (config.transfers or config.connector):
             return None
         return Options(
             connector=self._connector,
@@ -228,6 +240,15 @@ class VllmV1Scheduler(SchedulerAdapter):
     def prioritize(self, request: int, priority: int) -> None:
         """Keep until the request is added."""
         self._priorities[request] = priority
+
+    def copied(self, jobs: list[int]) -> None:
+        """Keep for the next `update_from_output`."""
+        self._copied = jobs
+
+    def reset_caches(self) -> bool:
+        done: bool = self.scheduler.reset_prefix_cache()
+        self.scheduler.reset_connector_cache()
+        return done
 
     def arrived(self, sent: list[int], received: list[int]) -> None:
         """Keep for the next `update_from_output`."""
@@ -246,7 +267,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             "mm_features": [],
             "lora_request": Adapter(request.key) if request.key.adapter_id else None,
             "cache_salt": request.key.salt,
-            "block_hasher": self._hasher if self.config.caching else None,
+            "block_hasher": self._hasher if self.config.caching or self.config.connector else None,
         }
         self._requests[seq] = call_with(self._modules.request.Request, wanted)
         num_tokens, is_sent = self._elsewhere.pop(request.number, (0, False))
@@ -272,6 +293,9 @@ class VllmV1Scheduler(SchedulerAdapter):
             stop = self._requests[int(name)].num_computed_tokens  # advanced already
             start = stop - num_tokens
             chunks.append(Chunk(int(name), start, stop, 0 if name in running else start))
+        if self._offloads is not None:
+            loads, stores, flushes = self._offloads.taken()
+            return output, ScheduledStep(chunks, loads=loads, stores=stores, flushes=flushes)
         return output, ScheduledStep(chunks, loads=self._connector.taken_loads())
 
     def take_results(self, output: Any, sampled: dict[int, int], finished: list[int]) -> None:
@@ -282,6 +306,10 @@ class VllmV1Scheduler(SchedulerAdapter):
         sent, received = ([str(seq) for seq in seqs] for seqs in self._arrived)
         self._arrived = [], []
         transferred = Options(finished_sending=sent, finished_recving=received) if sent or received else None
+        if self._offloads is not None and self._copied:
+            received, report = self._offloads.over(self._copied)
+            transferred = Options(finished_recving=received, kv_connector_worker_meta=report)
+            self._copied = []
         self.scheduler.update_from_output(
             output,
             Options(

@@ -7,6 +7,8 @@ read is the list itself, events are published to nobody, no output has a structu
 """
 
 import contextlib
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +123,26 @@ def no_context(name: str) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
+def blocks_of_requests(output: Any) -> Iterator[tuple[str, Any, bool]]:
+    """For each request of a step its new blocks, and whether they are its whole table.
+
+    Source: `yield_req_data` of vLLM's `kv_connector/utils.py`, which has nothing else that is needed here.
+    """
+    for request in output.scheduled_new_reqs:
+        yield request.req_id, request.block_ids, True
+    known = output.scheduled_cached_reqs
+    for name, blocks in zip(known.req_ids, known.new_block_ids, strict=True):
+        yield name, blocks, name in known.resumed_req_ids
+
+
+class NoStatistics:
+    """Figures of a connector that nobody reads."""
+
+    def __getattr__(self, name: str) -> Any:
+        return nothing
+
+
+CONNECTOR = "distributed.kv_transfer.kv_connector.v1.offloading"
 CONNECTORS = StubObject(create_connector=connector_of)
 PLATFORM = StubObject(register_custom_kv_cache_specs=nothing, is_xpu=no)
 MORE_UTILS = {**UTILS, "is_list_of": isinstance, "length_from_prompt_token_ids_or_embeds": length_of}
@@ -135,9 +157,17 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "SupportsHMA": NoStructure,
         "supports_hma": bool,
     },
+    "distributed.kv_transfer.kv_connector.utils": {"yield_req_data": blocks_of_requests},
+    f"{CONNECTOR}.metrics": {
+        "OffloadingConnectorStats": NoStatistics,
+        "_ConnectorMetricName": Options(),
+        "_TransferMetricName": Options(),
+    },
+    "v1.metrics.cache_hit_source": {"CacheHitSource": Hollow},
     "platforms": {"current_platform": PLATFORM},
     "distributed.kv_events": {
         **OF_THE_MANAGER["distributed.kv_events"],
+        "MEDIUM_STORAGE": "STORAGE",
         "EventPublisherFactory": StubObject(create=lambda *options: StubObject(publish=nothing)),
         "KVEventBatch": Hollow,
     },
@@ -169,12 +199,27 @@ STAND_INS: dict[str, dict[str, Any]] = {
 }
 
 
+def import_offloading() -> StubObject | None:
+    """The modules of the OffloadingConnector in the release that `import_modules` has mounted; None before 0.29."""
+    module = partial(partial_import.module_of, "vllm")
+    if not partial_import.has_module("vllm", f"{CONNECTOR}.events"):
+        return None
+    return StubObject(
+        connector=module(f"{CONNECTOR}.scheduler"),
+        common=module(f"{CONNECTOR}.common"),
+        manager=module("v1.kv_offload.cpu.manager"),
+    )
+
+
 def import_modules(version: str, cache: Path | None = None) -> StubObject:
     """The modules of a release's scheduler, from its unpacked sources. Raises EngineError.
 
     `ahead` is the scheduler that goes on while a step is under way.
     """
-    module = partial_import.mount("vllm", download.find("vllm", version, cache), STAND_INS, HOLLOW, Hollow)
+    folder = download.find("vllm", version, cache)
+    package = folder / "vllm" / CONNECTOR.replace(".", "/")
+    stand_ins = STAND_INS | {CONNECTOR: {"__path__": [str(package)]}}
+    module = partial_import.mount("vllm", folder, stand_ins, HOLLOW, Hollow)
     modules = StubObject(
         scheduler=module("v1.core.sched.scheduler"),
         ahead=module("v1.core.sched.async_scheduler"),
