@@ -280,13 +280,13 @@ class OffloadingSubject(SchedulerSubject, Protocol):
     """
 
     def copied(self, jobs: list[int]) -> None:
-        """The jobs whose copies have ended since the last `complete`, loads and stores. Called before each `complete`."""
+        """The jobs, loads and stores, whose copies have ended since the last `complete`. Called before each one."""
 
-    def reset_caches(self) -> bool:
+    def reset_caches(self, preempts: bool) -> bool:
         """Drop what is cached on the device, and all that is in host memory. No step is under way.
 
-        The scheduler may refuse the first part while blocks of the device are in use. Returns whether it did it. The
-        copies of jobs under way still end, and are reported.
+        preempts: preempt every running request first. The scheduler may refuse to reset the device while blocks are in
+        use. Returns whether it did. The copies of jobs under way still end, and are reported.
         """
 
 
@@ -437,9 +437,20 @@ class Complete(SchedulerOperation, tag="complete", frozen=True):
 
 
 class ResetCaches(SchedulerOperation, tag="reset_caches", frozen=True):
-    """Between steps, drop what is cached on the device, and all that a connector keeps in host memory."""
+    """Between steps, drop what is cached on the device, and all that a connector keeps in host memory.
+
+    preempts: whether every running request is preempted first, so that no block is in use.
+    """
 
     is_optional: ClassVar[bool] = True
+    preempts: bool = False
+
+    def simpler(self) -> Iterator["ResetCaches"]:
+        if self.preempts:
+            yield ResetCaches()
+
+    def text(self, config: Config) -> str:
+        return f"reset_caches({'preempts all' if self.preempts else ''})"
 
     @classmethod
     def is_possible(cls, config: Config, can: Capabilities) -> bool:

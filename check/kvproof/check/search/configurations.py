@@ -103,9 +103,9 @@ def draw_for_scheduler(
         drawn["long_prefill_threshold"] = pick((0, 0, random.randint(1, drawn["max_model_len"])))
     if capabilities.partial_prefills > 1 and drawn["chunked"]:
         drawn["partial_prefills"] = side_stream(random).choice((1, *range(1, capabilities.partial_prefills + 1)))
-    if capabilities.connectors and not drawn["transfers"]:
+    if capabilities.connectors and not drawn.get("transfers"):
         chance = side_stream(random)
-        drawn["connector"] = chance.choice(("", "", *capabilities.connectors))
+        drawn["connector"] = chance.choice((*(("", "") if capabilities.transfers else ()), *capabilities.connectors))
         drawn["host_slots"] = chance.choice((1, 2, 3, 4, 6, 8, 16))
     drawn |= fixed
     if drawn.get("connector") and "transfers" not in fixed:

@@ -71,7 +71,7 @@ class SchedulerOperations:
             if alive:
                 return "abort", alive[int(random() * len(alive))]
         if self.resets and judge.is_enabled("reset_caches") and random() < self.resets:
-            return ("reset_caches",)
+            return "reset_caches", not (judge.loading or judge.without_slot) and random() < 0.5
         return self._step()
 
     def _step(self) -> Operation:

@@ -177,6 +177,14 @@ ROWS = (
         ("0.11.0", "0.33.0"),
     ),
     Row(
+        "vllm-offloading",
+        SCHEDULER,
+        "vLLM's V1 scheduler with its own OffloadingConnector, which keeps KV in host memory",
+        _by("vllm.offloading_scheduler.VllmOffloading"),
+        "vllm",
+        ("0.29.0", "0.33.0"),
+    ),
+    Row(
         "vllm-tiering",
         STORE,
         "vLLM's tiered offloading manager: the host, and a second tier behind it",

@@ -98,7 +98,9 @@ class HostMemory:
                 self._require_apart("source-held", "block", targets, (block for block, _ in other.pairs), copy, other)
         for slot in sources:
             if slot not in self.slots:
-                raise Finding("hit-written", f"{_name_of(copy)} reads slot {slot}, which was never written", call=LAUNCH)
+                raise Finding(
+                    "hit-written", f"{_name_of(copy)} reads slot {slot}, which was never written", call=LAUNCH
+                )
         copy.content = [self.slots[slot] for slot, _ in copy.pairs]
 
     def _require_apart(

@@ -123,15 +123,24 @@ class SchedulerJudge(Stepping):
         return True
 
     @enabled_when(lambda judge: judge.host is not None and not judge.under_way)
-    def op_reset_caches(self) -> bool:
-        """Drop what is cached on the device, unless blocks are in use, and all that is in host memory."""
+    def op_reset_caches(self, preempts: bool = False) -> bool:
+        """Drop what is cached on the device, unless blocks are in use, and all that is in host memory.
+
+        preempts: every running request is preempted first; not while a request that loads, or has loaded, waits.
+        """
+        if preempts and (self.loading or self.without_slot):
+            return False
         context = "reset_caches()"
-        done = self.call("total-calls", "reset_caches")
+        done = self.call("total-calls", "reset_caches", preempts)
         check_answer("reset_caches", done, bool)
         self.answer = "reset" if done else "refused on the device"
+        all_requests = self.requests.values() if preempts else ()
+        running = [request for request in all_requests if request.members[0].status is Status.RUNNING]
+        self.observe(context, [request.members[0] for request in running])
+        for request in running:
+            self.step_explainer.preempt(request, context)
         if done:
             self.explainer.run(operations.reset_cache(self.state), context)
-        self.observe(context)
         self.settle(context)
         self.coverage["reset with copies under way"] += bool(self.is_transferring)
         return True

@@ -184,7 +184,7 @@ class StepExplainer:
         going_out = [request for request in leaving if any(seq.id in tables for seq in request.members)]
         for request in leaving:
             if request not in going_out:
-                self._preempt(request)
+                self.preempt(request, SCHEDULE)
         for request in going_out:
             self._swap_out(request, step)
         self._judge_pairs(step.swap_out, self.worker.swap_out, "out")
@@ -196,11 +196,11 @@ class StepExplainer:
             sentence, num_pairs = f"$observed pairs, but $expected blocks moved {way}", len(pairs)
             raise Finding("swap-mapping", sentence, call=SCHEDULE, expected=len(explained), observed=num_pairs)
 
-    def _preempt(self, request: ExpectedRequest) -> None:
+    def preempt(self, request: ExpectedRequest, context: str) -> None:
         """The request was preempted by recompute: it waits again, with all its tokens as the prompt."""
-        self.scheduler.hold_until_complete(request, SCHEDULE)
+        self.scheduler.hold_until_complete(request, context)
         for seq in request.everyone():
-            self.explainer.freed(seq, SCHEDULE)
+            self.explainer.freed(seq, context)
             seq.status, seq.computed, seq.hit = WAITING, 0, 0
         self.scheduler.drop_sampled(request)
         for seq in request.members:
@@ -210,7 +210,7 @@ class StepExplainer:
                 "read-back",
                 f"{len(request.members)} sequences of request {request.id} were preempted by recompute; they have no "
                 "prompt in common to come back with",
-                call=SCHEDULE,
+                call=context,
             )
         self.coverage["preempted"] += 1
 

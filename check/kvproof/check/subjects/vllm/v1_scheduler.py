@@ -159,7 +159,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         self._priorities: dict[int, int] = {}  # by request, until it is added
         options, groups = self._options(config), cache_config(self._modules.interface, config)
         self._offloads = None
-        if config.connector:
+        if config.connector and self._offloading is not None:
             self._offloads = OffloadingConnector(self._offloading, config, options, groups)
             options.kv_transfer_config.connector = self._offloads
         self._copied: list[int] = []
@@ -245,8 +245,8 @@ class VllmV1Scheduler(SchedulerAdapter):
         """Keep for the next `update_from_output`."""
         self._copied = jobs
 
-    def reset_caches(self) -> bool:
-        done: bool = self.scheduler.reset_prefix_cache()
+    def reset_caches(self, preempts: bool) -> bool:
+        done: bool = self.scheduler.reset_prefix_cache(reset_running_requests=preempts)
         self.scheduler.reset_connector_cache()
         return done
 

@@ -1,0 +1,64 @@
+"""vLLM's scheduler with its own OffloadingConnector: what a step stores, waits for and loads, and two known faults."""
+
+from typing import Any
+
+import pytest
+
+from kvproof.check.oracle.scheduler.judge import SchedulerJudge
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.check.subjects.loading import download
+from kvproof.check.subjects.registry import find
+
+pytestmark = pytest.mark.engine
+RELEASE = "0.33.0"
+CONFIG = SchedulerConfig(
+    num_gpu_blocks=5, block_size=2, max_model_len=7, max_num_seqs=1, connector="offloading", host_slots=3
+)
+NEXT = (("schedule",), ("launch",), ("complete", (1,)))
+FIRST = (("add", 1, (1,), (0, 1, 2, 3), 1), *NEXT)
+
+
+def judged(config: SchedulerConfig, *operations: tuple[Any, ...]) -> SchedulerJudge:
+    """The judge after this run. Raises Finding."""
+    download.add(f"vllm=={RELEASE}")
+    subject: Any = find(f"vllm-v1-scheduler=={RELEASE}")()
+    judge = SchedulerJudge(subject, config)
+    for operation in operations:
+        assert judge.apply(operation), operation
+    return judge
+
+
+def test_what_a_request_computed_is_stored_with_the_next_step_and_loaded_by_a_later_request() -> None:
+    second = (("add", 2, (2,), (0, 1, 2, 3, 4), 1), ("schedule",))
+    judge = judged(CONFIG, *FIRST, ("schedule",), ("launch",), ("complete", (1,), (), (), (), (0,)), *second)
+    assert judge.host is not None
+    assert [*judge.host.slots] == [0, 1]
+    assert judge.answer.startswith("sequence 2: loads 0 to 4 (copy 1: 0 -> ")
+    last = (("launch",), ("complete", (1,), (), (), (), (0,)), *NEXT)
+    assert all(judge.apply(operation) for operation in last)
+    assert (judge.coverage["load from host memory"], judge.is_done()) == (1, True)
+
+
+def test_a_step_waits_for_the_store_of_a_block_that_it_gives_away() -> None:
+    other = (("add", 2, (2,), (7, 7, 7, 7, 7, 7, 7), 1), ("schedule",))
+    judge = judged(CONFIG, *FIRST, *other)
+    assert "waits for copy 0" in judge.answer
+    assert all(judge.apply(operation) for operation in (("launch",), ("complete", (1,))))
+    assert judge.host is not None
+    assert not judge.host.copies
+
+
+def test_two_resets_between_two_steps_raise_while_a_copy_is_under_way() -> None:
+    with pytest.raises(Finding, match=r"reset_caches.* raised AssertionError"):
+        judged(CONFIG, *FIRST[:2], ("launch",), ("complete", (1,)), ("reset_caches", False), ("reset_caches", False))
+
+
+def test_a_prompt_of_one_token_in_one_block_is_loaded_again_and_again() -> None:
+    config = SchedulerConfig(num_gpu_blocks=4, block_size=1, max_model_len=2, max_num_seqs=1, connector="offloading")
+    add = ("add", 1, (1,), (0,), 1)
+    stored = judged(config, add, *NEXT, ("schedule",), ("launch",), ("complete", (1,), (), (), (), (0,)))
+    loaded = (("add", 2, (2,), (0,), 1), ("schedule",), ("launch",), ("complete", (1,), (), (), (), (0,)))
+    assert all(stored.apply(operation) for operation in loaded)
+    with pytest.raises(Finding, match="is of no sequence that waits"):
+        stored.apply(("schedule",))
