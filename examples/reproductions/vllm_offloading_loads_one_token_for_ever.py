@@ -42,7 +42,8 @@ class Connector:
     requires_kv_delivery = supports_divergent_local_hybrid_hits = False
 
     def __init__(self, scheduler: Any) -> None:
-        self.scheduler, self.jobs = scheduler, None
+        self.scheduler = scheduler
+        self.jobs: Any = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.scheduler, name, lambda *arguments: None)
