@@ -15,6 +15,7 @@ from kvproof.check.subjects.builtin.manager import BuiltIn
 Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
 NUM_DRAWN = 60
 LANDING = Config(block_size=2, num_gpu_blocks=9, num_host_blocks=9, window=3)
+FILLED = Config(block_size=4, num_gpu_blocks=8, caching=True, images=True)
 FAULTS = (
     (
         Config(block_size=2, caching=True),
@@ -50,6 +51,16 @@ FAULTS = (
             "extra, beside and tuple(name for name, _ in beside)))",
         ),
         "hit-computed",
+    ),
+    (
+        FILLED,
+        ("kvproof.impl.growth", "Growth.append_filling", "table.extra, beside", "table.extra, None"),
+        "hit-computed",
+    ),
+    (
+        FILLED,
+        ("kvproof.impl.growth", "Growth.append_filling", "before.num_needs -= 1", "pass"),
+        "no-leak-at-rest",
     ),
 )
 

@@ -10,6 +10,8 @@
 - A group computes its prompt and then waits, while the blocks of later groups are used and released. When it ends, its
   block is the next to be evicted, although it was released last.
 - A prompt comes again with the same tokens, and its image lies elsewhere in the block where it begins.
+- A sampled token fills a block with an image. A prompt comes with the same tokens and without the image. Then both have
+  ended, and the cache is reset: the manager should remember nothing of them.
 
 After its opening a run goes on as it was drawn.
 """
@@ -111,7 +113,24 @@ def _moving_image(random: Random, config: Config, prompts: Prompts) -> list[Oper
     ]
 
 
-WITH_CACHE = _comebacks, _exchanging, _waiting, *[_moving_image] * 3  # most configurations have no images
+def _filled_image(random: Random, config: Config, prompts: Prompts) -> list[Operation]:
+    """The first group's image lies in the block that its first sampled token fills. The second group has no image."""
+    size = config.block_size
+    fitting = [picture for picture in prompts.pictures if picture[1] < size]
+    if not config.images or not fitting or config.num_gpu_blocks < 4 + _num_kept(config):
+        return []
+    (name, num_rows), num_before = random.choice(fitting), random.choice((0, size))
+    tokens = prompts.some(1) * (num_before + size + 1)
+    num_prompt, start = num_before + size - 1, num_before + random.randrange(size - num_rows)
+    return [
+        *(_new(1, tokens[:num_prompt], ((name, start, num_rows),)), ("admit", 1, num_prompt), ("run", 1)),
+        *(("sample", 1, tokens[:1]), ("append", 1), ("run", 1), ("free", 1)),
+        *(_new(2, tokens), ("admit", 2, len(tokens)), ("run", 1), ("free", 2), ("reset",)),
+    ]
+
+
+# Few configurations have images.
+WITH_CACHE = _comebacks, _exchanging, _waiting, *[_moving_image] * 3, *[_filled_image] * 2
 
 
 def _landing(random: Random, config: Config, prompts: Prompts) -> list[Operation]:
