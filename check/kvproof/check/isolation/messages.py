@@ -76,12 +76,17 @@ def pack(value: Any) -> Any:
     if kind is Admission:
         return [ADMISSION, value.value]
     if RECORDS.get(kind.__name__) is kind:
-        return [RECORD, kind.__name__, [[field.name, pack(getattr(value, field.name))] for field in fields(value)]]
+        return [RECORD, kind.__name__, [[one.name, pack(_sendable(getattr(value, one.name)))] for one in fields(value)]]
     if kind is Finding:
         data = value.expected, value.observed, value.blocks
         texts = value.sentence, value.cause, value.call, value.sequence, value.promise
         return [FINDING, value.property, *texts, pack(data)]
     return [FOREIGN, f"{text_of(value)} (beyond 64 bits)" if kind is int else text_of(value)]
+
+
+def _sendable(value: Any) -> Any:
+    """The value of a field; a declared limit beyond 64 bits limits as much as the largest of 64 bits."""
+    return min(value, INT_END - 1) if type(value) is int else value
 
 
 def unpack(data: Any) -> Any:

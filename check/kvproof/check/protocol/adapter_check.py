@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from kvproof.check.protocol.adapter_fault import wrapped
 from kvproof.check.protocol.finding import ADDRESS, AdapterError
 from kvproof.check.protocol.manager import Assumption, Capabilities, ManagerSubject, Observation
 
@@ -59,11 +60,11 @@ def check_adapter(subject: Any, required: RequiredCalls, hint: str = "") -> None
 
     hint: what to do if a call is missing.
     """
-    name = type(subject).__name__
+    name = type(wrapped(subject)).__name__
     if missing := [call for call in required.always if not _has(subject, call)]:
         raise AdapterError(f"{name} is not a {required.noun}: it has no {', '.join(missing)}{hint}")
-    if not isinstance(getattr(subject, "capabilities", None), Capabilities):
-        raise AdapterError(f"{name}.capabilities must be a Capabilities")
+    if not isinstance(offered := getattr(subject, "capabilities", None), Capabilities):
+        raise AdapterError(f"{name}.capabilities must be a Capabilities; it is {short(offered)}")
     if wrong := _wrong_capability(subject.capabilities):
         raise AdapterError(f"{name}.capabilities.{wrong}")
     for capability, words, calls in required.declared:
@@ -71,7 +72,7 @@ def check_adapter(subject: Any, required: RequiredCalls, hint: str = "") -> None
         if getattr(subject.capabilities, capability) and missing:
             raise AdapterError(f"{name} declares that it {words}, and has no {', '.join(missing)}")
     if not isinstance(getattr(subject, "name", None), str):
-        raise AdapterError(f"{name}.name must be a string")
+        raise AdapterError(f"{name}.name must be a string; it is {short(getattr(subject, 'name', None))}")
     assumptions = getattr(subject, "assumptions", ())
     if not isinstance(assumptions, tuple) or not all(isinstance(one, Assumption) for one in assumptions):
         raise AdapterError(f"{name}.assumptions must be a tuple of Assumption; it is {short(assumptions)}")
