@@ -17,7 +17,12 @@ ACTION, WORKFLOWS = TREE / "action.yml", sorted((TREE / ".github" / "workflows")
 TEMPLATE = TREE / "check" / "kvproof" / "check" / "cli" / "templates" / "workflow.j2"
 GUIDE = TREE / "docs" / "ci.md"
 PINNED = re.compile(r"[\w-]+/[\w/-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+")
-FAKE = '#!/usr/bin/env bash\nprintf "%s\\n" "$@" >arguments\necho "the summary" >"$OUT/summary.md"\nexit 4\n'
+FAKE = """#!/usr/bin/env bash
+printf "%s\\n" "$@" >arguments
+echo "the summary" >"$OUT/summary.md"
+echo "$KVPROOF_URL" >address
+exit 4
+"""
 
 
 def test_every_action_of_others_is_pinned_by_its_commit() -> None:
@@ -78,6 +83,8 @@ def test_the_script_of_the_action_passes_its_inputs_as_they_are_and_keeps_the_ex
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         "ARGS": "--known k.toml",
         "OUT": "out",
+        "GITHUB_SERVER_URL": "https://code.example",
+        "GITHUB_ACTION_REPOSITORY": "maintainers/kvproof",
         **inputs,
         **written,
     }
@@ -87,5 +94,6 @@ def test_the_script_of_the_action_passes_its_inputs_as_they_are_and_keeps_the_ex
     assert done.returncode == 4
     expected = ["verify", "--out", "out", "--subject", "a.py:A; touch $(ran)", "--seed", "7", "--known", "k.toml"]
     assert (tmp_path / "arguments").read_text().splitlines() == expected
+    assert (tmp_path / "address").read_text() == "https://code.example/maintainers/kvproof\n"
     assert Path(written["GITHUB_OUTPUT"]).read_text() == "exit-code=4\n"
     assert Path(written["GITHUB_STEP_SUMMARY"]).read_text() == "the summary\n"

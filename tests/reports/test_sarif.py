@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import replace
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
+from kvproof.reports import address
 from kvproof.reports.document import read, write
 from kvproof.reports.result import Check, Result, Run
 from kvproof.reports.sarif import sarif
@@ -235,3 +237,31 @@ def test_a_run_that_checked_nothing_was_not_successful(tmp_path: Path, checks: l
 def test_the_log_is_readable_whatever_an_engine_says(refuted: Result, tmp_path: Path) -> None:
     refuted.checks[2].text = "raised '\x00 \ud800 é'"
     assert "raised '\\x00 \\ud800 é'" in finding_of(refuted, tmp_path)["message"]["text"]
+
+
+@pytest.mark.parametrize(
+    ("given", "urls", "expected"),
+    [
+        ("https://code.example/a/kvproof", ["Source, https://other.example"], "https://code.example/a/kvproof"),
+        (
+            "",
+            ["Issues, https://i.example", "Homepage, https://h.example/", "Source, https://s.example"],
+            "https://s.example",
+        ),
+        ("no address", ["Documentation, https://d.example"], "https://d.example"),
+        ("", ["Source, file:///a", "Issues, https://i.example"], None),
+        ("", None, None),
+    ],
+)
+def test_the_address_is_that_of_the_action_or_of_the_package_or_absent(
+    monkeypatch: pytest.MonkeyPatch, passed: Result, tmp_path: Path, given: str, urls: list[str] | None, expected: str
+) -> None:
+    package = Message()
+    for url in urls or []:
+        package["Project-URL"] = url
+    monkeypatch.setattr("importlib.metadata.metadata", lambda name: package)
+    monkeypatch.setenv("KVPROOF_URL", given)
+    address._of_the_package.cache_clear()
+    driver = run_of(passed, tmp_path)["tool"]["driver"]
+    address._of_the_package.cache_clear()
+    assert driver.get("informationUri") == expected

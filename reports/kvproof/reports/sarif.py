@@ -10,7 +10,7 @@ A finding points to the line of the subject's code in which the run broke, if th
 of the exception, or the method that was called. So a pull request is annotated there. The saved trace, which has one
 line for each step, is a related location; without such code it is the location, and without a trace the result is.
 Paths of code are relative to the root of the repository (`%SRCROOT%`), the others to the folder of the result
-(`RESULTS`). There is no `informationUri`: kvproof does not know the address at which it is published.
+(`RESULTS`). `informationUri` is there if the address at which kvproof is published is known (`address`).
 """
 
 import hashlib
@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from kvproof.reports.address import address
 from kvproof.reports.counterexample import NUMBERS, Counterexample, counterexamples
 from kvproof.reports.document import encodable
 from kvproof.reports.printable import cut
@@ -68,7 +69,8 @@ def sarif(result: Result, folder: Path) -> bytes:
 
 
 def _driver(result: Result, names: list[str]) -> dict[str, Any]:
-    return {"name": "kvproof", "version": result.run.version, "rules": [_rule(name) for name in names]}
+    driver = {"name": "kvproof", "version": result.run.version, "rules": [_rule(name) for name in names]}
+    return driver | ({"informationUri": found} if (found := address()) else {})
 
 
 def _rule(name: str) -> dict[str, Any]:
