@@ -6,7 +6,8 @@ from typing import Any, overload
 class Z3Exception(Exception):
     def __init__(self, value: Any) -> None: ...
 
-Sort: Any  # a type of C
+Ast: Any  # a type of C
+Sort: Any
 Symbol: Any
 
 class AstRef:
@@ -205,6 +206,15 @@ def is_app(a: Any) -> bool: ...
 def is_quantifier(a: Any) -> bool: ...
 def is_var(a: Any) -> bool: ...
 def get_var_index(a: ExprRef) -> int: ...
+def Z3_mk_add(a0: Any, a1: int, a2: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
+def Z3_mk_and(a0: Any, a1: int, a2: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
+def Z3_mk_eq(a0: Any, a1: Any, a2: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
+def Z3_mk_ge(a0: Any, a1: Any, a2: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
+def Z3_mk_gt(a0: Any, a1: Any, a2: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
+def Z3_mk_le(a0: Any, a1: Any, a2: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
+def Z3_mk_lt(a0: Any, a1: Any, a2: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
+def Z3_mk_or(a0: Any, a1: int, a2: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
+def Z3_mk_sub(a0: Any, a1: int, a2: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
 def Z3_mk_string_symbol(a0: Any, a1: str, _elems: Any = ...) -> Any: ...  # noqa: N802
 def Z3_mk_quantifier(  # noqa: N802
     a0: Any, a1: bool, a2: int, a3: int, a4: Any, a5: int, a6: Any, a7: Any, a8: Any, _elems: Any = ...

@@ -111,7 +111,7 @@ class Sizes(SizesOf[State]):
     @property
     def unwritten(self) -> frozenset[str]:
         """Without flights, the fields that only flights change."""
-        return frozenset() if self.num_flights > 0 else FLIGHT_FIELDS
+        return frozenset() if self.num_flights > 0 else _flight_fields()
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -188,10 +188,16 @@ def functions_of(texts: Iterable[ModuleType]) -> dict[str, tuple[ast.FunctionDef
     found = {}
     for text in texts:
         file = inspect.getsourcefile(text) or text.__name__
-        for node in ast.parse(inspect.getsource(text)).body:
+        for node in _parsed(text).body:
             if isinstance(node, ast.FunctionDef):
                 found[node.name] = (node, file)
     return found
+
+
+@functools.cache
+def _parsed(text: ModuleType) -> ast.Module:
+    """The syntax tree of a module; who changes a part of it makes a copy first."""
+    return ast.parse(inspect.getsource(text))
 
 
 # Leaving the ghosts out --------------------------------------------------------------------------------------------
@@ -463,7 +469,7 @@ def _kept_fields(system: System, with_ghosts: bool) -> dict[str, Field]:
 
 
 def _written(*texts: ModuleType) -> set[str]:
-    nodes = (node for text in texts for node in ast.walk(ast.parse(inspect.getsource(text))))
+    nodes = (node for text in texts for node in ast.walk(_parsed(text)))
     return {
         name
         for node in nodes
@@ -476,7 +482,12 @@ def _written(*texts: ModuleType) -> set[str]:
 OF_TRANSFERS = ("send_entry", "arrive")
 NUM_KEPT_MAX = 8_192  # positions of blocks in a first state that is kept for the next machine of its sizes
 SPARSE_MIN = 16_384  # blocks from which on the row of a sequence is sparse; worlds that are drawn have fewer
-FLIGHT_FIELDS = frozenset(_written(flight_rules) - _written(*(text for text in RULE_TEXTS if text is not flight_rules)))
+
+
+@functools.cache
+def _flight_fields() -> frozenset[str]:
+    """The fields that only rules of operations in flight write."""
+    return frozenset(_written(flight_rules) - _written(*(text for text in RULE_TEXTS if text is not flight_rules)))
 
 
 @functools.cache

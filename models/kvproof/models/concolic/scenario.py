@@ -8,6 +8,7 @@ numbers, to confirm a refutation, and to check that a path does what its terms s
 Containers of the object have a concrete shape, with at most four blocks; counts, times and ids in them are arbitrary.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,7 +66,12 @@ class Inputs:
 
     def _made(self, name: str, kind: Callable[[z3.ArithRef], SymbolicInt]) -> Any:
         self.names.append(name)
-        return kind(z3.Int(name)) if self._values is None else self._values.get(name, 0)
+        return kind(_variable(name)) if self._values is None else self._values.get(name, 0)
+
+
+@functools.lru_cache(maxsize=1024)
+def _variable(name: str) -> z3.ArithRef:
+    return z3.Int(name)
 
 
 @dataclass

@@ -7,7 +7,7 @@ and with plain Python values, so that the same claims serve for a proof and for 
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import z3
@@ -90,15 +90,15 @@ class SymbolicInt:
         return f"<{self.term}>"
 
     def __add__(self, other: Any) -> "SymbolicInt":
-        return SymbolicInt(self.term + number(other))
+        return SymbolicInt(_arithmetic(z3.Z3_mk_add, self.term, number(other)))
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> "SymbolicInt":
-        return SymbolicInt(self.term - number(other))
+        return SymbolicInt(_arithmetic(z3.Z3_mk_sub, self.term, number(other)))
 
     def __rsub__(self, other: Any) -> "SymbolicInt":
-        return SymbolicInt(number(other) - self.term)
+        return SymbolicInt(_arithmetic(z3.Z3_mk_sub, number(other), self.term))
 
     def __mul__(self, other: Any) -> "SymbolicInt":
         return SymbolicInt(self.term * number(other))
@@ -115,19 +115,19 @@ class SymbolicInt:
         return SymbolicInt(self.term % _divisor(other))
 
     def __lt__(self, other: Any) -> SymbolicBool:
-        return SymbolicBool(self.term < number(other))
+        return SymbolicBool(_relation(z3.Z3_mk_lt, self.term, number(other)))
 
     def __le__(self, other: Any) -> SymbolicBool:
-        return SymbolicBool(self.term <= number(other))
+        return SymbolicBool(_relation(z3.Z3_mk_le, self.term, number(other)))
 
     def __gt__(self, other: Any) -> SymbolicBool:
-        return SymbolicBool(self.term > number(other))
+        return SymbolicBool(_relation(z3.Z3_mk_gt, self.term, number(other)))
 
     def __ge__(self, other: Any) -> SymbolicBool:
-        return SymbolicBool(self.term >= number(other))
+        return SymbolicBool(_relation(z3.Z3_mk_ge, self.term, number(other)))
 
     def __eq__(self, other: object) -> SymbolicBool | bool:  # type: ignore[override]
-        return SymbolicBool(self.term == number(other)) if is_number(other) else False
+        return SymbolicBool(_relation(z3.Z3_mk_eq, self.term, number(other))) if is_number(other) else False
 
     def __ne__(self, other: object) -> SymbolicBool | bool:  # type: ignore[override]
         return SymbolicBool(self.term != number(other)) if is_number(other) else True
@@ -183,12 +183,12 @@ def truth(value: Any) -> z3.BoolRef:
 
 def both(parts: Iterable[Any]) -> Any:
     """Whether every part is true. Parts after one that is the constant False are not evaluated."""
-    return _joined(parts, False, z3.And)
+    return _joined(parts, False, z3.Z3_mk_and)
 
 
 def either(parts: Iterable[Any]) -> Any:
     """Whether some part is true. Parts after one that is the constant True are not evaluated."""
-    return _joined(parts, True, z3.Or)
+    return _joined(parts, True, z3.Z3_mk_or)
 
 
 def negated(condition: Any) -> Any:
@@ -208,7 +208,7 @@ def same_truth(one: Any, other: Any) -> Any:
         return bool(one) == bool(other)
     if not isinstance(other, SymbolicBool):
         return one if other else negated(one)
-    return SymbolicBool(one.term == other.term)
+    return SymbolicBool(_relation(z3.Z3_mk_eq, one.term, other.term))
 
 
 def chosen(condition: Any, one: Any, other: Any) -> Any:
@@ -240,7 +240,7 @@ def at(items: Any, index: Any) -> Any:
     return found
 
 
-def _joined(parts: Iterable[Any], decisive: bool, connective: Callable[..., z3.BoolRef]) -> Any:
+def _joined(parts: Iterable[Any], decisive: bool, connective: Callable[..., Any]) -> Any:
     symbolic = []
     for part in parts:
         if isinstance(part, SymbolicBool):
@@ -249,4 +249,36 @@ def _joined(parts: Iterable[Any], decisive: bool, connective: Callable[..., z3.B
             return decisive
     if not symbolic:
         return not decisive
-    return symbolic[0] if len(symbolic) == 1 else SymbolicBool(connective(*(part.term for part in symbolic)))
+    if len(symbolic) == 1:
+        return symbolic[0]
+    first = symbolic[0].term
+    return SymbolicBool(
+        z3.BoolRef(connective(first.ctx_ref(), len(symbolic), _array([part.term for part in symbolic])), first.ctx)
+    )
+
+
+# The operators of Z3's Python library look for the sorts of both terms and for the class of the result, with up to ten
+# calls of Z3 for one term. Here all terms are integers or truth values, so one call makes the same term: with a known
+# number on the left, where Python's order of operators puts it (`x < 1` is made as `1 > x`).
+
+_MIRRORED = {
+    z3.Z3_mk_eq: z3.Z3_mk_eq,
+    z3.Z3_mk_lt: z3.Z3_mk_gt,
+    z3.Z3_mk_le: z3.Z3_mk_ge,
+    z3.Z3_mk_gt: z3.Z3_mk_lt,
+    z3.Z3_mk_ge: z3.Z3_mk_le,
+}
+
+
+def _relation(make: Callable[..., Any], one: z3.ExprRef, other: z3.ExprRef) -> z3.BoolRef:
+    if isinstance(other, z3.IntNumRef) and not isinstance(one, z3.IntNumRef):
+        make, one, other = _MIRRORED[make], other, one
+    return z3.BoolRef(make(one.ctx_ref(), one.ast, other.ast), one.ctx)
+
+
+def _arithmetic(make: Callable[..., Any], one: z3.ArithRef, other: z3.ArithRef) -> z3.ArithRef:
+    return z3.ArithRef(make(one.ctx_ref(), 2, _array((one, other))), one.ctx)
+
+
+def _array(terms: Sequence[z3.ExprRef]) -> Any:
+    return (z3.Ast * len(terms))(*[term.ast for term in terms])

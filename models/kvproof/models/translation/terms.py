@@ -10,6 +10,9 @@ each division demands a positive divisor (`Conditions.demand`).
 from collections.abc import Callable, Iterable
 
 import z3
+import z3.z3
+
+z3.z3.Z3_DEBUG = False  # Z3 checks the sorts of each term; checks of its Python library before that take a fifth more
 
 SERIAL = "#"  # between the name of a variable and its serial number, until a quantifier binds it
 
