@@ -1,45 +1,63 @@
 """Check the data plane on a machine with an NVIDIA GPU, whose network and packages may be missing: `make gpu`.
 
-    python3 -m benchmarks.gpu carry [--to DIR] [--python VERSION]     # on a machine with a network: make gpu-carry
-    python3 -m benchmarks.gpu [--device cuda|simulated] [--carried DIR] [--out DIR] [--only STAGE …]
+    python3 -m benchmarks.gpu carry [--to DIR] [--python VERSION …]   # on a machine with a network: make gpu-carry
+    python3 -m benchmarks.gpu [--device cuda|simulated] [--carried DIR] [--out DIR] [--only STAGE …] [--resume]
 
-It needs only the standard library, and a Python whose torch has CUDA. The packages that kvproof needs besides torch and
-triton are carried as wheels and unpacked beside the results. Each stage is a process with a time limit, and what it
-found is in DIR when it ends: its output, its documents, and its line in summary.json and summary.md. The most telling
-stage is the first. All limits together are less than nine minutes. With `--device simulated` every stage is tried
-without a GPU, as far as one can be simulated; what cannot is listed as never run.
+It needs only the standard library, and a Python whose torch has CUDA. The other packages that kvproof needs are carried
+as wheels, compared with the hashes that `carry` wrote, and unpacked into the folder of the results. Each stage is a
+process group with a time limit, and its results are in DIR when it ends: its output, its documents, and its line in
+summary.json and summary.md. The most telling stages are first. On a GPU all limits together are less than nine minutes.
 
-Exit code 0: all stages ran and found nothing. 1: a stage found something wrong. 2: there is no device, or no package.
-4: a stage was not run, or did not end in its time.
+With `--device simulated` each stage that says something about a simulated device runs without a GPU, for as long as it
+needs; the others are left out and listed as never run. With `--resume` stages that ended in an earlier run with the
+same DIR are not run again.
+
+Exit code 0: all stages ran and found nothing, or say nothing about a simulated device. 1: a stage found something
+wrong. 2: there is no device, a package is missing or damaged, or the results cannot be stored. 4: a stage was not run,
+or did not end in its time. 130: interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ("spec", "impl", "models", "check", "reports", ".")
-TESTS = ("tests/impl/test_kv_cache_engine.py", "tests/impl/test_kv_cache_engine_memory.py", "tests/check/data_plane")
-TESTED_WITH = ("pytest", "pytest-timeout", "pytest-xdist")  # beside the dependencies of kvproof
+ENGINE_TESTS = ("tests/impl/test_kv_cache_engine.py", "tests/impl/test_kv_cache_engine_memory.py")
+TESTS = (*ENGINE_TESTS, "tests/check/data_plane")
+REFERENCES = ("vllm-reference", "sglang-reference")
+TESTED_WITH = ("pytest", "pytest-timeout", "pytest-xdist")  # the tests need them, kvproof does not
 THERE = {"torch", "triton", "numpy"}  # what the Python of a GPU machine has itself
 CARRIED_MB_MAX = 64
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")  # what a machine may have; most wheels serve all of them
+HASHES = "sha256.txt"  # in the folder of carried wheels: for each a line with its hash and name
 NO_DEVICE = "import sys, torch; sys.exit(not torch.cuda.is_available())"
+HAS_PACKAGES = "import kvproof.check.cli, kvproof.check.data_plane, pytest, xdist"
+SIMULATED_SECONDS_MAX = 3600  # of a stage, on a machine that may be busy; it ends sooner unless it hangs
+PASSED, FAILED, LATE, NOT_RUN, LEFT_OUT = "passed", "failed", "late", "not run", "left out"
+
+
+class Unprepared(Exception):
+    """The machine lacks something that every stage needs. The message is for the user."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One process. needs: a program without which it is not run. on_gpu: it says nothing of a simulated device."""
+    """One process. needs: a program without which it is not run. on_gpu: it says nothing about a simulated device."""
 
     name: str
     shows: str
@@ -51,7 +69,10 @@ class Stage:
 
 @dataclass
 class Outcome:
-    """The line of a stage. status: passed, failed, late or not run. text: why, or the last line of its output."""
+    """The line of a stage. text: why it has this status, or the last line of its output.
+
+    status: passed, failed, late, not run, or left out if it says nothing about the simulated device.
+    """
 
     stage: str
     shows: str
@@ -62,50 +83,68 @@ class Outcome:
 
 
 def stages(device: str, out: Path) -> list[Stage]:
-    """All stages, the most telling first. {out} of a command is the folder of its results."""
-    python = sys.executable
-    kvproof = (python, "-c", "from kvproof.check.cli import main; main()")
-    checked = (*kvproof, "device", "--device", device)
+    """All stages, the most telling first. out: the folder of the results."""
+    python, is_gpu = sys.executable, device == "cuda"
+    checked = (python, "-c", "from kvproof.check.cli import main; main()", "device", "--device", device)
+    tests = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    at_once = ("-n", str(min(8, os.cpu_count() or 1)))
 
-    def run(seed: int, *more: str) -> tuple[str, ...]:
-        folder = out / f"device-{seed}"
-        return (*checked, "--seed", str(seed), "--out", str(folder), "--json", f"{folder}.json", *more)
+    def run(name: str, seed: int, *more: str, budget: int) -> tuple[str, ...]:
+        results = ("--out", str(out / name), "--json", str(out / f"{name}.json"))
+        return (*checked, "--seed", str(seed), *results, *more, *(("--budget", str(budget)) if is_gpu else ()))
 
-    engine_tests = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", TESTS[0])
+    def limit(seconds: int) -> int:
+        return seconds if is_gpu else SIMULATED_SECONDS_MAX
+
+    before = ("--baseline", str(out / "device-1.json")) if is_gpu else ()
+    references = [option for name in REFERENCES for option in ("--executor", name)]
     return [
-        Stage("facts", "which machine this is", (python, "-m", "benchmarks.gpu", "facts"), 30, on_gpu=True),
+        Stage("facts", "which machine this is", (python, "-m", "benchmarks.gpu", "facts"), 20, on_gpu=True),
+        Stage(
+            "gpu-tests",
+            "the tests that are skipped without a GPU",
+            (*tests, "-k", "cuda", f"--junitxml={out / 'gpu-tests.xml'}", *ENGINE_TESTS),
+            60,
+            on_gpu=True,
+        ),
         Stage(
             "device-1",
             "bytes, layouts, types, executors, planted faults, races, speeds, text through the paged cache",
-            run(1, "--budget", "120"),
-            130,
+            run("device-1", 1, budget=105),
+            limit(120),
         ),
         Stage(
-            "tests",
-            "the tests that are skipped without a GPU",
-            (python, "-m", "pytest", "-q", "-n", "8", f"--junitxml={out / 'tests.xml'}", *TESTS),
-            110,
+            "operators",
+            "the calls of the operators of vLLM and SGLang, against their reference semantics, not their kernels",
+            run("operators", 1, *references, budget=30),
+            limit(40),
         ),
         Stage(
             "speeds",
             "swap, copy and comparison per block size, beside plain copies, gathering and a plain read",
             (python, "-m", "benchmarks.gpu_speeds", "--json", str(out / "speeds.json")),
-            90,
+            80,
             on_gpu=True,
         ),
         Stage(
             "memory",
             "no access out of bounds in the engine's copies",
-            ("compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "1", *engine_tests),
-            70,
+            ("compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "1", *tests, *ENGINE_TESTS[:1]),
+            60,
             needs="compute-sanitizer",
             on_gpu=True,
         ),
         Stage(
+            "tests",
+            "the tests of the harness, with the torch of this machine",
+            (*tests, *at_once, f"--junitxml={out / 'tests.xml'}", *TESTS),
+            limit(70),
+        ),
+        Stage(
             "device-2",
-            "the same with another seed, and its speeds beside those of the first",
-            run(2, "--budget", "80", *(() if device == "simulated" else ("--baseline", f"{out / 'device-1.json'}"))),
-            90,
+            "the same as device-1 with another seed, and its speeds beside those of the first",
+            run("device-2", 2, *before, budget=70),
+            limit(80),
         ),
     ]
 
@@ -119,24 +158,29 @@ def run_stage(stage: Stage, device: str, out: Path, environment: dict[str, str])
         return Outcome(stage.name, stage.shows, status, seconds, text, " ".join(stage.command))
 
     if stage.on_gpu and device != "cuda":
-        return outcome("not run", "a simulated device says nothing about it")
+        return outcome(LEFT_OUT, "a simulated device says nothing about it")
     if stage.needs and shutil.which(stage.needs) is None:
-        return outcome("not run", f"{stage.needs} is not installed")
+        return outcome(NOT_RUN, f"{stage.needs} is not installed")
     log = out / f"{stage.name}.log"
     with log.open("wb") as file:
+        process = subprocess.Popen(
+            stage.command, cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
         try:
-            done = subprocess.run(
-                stage.command,
-                cwd=ROOT,
-                env=environment,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                timeout=stage.seconds_max,
-            )
+            code = process.wait(stage.seconds_max)
         except subprocess.TimeoutExpired:
-            return outcome("late", f"it did not end within {stage.seconds_max} s; {log.name} has what it printed")
+            return outcome(LATE, f"it did not end within {stage.seconds_max} s; {log.name} has what it printed")
+        finally:
+            _end(process)
     lines = log.read_text(errors="replace").strip().splitlines() or ["it printed nothing"]
-    return outcome("failed" if done.returncode else "passed", f"{lines[-1][:200]} (exit code {done.returncode})")
+    return outcome(FAILED if code else PASSED, f"{lines[-1][:200]} (exit code {code})")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of a process and of those that it started, such as the workers of the tests."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def summary(device: str, outcomes: Sequence[Outcome], planned: Sequence[Stage]) -> str:
@@ -147,70 +191,137 @@ def summary(device: str, outcomes: Sequence[Outcome], planned: Sequence[Stage]) 
         text = one.text.replace("|", "\\|")
         lines.append(f"| {one.stage} | {one.shows} | {one.status} | {one.seconds} | {text} |")
     ended = {one.stage: one for one in outcomes}
-    missing = [stage for stage in planned if stage.name not in ended or ended[stage.name].status in ("not run", "late")]
+    has_ended = {name for name, one in ended.items() if one.status in (PASSED, FAILED)}
+    missing = [stage for stage in planned if stage.name not in has_ended]
     lines += ["", "Never run to its end:" if missing else "Every stage was run."]
     lines += [f"- {stage.name}: {stage.shows}" for stage in missing]
     return "\n".join(lines) + "\n"
 
 
-def check(device: str, carried: Path, out: Path, only: Sequence[str]) -> int:
-    """Run the stages, and store the result of each when it ends. Returns the exit code."""
-    out.mkdir(parents=True, exist_ok=True)
-    environment = prepared(carried, out / "packages")
-    if device == "cuda" and subprocess.run([sys.executable, "-c", NO_DEVICE], env=environment).returncode:
-        print(
-            f"{sys.executable} has no torch that finds a CUDA device; name another Python (make gpu PYTHON=…), or try "
-            "everything else with make gpu GPU=simulated",
-            file=sys.stderr,
-        )
-        return 2
+def check(
+    device: str, out: Path, environment: dict[str, str], only: Sequence[str] = (), is_resumed: bool = False
+) -> int:
+    """Run the stages, and store the result of each when it ends. Returns the exit code. Raises OSError."""
     planned = [stage for stage in stages(device, out) if not only or stage.name in only]
+    earlier = ended_before(out) if is_resumed else {}
     outcomes: list[Outcome] = []
     for stage in planned:
         print(f"{stage.name}: {stage.shows}", flush=True)
-        outcomes.append(run_stage(stage, device, out, environment))
-        print(f"  {outcomes[-1].status} after {outcomes[-1].seconds} s: {outcomes[-1].text}", flush=True)
+        same = earlier.get(stage.name)
+        is_kept = same is not None and same.command == " ".join(stage.command)
+        outcomes.append(same if same is not None and is_kept else run_stage(stage, device, out, environment))
+        kept = ", in the earlier run" if is_kept else ""
+        print(f"  {outcomes[-1].status} after {outcomes[-1].seconds} s{kept}: {outcomes[-1].text}", flush=True)
         (out / "summary.json").write_text(json.dumps([asdict(one) for one in outcomes], indent=1) + "\n")
         (out / "summary.md").write_text(summary(device, outcomes, planned))
     print(f"Summary: {out / 'summary.md'}")
     found = {one.status for one in outcomes}
-    return 1 if "failed" in found else 4 if found & {"late", "not run"} else 0
+    return 1 if FAILED in found else 4 if found & {LATE, NOT_RUN} else 0
 
 
-def prepared(carried: Path, packages: Path) -> dict[str, str]:
-    """The environment of the stages. Carried wheels are unpacked once; without them the Python's own packages serve."""
-    for wheel in sorted(carried.glob("*.whl")):
-        if not (packages / (mark := f".{wheel.stem}")).exists():
-            with zipfile.ZipFile(wheel) as file:
-                file.extractall(packages)
-            (packages / mark).touch()
+def ended_before(out: Path) -> dict[str, Outcome]:
+    """The stages that ended in an earlier run with this folder, by name."""
+    try:
+        listed = [Outcome(**one) for one in json.loads((out / "summary.json").read_text())]
+    except (FileNotFoundError, ValueError, TypeError):
+        return {}
+    return {one.stage: one for one in listed if one.status in (PASSED, FAILED)}
+
+
+def require_device(device: str, environment: dict[str, str]) -> None:
+    """Raises Unprepared if Python has no torch with a CUDA device, or a package is missing."""
+    if device == "cuda" and subprocess.run([sys.executable, "-c", NO_DEVICE], env=environment).returncode:
+        raise Unprepared(
+            f"{sys.executable} has no torch that finds a CUDA device; name another Python (make gpu PYTHON=…), or try "
+            "everything else with make gpu GPU=simulated"
+        )
+    done = subprocess.run([sys.executable, "-c", HAS_PACKAGES], env=environment, capture_output=True, text=True)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+        raise Unprepared(
+            f"{sys.executable} cannot import kvproof ({reason}); run make gpu-carry on a machine with a network, and "
+            "copy build/gpu-carry to this one"
+        )
+
+
+def prepared(carried: Path, packages: Path, engines: Path | None = None) -> dict[str, str]:
+    """The environment of the stages. Carried wheels are unpacked once; without them the Python's own packages serve.
+
+    engines: a folder with wheels of engines, whose kernels are then run too; they must fit the torch of this machine.
+
+    Raises Unprepared if a wheel is missing or is not the one that was fetched.
+    """
+    hashes = carried / HASHES
+    for line in hashes.read_text().splitlines() if hashes.exists() else ():
+        digest, name = line.split()
+        wheel = carried / name
+        if not wheel.exists():
+            raise Unprepared(f"{wheel} is missing, and {hashes} lists it; copy the whole folder again")
+        if _digest(wheel) != digest:
+            raise Unprepared(f"{wheel} is not the file that {hashes} lists; copy the whole folder again")
+        if fits(name, f"cp3{sys.version_info.minor}"):
+            _unpack(wheel, packages)
+    for wheel in sorted(engines.glob("*.whl")) if engines else ():
+        _unpack(wheel, packages)
     about = packages / "kvproof.dist-info"  # what an install would leave, for the version that reports name
     about.mkdir(parents=True, exist_ok=True)
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: kvproof\nVersion: {_version()}\n")
     paths = [str(ROOT / folder) for folder in SOURCES] + [str(packages)]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "120"}
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "COLUMNS": "120",
+        "KVPROOF_ANY_TORCH": "1",  # a machine without a network has the torch that it has
+    }
 
 
-def carry(to: Path, python: str) -> int:
-    """Fetch the wheels that a GPU machine lacks, in the versions that kvproof is tested with. Returns the exit code."""
+def fits(wheel: str, python: str) -> bool:
+    """Whether a wheel is for this Python, such as cp312, by its file name."""
+    tags, abi = wheel.split("-")[-3], wheel.split("-")[-2]
+    return any(tag == python or tag in ("py3", "py2.py3") for tag in tags.split(".")) or (
+        abi == "abi3" and int(tags.split(".")[0][3:]) <= int(python[3:])
+    )
+
+
+def _unpack(wheel: Path, packages: Path) -> None:
+    """Unpack a wheel, if no earlier run has done it."""
+    mark = packages / f".{wheel.stem}"
+    if not mark.exists():
+        with zipfile.ZipFile(wheel) as file:
+            file.extractall(packages)
+        mark.touch()
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def carry(to: Path, pythons: Sequence[str]) -> int:
+    """Fetch the wheels that a GPU machine lacks, in the versions that kvproof is tested with, and write their hashes.
+
+    pythons: the versions of Python that the machine may have. Returns the exit code.
+    """
     to.mkdir(parents=True, exist_ok=True)
     pinned = re.findall(r"^([\w.-]+==[^\\\n]+)", (ROOT / "requirements-dev.txt").read_text(), re.MULTILINE)
     versions = to / "versions.txt"
     versions.write_text("\n".join(pinned) + "\n")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--dest", str(to)]
     platforms = [f"--platform=manylinux{tag}_x86_64" for tag in ("2014", "_2_17", "_2_27", "_2_28")]
-    done = subprocess.run([*command, *platforms, f"--python-version={python}", "-c", str(versions), *_dependencies()])
-    if done.returncode:
-        print("the packages could not be fetched; pip says why above", file=sys.stderr)
-        return 2
+    for python in pythons:
+        chosen = [*platforms, f"--python-version={python}", "-c", str(versions)]
+        if subprocess.run([*command, *chosen, *_dependencies()]).returncode:
+            print(f"the packages for Python {python} could not be fetched; pip says why above", file=sys.stderr)
+            return 2
     for wheel in to.glob("*.whl"):
         if wheel.name.split("-")[0] in THERE:
             wheel.unlink()
     wheels = sorted(to.glob("*.whl"))
+    (to / HASHES).write_text("".join(f"{_digest(wheel)} {wheel.name}\n" for wheel in wheels))
     megabytes = sum(wheel.stat().st_size for wheel in wheels) / 2**20
-    print(f"{len(wheels)} packages, {megabytes:.1f} MB in {to}: {', '.join(one.name.split('-')[0] for one in wheels)}")
+    names = list(dict.fromkeys(one.name.split("-")[0] for one in wheels))
+    print(f"{len(names)} packages for Python {', '.join(pythons)}, {megabytes:.1f} MB in {to}: {', '.join(names)}")
     if megabytes > CARRIED_MB_MAX:
-        print(f"that is more than {CARRIED_MB_MAX} MB", file=sys.stderr)
+        print(f"that is more than {CARRIED_MB_MAX} MB; name fewer versions of Python", file=sys.stderr)
         return 2
     return 0
 
@@ -245,13 +356,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--carried", "--to", type=Path, default=ROOT / "build/gpu-carry", help="the folder of wheels")
     parser.add_argument("--out", type=Path, default=ROOT / "build/gpu", help="the folder of the results")
     parser.add_argument("--only", nargs="*", default=[], metavar="STAGE", help="run only these stages")
-    parser.add_argument("--python", default="3.12", help="the Python of the GPU machine, for which wheels are fetched")
+    parser.add_argument("--python", nargs="*", default=PYTHONS, help="the versions of Python to fetch wheels for")
+    parser.add_argument("--engines", type=Path, help="a folder with wheels of vllm or sgl-kernel, to run their kernels")
+    parser.add_argument("--resume", action="store_true", help="do not run stages again that ended in an earlier run")
     asked = parser.parse_args(arguments)
     if asked.task == "facts":
         return facts()
     if asked.task == "carry":
         return carry(asked.carried, asked.python)
-    return check(asked.device, asked.carried.resolve(), asked.out.resolve(), asked.only)
+    try:
+        carried, out = asked.carried.resolve(), asked.out.resolve()
+        environment = prepared(carried, out / "packages", asked.engines)
+        require_device(asked.device, environment)
+        return check(asked.device, out, environment, asked.only, asked.resume)
+    except Unprepared as error:
+        print(error, file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"the results cannot be stored in {asked.out}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"interrupted; {asked.out} has the results, and make gpu RESUME=1 runs the rest", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -22,7 +22,12 @@ class UnfitTorch(Exception):
 
 
 def require_torch(version: str = str(torch.__version__)) -> None:
-    """Raises UnfitTorch for a release before 2.11."""
+    """Raises UnfitTorch for a release before 2.11.
+
+    The variable KVPROOF_ANY_TORCH allows any release, for a machine on which no other can be installed.
+    """
+    if os.environ.get("KVPROOF_ANY_TORCH"):
+        return
     numbers = version.split("+")[0].split(".")
     try:
         is_new_enough = tuple(int(number) for number in numbers[:2]) >= TORCH_MIN

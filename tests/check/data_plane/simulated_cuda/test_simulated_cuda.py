@@ -16,7 +16,7 @@ from kvproof.check.data_plane.memory.world import Caches
 from kvproof.check.data_plane.run.harness import DEFAULT_STREAM, OWN_STREAM, run_case
 from kvproof.check.data_plane.run.results import CaseResult, FindingKind
 from kvproof.check.data_plane.simulated_cuda import new_races, simulated_cuda
-from kvproof.check.data_plane.simulated_cuda.accesses import Accesses, words_of
+from kvproof.check.data_plane.simulated_cuda.accesses import Accesses, words_of, words_of_rows
 from kvproof.check.data_plane.steps.moves import Moves
 from kvproof.check.data_plane.steps.ordering import HOST, Cell, EventLog
 from kvproof.check.data_plane.steps.ordering_self_test import LOGS, LogCase
@@ -174,6 +174,36 @@ def test_the_words_of_a_tensor_are_those_that_its_elements_touch() -> None:
     assert covered(memory.view(8, 8)[:, 0]) == list(range(0, 16, 2))
     assert covered(memory[:1].expand(5)) == [0]
     assert covered(memory[:0]) == []
+
+    def rows(part: torch.Tensor, *numbers: int) -> list[int]:
+        return sorted(set(words[words_of_rows(part, np.array(numbers, np.int64))].tolist()))
+
+    assert rows(memory.view(8, 8), 2, 0, 2) == [0, 1, 4, 5]
+    assert rows(memory.view(32, 2), 3, 0) == [0, 1]
+    assert rows(memory.view(8, 2, 4).movedim(1, 0), 1) == list(range(1, 16, 2))
+    assert rows(memory) == []
+
+
+def test_races_are_found_between_rows_of_an_index_and_after_all_streams_were_awaited(accesses: Accesses) -> None:
+    memory, rows = torch.zeros((8, 2), dtype=torch.int64, device="cuda"), torch.tensor([1, -2], device="cuda")
+    torch.cuda.synchronize()
+    old = torch.cuda.current_stream().record_event()
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    memory[rows] = memory[:2].clone()
+    with torch.cuda.stream(stream):
+        stream.wait_event(old)  # this is over, and orders nothing
+        memory[2].add_(1)
+    torch.cuda.synchronize()
+    assert accesses.races == []
+    memory[rows] = memory[:2].clone()
+    with torch.cuda.stream(stream):
+        stream.wait_event(old)
+        memory[6].add_(1)
+    torch.cuda.synchronize()
+    assert [str(one) for one in accesses.races] == [
+        "nothing orders __setitem__ on the default stream and add_ on stream 1, and they use the same memory"
+    ]
 
 
 def test_after_a_simulation_torch_has_its_own_cuda_again() -> None:

@@ -15,6 +15,6 @@ a simulation runs. Not simulated are the speed, the allocator (memory that is fr
 than one device, and kernels that are not started through torch, such as those of Triton or of an extension.
 """
 
-from kvproof.check.data_plane.simulated_cuda.device import new_races, simulated_cuda
+from kvproof.check.data_plane.simulated_cuda.device import is_simulated, new_races, simulated_cuda
 
-__all__ = ["new_races", "simulated_cuda"]
+__all__ = ["is_simulated", "new_races", "simulated_cuda"]

@@ -1,8 +1,9 @@
 """Find accesses to the same word of memory that nothing orders.
 
-For each word of 8 bytes, the last write and the last read of each actor are kept, as the numbers of their work. A new
+For each word of 8 bytes, the last write and the last read of each actor are kept, as serials of operations. A new
 access is compared with them: what its clock does not include is not ordered before it. Because work that is ordered
-runs in that order, each pair of unordered accesses is found when the second one runs.
+runs in that order, each pair of unordered accesses is found when the second one runs. What is older than the last
+moment at which the host waited for everything is ordered, and needs no clock.
 
 Source: Flanagan and Freund, FastTrack: Efficient and Precise Dynamic Race Detection, PLDI 2009.
 """
@@ -42,6 +43,17 @@ def words_of(tensor: torch.Tensor) -> Words:
     return words
 
 
+def words_of_rows(tensor: torch.Tensor, rows: NDArray[np.int64]) -> Words:
+    """The words that some rows of the first dimension cover. rows: at least 0."""
+    if not len(rows) or not tensor.numel():
+        return slice(0, 0)
+    stride = tensor.stride(0) * tensor.element_size()
+    if stride % WORD_BYTES:  # neighbours share words
+        return np.unique(np.concatenate([np.r_[words_of(tensor[row])] for row in np.unique(rows).tolist()]))
+    words: NDArray[np.int64] = (rows[:, None] * (stride // WORD_BYTES) + np.r_[words_of(tensor[0])]).ravel()
+    return words
+
+
 @dataclass(frozen=True)
 class Race:
     """Two accesses that nothing orders. One of them writes."""
@@ -55,11 +67,14 @@ class Race:
 
 @dataclass
 class _Shadow:
-    """What is known of the words of one storage. writer: an actor, or -1. number: of its work."""
+    """The last accesses to each word of one storage, as serials of operations; 0 if there is none.
 
-    writer: NDArray[np.int64]
-    number: NDArray[np.int64]
-    readers: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    written: by any actor. read: by each actor since the host last waited for everything, at the serial `settled`.
+    """
+
+    written: NDArray[np.int64]
+    read: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    settled: int = 0
 
 
 class Accesses:
@@ -69,7 +84,8 @@ class Accesses:
         self.host = host
         self.races: list[Race] = []
         self._shadows: dict[int, _Shadow] = {}
-        self._names: dict[tuple[int, int], str] = {}
+        self._known: dict[int, tuple[int, str]] = {}  # actor and name of the operations that are not settled
+        self._settled = 0
 
     def follow(self, memory: torch.Tensor) -> None:
         """Follow the storage of this tensor from now on, as long as it lives."""
@@ -77,48 +93,57 @@ class Accesses:
         key = storage.data_ptr()
         if not key or key in self._shadows:
             return
-        num_words = -(-storage.nbytes() // WORD_BYTES)
-        self._shadows[key] = _Shadow(np.full(num_words, -1, np.int64), np.zeros(num_words, np.int64))
+        self._shadows[key] = _Shadow(np.zeros(-(-storage.nbytes() // WORD_BYTES), np.int64))
         weakref.finalize(storage, self._shadows.pop, key, None)
 
     def follows(self, memory: torch.Tensor) -> bool:
         """Whether accesses to the memory of this tensor are compared."""
         return memory.untyped_storage().data_ptr() in self._shadows
 
-    def read(self, operation: Operation, memory: torch.Tensor) -> None:
-        """Work has read this memory."""
-        if (shadow := self._shadows.get(memory.untyped_storage().data_ptr())) is not None:
-            words = words_of(memory)
-            self._compare(operation, shadow.writer[words], shadow.number[words])
-            if operation.actor not in shadow.readers:
-                shadow.readers[operation.actor] = np.zeros(len(shadow.writer), np.int64)
-            shadow.readers[operation.actor][words] = operation.number
-            self._remember(operation)
+    def read(self, operation: Operation, memory: torch.Tensor, rows: NDArray[np.int64] | None = None) -> None:
+        """Work has read this memory; if rows are given, only these rows of its first dimension."""
+        if (shadow := self._shadow(memory)) is not None:
+            words = words_of(memory) if rows is None else words_of_rows(memory, rows)
+            self._compare(operation, shadow.written[words])
+            if operation.actor not in shadow.read:
+                shadow.read[operation.actor] = np.zeros(len(shadow.written), np.int64)
+            shadow.read[operation.actor][words] = operation.serial
+            self._known[operation.serial] = operation.actor, operation.name
 
-    def write(self, operation: Operation, memory: torch.Tensor) -> None:
-        """Work has written this memory."""
-        if (shadow := self._shadows.get(memory.untyped_storage().data_ptr())) is not None:
-            words = words_of(memory)
-            self._compare(operation, shadow.writer[words], shadow.number[words])
-            for actor, numbers in shadow.readers.items():
-                read = numbers[words]
-                if not operation.includes(actor, int(read.max(initial=0))):
-                    self._compare(operation, np.full(len(read), actor), read)
-                numbers[words] = 0
-            shadow.writer[words], shadow.number[words] = operation.actor, operation.number
-            self._remember(operation)
+    def write(self, operation: Operation, memory: torch.Tensor, rows: NDArray[np.int64] | None = None) -> None:
+        """Work has written this memory; if rows are given, only these rows of its first dimension."""
+        if (shadow := self._shadow(memory)) is not None:
+            words = words_of(memory) if rows is None else words_of_rows(memory, rows)
+            self._compare(operation, shadow.written[words])
+            for serials in shadow.read.values():
+                self._compare(operation, serials[words])
+                serials[words] = 0
+            shadow.written[words] = operation.serial
+            self._known[operation.serial] = operation.actor, operation.name
 
-    def _compare(self, operation: Operation, actors: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
+    def _shadow(self, memory: torch.Tensor) -> _Shadow | None:
+        """What is known of this memory, without the reads that everything is ordered after."""
+        shadow, settled = self._shadows.get(memory.untyped_storage().data_ptr()), self.host.settled
+        if settled != self._settled:
+            self._known.clear()
+            self._settled = settled
+        if shadow is not None and shadow.settled != settled:
+            shadow.read.clear()
+            shadow.settled = settled
+        return shadow
+
+    def _compare(self, operation: Operation, serials: NDArray[np.int64]) -> None:
         """Report the first earlier access that is not ordered before this operation."""
-        known = actors >= 0
-        actors, numbers = actors[known], numbers[known]
-        unordered = np.flatnonzero(numbers > operation.counts(actors))
-        if len(unordered):
-            actor, number = int(actors[unordered[0]]), int(numbers[unordered[0]])
-            self.races.append(Race(self._names[actor, number], self._text(operation)))
+        last = int(serials.max(initial=0))
+        if last < self._settled or (last == serials.min() and self._is_ordered(last, operation)):
+            return
+        known = np.unique(serials[serials >= self._settled])
+        if unordered := [one for one in known.tolist() if not self._is_ordered(one, operation)]:
+            actor, name = self._known[int(serials[np.isin(serials, unordered)][0])]
+            self.races.append(Race(self._text(actor, name), self._text(operation.actor, operation.name)))
 
-    def _remember(self, operation: Operation) -> None:
-        self._names[operation.actor, operation.number] = self._text(operation)
+    def _is_ordered(self, serial: int, operation: Operation) -> bool:
+        return operation.is_after(self._known[serial][0], serial)
 
-    def _text(self, operation: Operation) -> str:
-        return f"{operation.name} on {self.host.name_of(operation.actor)}"
+    def _text(self, actor: int, name: str) -> str:
+        return f"{name} on {self.host.name_of(actor)}"

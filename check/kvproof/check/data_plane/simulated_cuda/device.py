@@ -20,6 +20,11 @@ NAME = "simulated CUDA device"
 _ACTIVE: list[Accesses] = []
 
 
+def is_simulated() -> bool:
+    """Whether a device is simulated now."""
+    return bool(_ACTIVE)
+
+
 def new_races() -> list[Race]:
     """The races that were found since the last call; none if no device is simulated."""
     found = [race for accesses in _ACTIVE for race in accesses.races]
@@ -72,7 +77,7 @@ def _functions(host: Host) -> dict[str, Any]:
         "Event": lambda enable_timing=False, blocking=False, interprocess=False: Event(host),
         "stream": stream,
         "current_stream": lambda device=None: host.current,
-        "default_stream": lambda device=None: host.streams[0],
+        "default_stream": lambda device=None: host.default,
         "synchronize": lambda device=None: host.synchronize(),
         "get_device_name": lambda device=None: NAME,
         "get_device_properties": lambda device=None: properties,

@@ -3,6 +3,9 @@
 A clock counts the work of each actor that certainly ran before. An actor is the host, or a stream. Work runs as late as
 possible: when the host or another stream waits for it.
 
+When the host has waited for all streams, everything before that is ordered before everything after it. So the clocks
+begin again from empty, and need not name streams that are used no longer. `Host.settled` remembers that moment.
+
 Source: CUDA C++ Programming Guide, sections on streams, events and implicit synchronisation. Streams of torch do not
 wait for the default stream, because torch creates them as non-blocking.
 """
@@ -12,9 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import NDArray
 
 Clock = dict[int, int]
 HOST = 0
@@ -29,29 +29,20 @@ def join(clock: Clock, other: Clock) -> None:
 
 @dataclass
 class Operation:
-    """Queued work. run: moves the bytes. clock: what certainly runs before it, itself included."""
+    """Queued work. serial: counts the work of all actors, in the order of the calls. run: moves the bytes.
+
+    clock: for each actor, the serial of its last work that certainly runs before this, which is included.
+    """
 
     name: str
     actor: int
+    serial: int
     clock: Clock
     run: Callable[[Operation], None]
 
-    @property
-    def number(self) -> int:
-        """Its number among the work of its actor."""
-        return self.clock[self.actor]
-
-    def includes(self, actor: int, number: int) -> bool:
-        """Whether the work of an actor up to this number is ordered before this."""
-        return self.clock.get(actor, 0) >= number
-
-    def counts(self, actors: NDArray[np.int64]) -> NDArray[np.int64]:
-        """For each actor, how much of its work is ordered before this."""
-        known = np.zeros(int(actors.max(initial=0)) + 1, np.int64)
-        for actor, count in self.clock.items():
-            if actor < len(known):
-                known[actor] = count
-        return known[actors]
+    def is_after(self, actor: int, serial: int) -> bool:
+        """Whether this work of an actor is ordered before this operation, or is this operation."""
+        return self.clock.get(actor, 0) >= serial
 
 
 @dataclass
@@ -62,32 +53,38 @@ class Actor:
     number: int
     clock: Clock = field(default_factory=dict)
 
-    def tick(self, name: str, run: Callable[[Operation], None]) -> Operation:
+    def tick(self, name: str, serial: int, run: Callable[[Operation], None]) -> Operation:
         """The next work of this actor."""
-        self.clock[self.number] = self.clock.get(self.number, 0) + 1
-        return Operation(name, self.number, dict(self.clock), run)
+        self.clock[self.number] = serial
+        return Operation(name, self.number, serial, dict(self.clock), run)
 
 
 class Stream(Actor):
-    """A queue of work. `device` is its simulated device; arguments are as for `torch.cuda.Stream`."""
+    """A queue of work of the one simulated device, with the methods of `torch.cuda.Stream` that order work."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        super().__init__("the default stream" if not host.streams else f"stream {len(host.streams)}", host.num_actors)
+        number = host.num_actors
+        super().__init__(host.name_of(number), number)
+        host.num_actors += 1
         self._queue: list[Operation] = []
         self._num_run = 0
-        host.streams.append(self)
 
     def submit(self, name: str, run: Callable[[Operation], None]) -> None:
         """Queue work. It runs after everything that the host did before."""
         join(self.clock, self.host.clock)
-        self._queue.append(self.tick(name, run))
+        self._enqueue(name, run)
+
+    def _enqueue(self, name: str, run: Callable[[Operation], None]) -> None:
+        self.host.busy[self.number] = self
+        self._queue.append(self.tick(name, self.host.next_serial(), run))
 
     def wait_event(self, event: Event) -> None:
         """Make later work of this stream run after the event. An event that was not recorded is no wait."""
         if (origin := event.stream) is not None:
             join(self.clock, event.clock)
-            self._queue.append(self.tick("a wait for an event", lambda _: origin.run_until(event.position)))
+            position = event.position
+            self._enqueue("a wait for an event", lambda _: origin.run_until(position))
 
     def wait_stream(self, other: Stream) -> None:
         """Make later work of this stream run after all work that the other one has now."""
@@ -126,7 +123,7 @@ class Stream(Actor):
             self._queue[self._num_run - 1] = _RAN  # releases the memory that it holds
 
 
-_RAN = Operation("", HOST, {}, lambda _: None)
+_RAN = Operation("", HOST, 0, {}, lambda _: None)
 
 
 class Event:
@@ -169,26 +166,38 @@ class Event:
 
 
 class Host(Actor):
-    """The program that queues work, with the streams of the device. `current`: where work is queued now."""
+    """The program that queues work.
+
+    default: the default stream. current: the stream on which work is queued now. busy: the streams, by number, that got
+    work since the host last waited for all of them. settled: work with a smaller serial had run then, and is ordered
+    before everything that runs now.
+    """
 
     def __init__(self) -> None:
         super().__init__("the host", HOST)
-        self.streams: list[Stream] = []
-        self.current = Stream(self)
+        self.num_actors = 1
+        self.settled = self._serial = 1
+        self.busy: dict[int, Stream] = {}
+        self.default = self.current = Stream(self)
 
-    @property
-    def num_actors(self) -> int:
-        return 1 + len(self.streams)
+    def next_serial(self) -> int:
+        """The serial of new work."""
+        self._serial += 1
+        return self._serial - 1
 
     def name_of(self, actor: int) -> str:
         """The name of an actor in a text."""
-        return self.name if actor == HOST else self.streams[actor - 1].name
+        return self.name if actor == HOST else f"stream {actor - 1}" if actor > 1 else "the default stream"
 
     def act(self, name: str) -> Operation:
         """Work of the host itself, which has run."""
-        return self.tick(name, lambda _: None)
+        return self.tick(name, self.next_serial(), lambda _: None)
 
     def synchronize(self) -> None:
         """Wait for all streams."""
-        for stream in self.streams:
+        for stream in list(self.busy.values()):
             stream.synchronize()
+        for actor in (self, *self.busy.values()):
+            actor.clock.clear()
+        self.busy.clear()
+        self.settled = self._serial

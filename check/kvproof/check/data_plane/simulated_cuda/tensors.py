@@ -17,9 +17,11 @@ Source: torch documentation, CUDA semantics, asynchronous execution and use of p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.overrides import TorchFunctionMode
 
 from kvproof.check.data_plane.simulated_cuda.accesses import Accesses
@@ -113,6 +115,7 @@ class Calls:
 
     def __init__(self, host: Host, accesses: Accesses) -> None:
         self.host, self.accesses = host, accesses
+        self._results: dict[str, Any] = {}
 
     def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Do what torch would do on a machine with the device."""
@@ -171,13 +174,13 @@ class Calls:
     def _made(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
         """New memory of the device. Its values, if it has some, come from a kernel."""
         values = func(*plain(args), **{**plain(kwargs), "device": "cpu", "pin_memory": False})
-        made = self._new(values)
+        made = self._new(torch.empty_strided(values.shape, values.stride(), dtype=values.dtype))
         if name in SOURCES:
             self._submit(name, [], [made], lambda: plain(made).copy_(values))
         return made
 
-    def _new(self, like: torch.Tensor) -> torch.Tensor:
-        memory = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype)
+    def _new(self, memory: torch.Tensor) -> torch.Tensor:
+        """Make new main memory a tensor of the device."""
         storage = torch.empty(0, dtype=torch.uint8).set_(memory.untyped_storage())
         storage.fill_(UNWRITTEN)
         self.accesses.follow(memory)
@@ -243,9 +246,8 @@ class Calls:
         given, options = plain(args), plain(kwargs)
         is_new = not _is_inplace(name, kwargs)
         if is_new:
-            made = _mapped(
-                func(*_mapped(given, _zeros), **_mapped(options, _zeros)), lambda one: self._new(one.contiguous())
-            )
+            result = self._result_of(func, given, options)
+            made = _mapped(result, lambda one: self._new(torch.empty(one.shape, dtype=one.dtype)))
         else:
             made = kwargs.get("out", args[0])
 
@@ -259,6 +261,16 @@ class Calls:
 
         self.host.current.submit(name, runs)
         return made
+
+    def _result_of(self, func: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """The result of a call with zeros in the place of all values, in the memory of one element for each tensor.
+
+        It depends on shapes and types alone, so it is kept for the next call.
+        """
+        key = repr((func, _mapped((given, options), lambda one: _Shape(one.shape, one.dtype))))
+        if key not in self._results:
+            self._results[key] = _mapped(func(*_mapped(given, _zeros), **_mapped(options, _zeros)), _zeros)
+        return self._results[key]
 
     def _submit(
         self, name: str, reads: list[torch.Tensor], writes: list[torch.Tensor], run: Callable[[], object]
@@ -278,25 +290,34 @@ class Calls:
         given, options = plain(args), plain(kwargs)
         is_inplace, out = _is_inplace(name, kwargs), options.get("out")
         for number, one in enumerate(_tensors([given, {k: v for k, v in options.items() if k != "out"}])):
+            memory, rows = one, None
             if number == 0 and name in ("index_select", "index_copy_", "__setitem__", "__getitem__"):
-                part = _part(name, given)
-            else:
-                part = [one]
+                memory, rows = _part(name, given)
             is_written = is_inplace and number == 0 and out is None
-            for memory in part:
-                (self.accesses.write if is_written else self.accesses.read)(operation, memory)
+            (self.accesses.write if is_written else self.accesses.read)(operation, memory, rows)
         for memory in _tensors(out):
             self.accesses.write(operation, memory)
 
 
-def _part(name: str, args: tuple[Any, ...]) -> list[torch.Tensor]:
-    """The parts of the first tensor that an index names. Negative numbers count from the end, as for torch."""
+def _part(name: str, args: tuple[Any, ...]) -> tuple[torch.Tensor, NDArray[np.int64] | None]:
+    """The part of the first tensor that an index names: a tensor, and its rows, or None for all of them.
+
+    Negative numbers count from the end, as for torch.
+    """
     table, index = args[0], args[1]
     if name in ("index_select", "index_copy_"):
-        return [table.select(int(args[1]), int(row)) for row in args[2].tolist()]
+        return table.movedim(int(args[1]), 0), args[2].numpy().astype(np.int64)
     if isinstance(index, torch.Tensor) and index.dtype != torch.bool:
-        return [table[int(row)] for row in index.flatten().tolist()]
-    return [table[index]] if _is_basic(index) else [table]
+        rows: NDArray[np.int64] = index.flatten().numpy().astype(np.int64)
+        return table, np.where(rows < 0, rows + len(table), rows)
+    return (table[index] if _is_basic(index) else table), None
+
+
+class _Shape(NamedTuple):
+    """What the result of a call depends on, of one of its tensors."""
+
+    size: torch.Size
+    dtype: torch.dtype
 
 
 def _is_basic(index: Any) -> bool:
