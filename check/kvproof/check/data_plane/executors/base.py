@@ -31,13 +31,14 @@ class Executor:
 
     unsupported: why the executor cannot run a case, as a sentence; empty if it can. is_own: the executor is the user's
     function, and `name` is its module:function. In main memory it runs in a separate process, so that its crash does
-    not end kvproof.
+    not end kvproof. note: what a report must say about a run of the executor.
     """
 
     name: str
     prepare: Callable[[Caches], MoveBlocks]
     unsupported: Callable[[Geometry, torch.device], str] = supports_all
     is_own: bool = False
+    note: str = ""
 
 
 def own_executor(name: str) -> Executor:

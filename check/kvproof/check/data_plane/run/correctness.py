@@ -225,6 +225,7 @@ def _plan(config: CorrectnessConfig) -> _Plan:
         [DEFAULT_STREAM, OWN_STREAM] if device.type == "cuda" else [NO_STREAM],
         device,
     )
+    plan.notes += [executor.note for executor in plan.executors if executor.note]
     for dtype in plan.dtypes:
         dtype_named(dtype)
     for kind in plan.mappings:
