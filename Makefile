@@ -112,8 +112,8 @@ GPU ?= cuda
 gpu: ## check the data plane on a GPU, in less than nine minutes; GPU=simulated tries it without one; RESUME=1
 	$(PYTHON) -m benchmarks.gpu --device $(GPU) $(if $(RESUME),--resume) $(if $(ENGINES),--engines $(ENGINES))
 
-gpu-carry: ## fetch the packages that `make gpu` needs on a machine without a network
-	$(PYTHON) -m benchmarks.gpu carry
+gpu-carry: ## fetch the packages that `make gpu` needs on a machine without a network; PYTHONS="3.13" for another Python
+	$(PYTHON) -m benchmarks.gpu carry $(if $(PYTHONS),--python $(PYTHONS))
 
 engines-test: $(READY) ## the tests that download engine releases
 	$(BIN)/pytest -m engine
