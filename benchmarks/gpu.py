@@ -14,7 +14,7 @@ same DIR are not run again.
 
 Exit code 0: all stages ran and found nothing, or say nothing about a simulated device. 1: a stage found something
 wrong. 2: there is no device, a package is missing or damaged, or the results cannot be stored. 4: a stage was not run,
-or did not end in its time. 130: interrupted.
+did not end in its time, or did not decide everything. 130: interrupted.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ HASHES = "sha256.txt"  # in the folder of carried wheels: for each a line with i
 NO_DEVICE = "import sys, torch; sys.exit(not torch.cuda.is_available())"
 HAS_PACKAGES = "import kvproof.check.cli, kvproof.check.data_plane, pytest, xdist"
 SIMULATED_SECONDS_MAX = 3600  # of a stage, on a machine that may be busy; it ends sooner unless it hangs
-PASSED, FAILED, LATE, NOT_RUN, LEFT_OUT = "passed", "failed", "late", "not run", "left out"
+PASSED, FAILED, UNDECIDED, LATE, NOT_RUN, LEFT_OUT = "passed", "failed", "undecided", "late", "not run", "left out"
+INCONCLUSIVE = 4  # the exit code of kvproof if something planned was not decided
 
 
 class Unprepared(Exception):
@@ -57,7 +58,11 @@ class Unprepared(Exception):
 
 @dataclass(frozen=True)
 class Stage:
-    """One process. needs: a program without which it is not run. on_gpu: it says nothing about a simulated device."""
+    """One process.
+
+    needs: a program without which it is not run. on_gpu: it says nothing about a simulated device. is_kvproof: the
+    process is kvproof, whose exit code 4 says that something was not decided.
+    """
 
     name: str
     shows: str
@@ -65,13 +70,15 @@ class Stage:
     seconds_max: int
     needs: str = ""
     on_gpu: bool = False
+    is_kvproof: bool = False
 
 
 @dataclass
 class Outcome:
     """The line of a stage. text: why it has this status, or the last line of its output.
 
-    status: passed, failed, late, not run, or left out if it says nothing about the simulated device.
+    status: passed, failed, undecided (kvproof could not decide everything), late, not run, or left out if it says
+    nothing about the simulated device.
     """
 
     stage: str
@@ -98,6 +105,7 @@ def stages(device: str, out: Path) -> list[Stage]:
 
     before = ("--baseline", str(out / "device-1.json")) if is_gpu else ()
     references = [option for name in REFERENCES for option in ("--executor", name)]
+    some = [f"--layout={name}" for name in ("two-planes", "nhd", "latent")] + ["--dtype=bfloat16", "--dtype=int8"]
     return [
         Stage("facts", "which machine this is", (python, "-m", "benchmarks.gpu", "facts"), 20, on_gpu=True),
         Stage(
@@ -112,12 +120,14 @@ def stages(device: str, out: Path) -> list[Stage]:
             "bytes, layouts, types, executors, planted faults, races, speeds, text through the paged cache",
             run("device-1", 1, budget=105),
             limit(120),
+            is_kvproof=True,
         ),
         Stage(
             "operators",
             "the calls of the operators of vLLM and SGLang, against their reference semantics, not their kernels",
-            run("operators", 1, *references, budget=30),
+            run("operators", 1, *references, *some, budget=30),
             limit(40),
+            is_kvproof=True,
         ),
         Stage(
             "speeds",
@@ -145,6 +155,7 @@ def stages(device: str, out: Path) -> list[Stage]:
             "the same as device-1 with another seed, and its speeds beside those of the first",
             run("device-2", 2, *before, budget=70),
             limit(80),
+            is_kvproof=True,
         ),
     ]
 
@@ -173,7 +184,8 @@ def run_stage(stage: Stage, device: str, out: Path, environment: dict[str, str])
         finally:
             _end(process)
     lines = log.read_text(errors="replace").strip().splitlines() or ["it printed nothing"]
-    return outcome(FAILED if code else PASSED, f"{lines[-1][:200]} (exit code {code})")
+    status = UNDECIDED if code == INCONCLUSIVE and stage.is_kvproof else FAILED if code else PASSED
+    return outcome(status, f"{lines[-1][:200]} (exit code {code})")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -216,7 +228,7 @@ def check(
         (out / "summary.md").write_text(summary(device, outcomes, planned))
     print(f"Summary: {out / 'summary.md'}")
     found = {one.status for one in outcomes}
-    return 1 if FAILED in found else 4 if found & {LATE, NOT_RUN} else 0
+    return 1 if FAILED in found else 4 if found & {UNDECIDED, LATE, NOT_RUN} else 0
 
 
 def ended_before(out: Path) -> dict[str, Outcome]:

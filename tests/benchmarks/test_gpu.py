@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from benchmarks.gpu import FAILED, LATE, LEFT_OUT, NOT_RUN, PASSED, Stage, check
+from benchmarks.gpu import FAILED, LATE, LEFT_OUT, NOT_RUN, PASSED, UNDECIDED, Stage, check
 
 from benchmarks import gpu
 
@@ -51,6 +51,13 @@ def test_a_stage_that_fails_does_not_stop_the_others(run: Callable[..., object],
     wrong = stage("bytes", "print('wrong bytes | here'); raise SystemExit(1)")
     assert run(wrong, stage("speeds")) == (1, {"bytes": FAILED, "speeds": PASSED})
     assert "wrong bytes \\| here (exit code 1)" in (tmp_path / "summary.md").read_text()
+
+
+def test_a_run_of_kvproof_that_decided_too_little_is_no_failure(run: Callable[..., object]) -> None:
+    ended = python("raise SystemExit(4)")
+    planned = Stage("bytes", "bytes", ended, 20, is_kvproof=True), Stage("tests", "tests", ended, 20)
+    assert run(planned[0]) == (4, {"bytes": UNDECIDED})
+    assert run(*planned) == (1, {"bytes": UNDECIDED, "tests": FAILED})
 
 
 def test_a_stage_that_hangs_is_killed_with_the_processes_that_it_started(

@@ -188,6 +188,11 @@ def test_a_torch_that_is_too_old_is_refused_with_what_to_do(version: str) -> Non
         device.require_torch(version)
 
 
+def test_an_old_torch_is_taken_on_a_machine_that_can_have_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVPROOF_ANY_TORCH", "1")
+    device.require_torch("2.4.0")
+
+
 @pytest.mark.parametrize("version", ["2.11.0", "2.13.0+cpu", "3.0", "mine"])
 def test_a_torch_that_is_new_enough_or_self_made_is_taken(version: str) -> None:
     device.require_torch(version)
