@@ -14,7 +14,7 @@ same DIR are not run again.
 
 Exit code 0: all stages ran and found nothing, or say nothing about a simulated device. 1: a stage found something
 wrong. 2: there is no device, a package is missing or damaged, or the results cannot be stored. 4: a stage was not run,
-did not end in its time, or did not decide everything. 130: interrupted.
+did not end in its time, or did not decide everything. 130, 143: interrupted.
 """
 
 from __future__ import annotations
@@ -393,4 +393,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a stage is killed with the processes it started
     sys.exit(main())

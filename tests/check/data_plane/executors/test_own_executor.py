@@ -185,8 +185,8 @@ def test_the_refusal_comes_from_the_other_process_too(module: str) -> None:
         ("engin", "no executor is named 'engin'; did you mean engine?"),
         (
             "xyz",
-            "no executor is named 'xyz'; choose one of engine, block-copy, index-copy, vllm, "
-            "or module:function for your own function",
+            "no executor is named 'xyz'; choose one of engine, block-copy, index-copy, vllm, sglang, "
+            "vllm-reference, sglang-reference, or module:function for your own function",
         ),
     ],
 )

@@ -183,7 +183,8 @@ def test_noise_is_three_standard_errors_or_the_distance_of_the_trials() -> None:
 
 
 @pytest.mark.parametrize("version", ["2.10.1", "1.13.0+cpu"])
-def test_a_torch_that_is_too_old_is_refused_with_what_to_do(version: str) -> None:
+def test_a_torch_that_is_too_old_is_refused_with_what_to_do(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KVPROOF_ANY_TORCH", raising=False)
     with pytest.raises(device.UnfitTorch, match=r"install torch 2\.11 or newer"):
         device.require_torch(version)
 
