@@ -241,21 +241,28 @@ api, cache, offloading, scheduler = modules.api, modules.cache, modules.offloadi
 {change}
 runpy.run_path(sys.argv[2])
 """
+CANCELLED = "cancelled_requests_end_the_loop"
 
 
 @pytest.mark.engine
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("name", "change", "message"),
     [
-        ("", "a request with 0 children is cancelled while it is computed: KeyError"),
-        (MARKS_WHO_IS_THERE + LIFTS_THE_BLOCK, "a request with 1 children is cancelled while it is computed: KeyError"),
-        (MARKS_WHO_IS_THERE + FORKS_WHO_IS_THERE, "['second'] wait, and nothing runs"),
-        (FIXED, ""),
+        (CANCELLED, "", "a request with 0 children is cancelled while it is computed: KeyError"),
+        (
+            CANCELLED,
+            MARKS_WHO_IS_THERE + LIFTS_THE_BLOCK,
+            "a request with 1 children is cancelled while it is computed: KeyError",
+        ),
+        (CANCELLED, MARKS_WHO_IS_THERE + FORKS_WHO_IS_THERE, "['second'] wait, and nothing runs"),
+        (CANCELLED, FIXED, ""),
+        ("host_blocks_count_twice", "", "a request of three blocks, a pool of two: ValueError"),
+        ("host_blocks_count_twice", COUNTS_WHEN_FREED, ""),
     ],
 )
-def test_the_script_for_cancellations_shows_each_fault_until_it_is_fixed(change: str, message: str) -> None:
+def test_a_script_shows_each_fault_until_it_is_fixed(name: str, change: str, message: str) -> None:
     download.add(f"transformers=={RELEASE}")
-    script = TRACES.parent / "reproductions" / "transformers_cancelled_requests_end_the_loop.py"
+    script = TRACES.parent / "reproductions" / f"transformers_{name}.py"
     command = [sys.executable, "-c", SCRIPT.format(change=change), RELEASE, str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stderr.startswith(message)) == (int(bool(message)), True), done.stderr
