@@ -97,7 +97,7 @@ def table(entries: dict[str, list[Entry]], out: Path) -> str:
             _row(some[0].row, verdict, list(same)) for verdict, same in groupby(ran, key=lambda pair: _verdict(pair[1]))
         ]
         if others := [label for label, result in outcomes if result is None]:
-            lines.append(f"| `{name}` {some[0].row.level} | {', '.join(others)} | 0 | not run | | |\n")
+            lines.append(f"| `{name}` {some[0].row.level} | {_named(others)} | 0 | not run | | |\n")
         without = {result.run.host.get("lacks", "") for _, result in ran} - {""}
         lacks += [f"- `{name}`: {' / '.join(sorted(without))}\n"] if without else []
     return f"{HEAD}{''.join(lines)}{LACKING}{''.join(lacks)}"
@@ -106,11 +106,14 @@ def table(entries: dict[str, list[Entry]], out: Path) -> str:
 def _row(row: Row, verdict: tuple[str, str], releases: list[tuple[str, Result]]) -> str:
     """Releases with the same verdict and findings, and the situations that none of them reached."""
     labels, results = zip(*releases, strict=True)
-    named = ", ".join(labels) if len(labels) <= LISTED_MAX else f"{len(labels)} from {labels[0]} to {labels[-1]}"
     missed = [[witness.name for witness in result.unmet_witnesses()] for result in results]
     never = ", ".join(name for name in missed[0] if all(name in names for names in missed))
-    cells = f"`{row.name}` {row.level}", named, f"{min(map(num_operations, results)):,}", *verdict, never
+    cells = f"`{row.name}` {row.level}", _named(labels), f"{min(map(num_operations, results)):,}", *verdict, never
     return f"| {' | '.join(cells)} |\n"
+
+
+def _named(labels: Sequence[str]) -> str:
+    return ", ".join(labels) if len(labels) <= LISTED_MAX else f"{len(labels)} from {labels[0]} to {labels[-1]}"
 
 
 def _verdict(result: Result) -> tuple[str, str]:
