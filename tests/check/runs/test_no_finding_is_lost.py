@@ -61,7 +61,7 @@ class Willing:
 
 
 class WillingManager(Willing):
-    new = new_encoder = grow = forget = free = preempt = step_scheduled = step_done = Willing._call
+    new = new_encoder = new_prefix = grow = forget = free = preempt = step_scheduled = step_done = Willing._call
     reserve = fork = swap_out = swap_in = Willing._call
     admit = Willing._fail
 
@@ -117,13 +117,14 @@ ON: dict[str, Any] = {"group_size": 2, "keys": 3, "images": True, "caching": Tru
 ON |= {"lookahead": 2, "chunked": True, "watermark": 0.1, "num_gpu_blocks": 16, "block_size": 1}
 GROUPS = ON | {"kv_groups": ("full", "window")}
 LOCAL_GROUPS = ON | {"kv_groups": ("full", "local"), "window": None, "local_chunk": 3}
+PREFIXES = ON | {"prefixes": True, "caching": False, "window": None}
 ASYNC = {"transfers": False, "async_steps": 1, "num_host_blocks": 0, "group_size": 1}
 CASES: list[tuple[type[Willing], list[dict[str, Any]], set[str]]] = [
-    (WillingManager, [ON | {"cross": True}, GROUPS, LOCAL_GROUPS], {feature.field for feature in FEATURES}),
+    (WillingManager, [ON | {"cross": True}, GROUPS, LOCAL_GROUPS, PREFIXES], {feature.field for feature in FEATURES}),
     (
         WillingScheduler,
         [ON | {"cross": True, "transfers": True, "async_steps": 0}, GROUPS | ASYNC, LOCAL_GROUPS | ASYNC],
-        {*(feature.field for feature in FEATURES), "transfers", "async_steps"},
+        {*(feature.field for feature in FEATURES), "transfers", "async_steps"} - {"prefixes"},
     ),
     (WillingPool, [{"caching": True}], {"caching"}),
 ]

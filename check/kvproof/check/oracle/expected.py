@@ -48,6 +48,7 @@ class ExpectedSequence:
         "num_prompt",
         "observed_table",
         "parts",
+        "prefix",
         "slot",
         "status",
         "tokens",
@@ -70,6 +71,7 @@ class ExpectedSequence:
         self.kv_group, self.window, self.layout = 0, layout.window(window), layout
         self.is_plain = layout.is_plain  # a slot is a token
         self.parts: tuple[ExpectedSequence, ...] = (self,)
+        self.prefix: PrefixPart | None = None  # its entries in a named prefix, where a swap leaves them on the GPU
         self.tokens: list[int] = []
         self.whole: list[int] = []  # the identity of each slot, if no entry is left out
         self.identities = self.whole  # without those of the entries that are left out
@@ -181,15 +183,47 @@ class ExpectedSequence:
         return child
 
 
+class PrefixPart(ExpectedSequence):
+    """The entries of a sequence that lie in a named prefix, where a swap leaves them on the GPU."""
+
+    __slots__ = ("num_slots",)
+
+    def __init__(self, seq: ExpectedSequence, num_slots: int) -> None:
+        super().__init__(seq.id, seq.group, seq.key, seq.images, NONE)
+        self.num_slots = num_slots
+        self.identities = self.whole = seq.whole[:num_slots]
+
+    @property
+    def name(self) -> str:
+        """The part, as text."""
+        return f"sequence {self.id} in its named prefix"
+
+    def at(self, num_tokens: int) -> int:
+        """How many slots of this part the first tokens take."""
+        return min(num_tokens, self.num_slots)
+
+
+class NamedPrefix:
+    """A prefix that a group has named. identities: those of its slots."""
+
+    __slots__ = ("identities", "is_computed", "num_blocks", "slot")
+
+    def __init__(self, identities: list[int], num_blocks: int) -> None:
+        self.identities, self.num_blocks = identities, num_blocks
+        self.slot = NONE  # its number in the state of the specification; NONE until a group has allocated it
+        self.is_computed = False
+
+
 class Group:
     """Sequences of one request, and its encoder sequence if it has one."""
 
-    __slots__ = ("encoder", "id", "members")
+    __slots__ = ("encoder", "id", "members", "prefix")
 
     def __init__(self, group_id: int) -> None:
         self.id = group_id
         self.members: list[ExpectedSequence] = []
         self.encoder: ExpectedSequence | None = None
+        self.prefix: NamedPrefix | None = None
 
     @property
     def all_seqs(self) -> list[ExpectedSequence]:

@@ -19,6 +19,7 @@ from kvproof.spec.text.state import EVICTABLE, State
 
 SMALL_POOL_MAX = 64  # blocks of both devices; the state of a larger pool has room for more
 NUM_SEQS_MAX, NUM_SEQS_OF_LARGE_MAX = 24, 64
+NUM_PREFIXES_MAX = 8  # named prefixes of one manager
 NUM_ENTRIES_MAX, NUM_ENTRIES_SPARE, NUM_ENTRIES_OF_LARGE_MAX = 40, 10, 640
 NAMES_A_BLOCK = {  # rules about one block, and which argument it is
     "reserve": 1,
@@ -64,7 +65,10 @@ class SpecRunner:
         self.block_size = config.block_size
         self.num_blocks = config.num_gpu_blocks + config.num_host_blocks
         pools = config.num_gpu_blocks, config.num_host_blocks
+        self.num_prefixes = NUM_PREFIXES_MAX if config.prefixes else 0  # the first slots are those of named prefixes
         num_tables = num_seqs_max(config) * len(config.kv_groups)
+        if config.prefixes:  # a sequence may have a further slot, for its part of a named prefix
+            num_tables = NUM_PREFIXES_MAX + 2 * num_tables
         num_entries = num_entries_max(config)
         sizes = Sizes(*pools, config.block_size, num_tables, num_entries, num_flights, has_transfers=False)
         self.machine = Machine(sizes, with_ghosts=False, with_checks=False)
@@ -73,7 +77,7 @@ class SpecRunner:
         self.unused_in: Callable[[State, int], int] = self.machine.function("unused_in")
         self.state: State = self.machine.first_state()
         self.worker = Worker(self.num_blocks, config.block_size)
-        self.free_slots = list(range(num_tables - 1, -1, -1))
+        self.free_slots = list(range(num_tables - 1, self.num_prefixes - 1, -1))
         self.copied: list[Pair] = []
         self.num_reserved = 0
         self.unaligned: set[int] = set()  # cached blocks after the last place of their sequence where a hit may end

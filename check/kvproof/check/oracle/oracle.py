@@ -17,6 +17,7 @@ from math import lcm
 from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
 from kvproof.check.oracle.firing import is_large, num_entries_max, num_seqs_max
 from kvproof.check.oracle.ghost_worker import Worker
+from kvproof.check.oracle.named_prefixes import NamedPrefixes
 from kvproof.check.oracle.refinement import Explainer, impossible_hit
 from kvproof.check.oracle.subject_calls import ObservedSubject, SubjectCalls
 from kvproof.check.protocol.adapter_check import check_new, check_observation
@@ -74,6 +75,7 @@ class Oracle(SubjectCalls):
         check_new(first, config.num_gpu_blocks)
         self.explainer = Explainer(config, first, self.identities, self.coverage, num_flights)
         self.worker, self.state = self.explainer.worker, self.explainer.state
+        self.prefixes = NamedPrefixes(self.explainer, self.capabilities.prefixes_stay)
         # Of blocks of several sizes, and of states, not all that could be found is cached
         has_one_size = len({*config.block_sizes}) == 1
         has_order = config.caching and 1 not in config.windows and has_one_size and not config.has_states
@@ -169,12 +171,15 @@ class Oracle(SubjectCalls):
         needed = sum([layout.entries(length) for layout in self.layouts for length in lengths])
         if self.capabilities.ring_window and self.config.window:
             needed = min(needed, len(members) * self.explainer.machine.function("blocks_of_ring")(self.config.window))
+        if group.prefix is not None:
+            needed -= self.prefixes.num_shared(group)
         return needed + (self.explainer.blocks_for(len(group.encoder.tokens)) if group.encoder else 0)
 
     def num_blocks_kept(self, group: Group) -> int:
         """Blocks of the GPU that the group can never get: reserved ones and the null block."""
         has_null = self.leaves_entries and group.members[0].status is not Status.WAITING
-        kept: int = self.explainer.machine.function("blocks_kept")(len(self.explainer.observed.reserved), has_null)
+        num_reserved = len(self.explainer.observed.reserved) + self.prefixes.num_blocks
+        kept: int = self.explainer.machine.function("blocks_kept")(num_reserved, has_null)
         return kept
 
     def may_end_for_good(self, group: Group) -> bool:
@@ -333,7 +338,7 @@ class Oracle(SubjectCalls):
         """Who reads the wrong block, at which position, and what is there instead."""
         expected, found = self.state.memory[block], slots[block]
         slot = next(o for o in range(self.state.num_written[block]) if expected[o] != found[o])
-        parts = [part for seq in self.seqs.values() for part in seq.parts if part.slot >= 0]
+        parts = [part for seq in self.seqs.values() for part in (*seq.parts, seq.prefix) if part and part.slot >= 0]
         reader = next((part for part in parts if self.state.position[part.slot][block] >= 0), None)
         where = f"block {block}, slot {slot}"
         if reader is None:

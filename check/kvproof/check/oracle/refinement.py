@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
 from operator import itemgetter
 
-from kvproof.check.oracle.expected import ExpectedSequence
+from kvproof.check.oracle.expected import ExpectedSequence, PrefixPart
 from kvproof.check.oracle.firing import SpecRunner
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Pair
 from kvproof.spec.text import mapping, operations
-from kvproof.spec.text.state import EVICTABLE, GPU, HOST, USED
+from kvproof.spec.text.state import EVICTABLE, GPU, HOST, NONE, USED
 
 DEVICE = ("GPU", "host")
 
@@ -36,8 +36,19 @@ class Explainer(SpecRunner):
     def table_of(self, seq: ExpectedSequence, context: str) -> list[int]:
         """The table that the subject shows for a part of a sequence, with NULL for the null block.
 
-        Raises Finding if there is none, or if it names a block that does not exist.
+        The entries of a prefix part are NULL too. Raises Finding if there is no table, or if it names a block that does
+        not exist.
         """
+        table = self.shown_table(seq, context)
+        if seq.prefix is not None:
+            table = self._without_prefix(seq, seq.prefix, table, context)
+        if NULL_BLOCK in table:
+            null = self.machine.null
+            return [null if block == NULL_BLOCK else block for block in table]
+        return table
+
+    def shown_table(self, seq: ExpectedSequence, context: str) -> list[int]:
+        """The table as the subject shows it; raises Finding as `table_of` does."""
         tables = self.observed.tables.get(seq.id)
         if tables is None:
             sequence = f"sequence {seq.id}"
@@ -52,10 +63,22 @@ class Explainer(SpecRunner):
                 observed=table,
                 sequence=seq.name,
             )
-        if NULL_BLOCK in table:
-            null = self.machine.null
-            return [null if block == NULL_BLOCK else block for block in table]
         return table
+
+    def _without_prefix(self, seq: ExpectedSequence, part: PrefixPart, table: list[int], context: str) -> list[int]:
+        """The table with null blocks for the prefix part, whose own entries are as expected.
+
+        While the sequence is swapped, it has none.
+        """
+        num_entries = part.num_slots // self.block_size
+        expected = [NULL_BLOCK] * num_entries
+        shown = table[:num_entries]
+        if part.slot != NONE:
+            expected = self.state.table[part.slot][:num_entries]
+        if shown != expected:
+            sentence = "$sequence has $expected in its named prefix, and shows $observed"
+            raise Finding("frame-kept", sentence, call=context, expected=expected, observed=shown, sequence=seq.name)
+        return [NULL_BLOCK] * num_entries + table[num_entries:]
 
     def _set_aside(self, reserved: tuple[int, ...]) -> None:
         """The manager reserves more blocks for itself. The same call may have released one of them."""
@@ -77,6 +100,9 @@ class Explainer(SpecRunner):
         if self.config.drafting and not self.machine.function("leaves_last_found")(hit, self._num_found(seq, hit)):
             sentence = "a hit of $observed tokens, and the cache has no block after them to compute again for the draft"
             raise Finding("hit-computed", sentence, call=context, observed=hit)
+        if seq.prefix is not None:
+            self._admitted_with_prefix(seq, seq.prefix, hit, context, hits_in_step)
+            return
         tables = [self.table_of(part, context) for part in seq.parts]
         for number, part in enumerate(seq.parts):
             table, num_hit = tables[number], hit // part.layout.num_tokens
@@ -91,6 +117,33 @@ class Explainer(SpecRunner):
             self._compare_table(part, table, context)
             if self._num_done(part) >= part.at(hit):
                 self._widen(part, context)
+
+    def _admitted_with_prefix(
+        self, seq: ExpectedSequence, part: PrefixPart, hit: int, context: str, hits_in_step: bool
+    ) -> None:
+        """Explain the table of a sequence whose entries in a named prefix are a part of their own."""
+        self._begin_prefix(seq, part, hit // self.block_size, context, hits_in_step)
+        table, first = self.table_of(seq, context), part.num_slots // self.block_size
+        self.take_slot(seq)
+        seq.window = 1  # so it does not read what the part reads
+        program = operations.hit_past_window(self.block_size, seq.slot, seq.identities, first, first, table.__getitem__)
+        self.run(program, context)
+        self._take(seq, table, False, context)
+        self._compare_table(seq, table, context)
+
+    def _begin_prefix(
+        self, seq: ExpectedSequence, part: PrefixPart, num_hit: int, context: str, hits_in_step: bool
+    ) -> None:
+        """The entries in the prefix are those that the subject shows; the first `num_hit` are hit."""
+        table, num_entries = self.shown_table(seq, context), part.num_slots // self.block_size
+        if num_hit > num_entries:
+            sentence = "a hit of $observed tokens, and a prefix of $expected"
+            raise Finding(
+                "hit-computed", sentence, call=context, expected=part.num_slots, observed=num_hit * self.block_size
+            )
+        self.take_slot(part)
+        self._hit(part, table[:num_entries], num_hit, context, hits_in_step)
+        self._take(part, table[:num_entries], False, context)
 
     def _num_found(self, seq: ExpectedSequence, hit: int) -> int:
         """The tokens of a prompt that the cache has, its first `hit` tokens and the block after them considered."""
@@ -232,6 +285,10 @@ class Explainer(SpecRunner):
 
     def forked(self, parent: ExpectedSequence, child: ExpectedSequence, context: str) -> None:
         """Explain a child that shares every block of its parent."""
+        if parent.prefix is not None:
+            child.prefix = PrefixPart(child, parent.prefix.num_slots)
+            self.take_slot(child.prefix)
+            self.run(operations.fork_sequence(parent.prefix.slot, child.prefix.slot), context)
         for old, new in zip(parent.parts, child.parts, strict=True):
             self.take_slot(new)
             self.run(operations.fork_sequence(old.slot, new.slot), context)
@@ -239,7 +296,17 @@ class Explainer(SpecRunner):
 
     def freed(self, seq: ExpectedSequence, context: str) -> None:
         """Explain that a sequence released every block."""
+        if seq.prefix is not None:
+            self._end_prefix(seq.prefix, context)
+            seq.prefix = None
         for part in seq.parts:
+            self.run(operations.free_sequence(self.state, part.slot), context)
+            self.free_slots.append(part.slot)
+            part.release()
+
+    def _end_prefix(self, part: PrefixPart, context: str) -> None:
+        """The sequence gives up its references to the blocks of its prefix, unless it is swapped and has none."""
+        if part.slot != NONE:
             self.run(operations.free_sequence(self.state, part.slot), context)
             self.free_slots.append(part.slot)
             part.release()
@@ -263,6 +330,13 @@ class Explainer(SpecRunner):
         parts = [part for seq in seqs for part in seq.parts]
         for seq in parts:
             old = seq.observed_table
+            if (prefix := seq.prefix) is not None:
+                num_entries = prefix.num_slots // self.block_size
+                old = [NULL_BLOCK] * num_entries + old[num_entries:]
+                if is_out:
+                    self._end_prefix(prefix, context)
+                else:
+                    self._begin_prefix(seq, prefix, num_entries, context, False)
             tables[seq.slot] = table = self.table_of(seq, context)
             if len(table) != len(old):
                 raise Finding(
@@ -302,7 +376,7 @@ class Explainer(SpecRunner):
         """
         behind = []
         for seq, start, stop in writes:
-            for part in seq.parts:
+            for part in seq.parts if seq.prefix is None else (seq.prefix, seq):
                 if self._num_done(part) < part.at(start):
                     behind.append((part, start, stop))
                 else:

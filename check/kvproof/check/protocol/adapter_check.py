@@ -50,6 +50,7 @@ MANAGER_CALLS = RequiredCalls(
     calls_of(ManagerSubject),
     declared=(
         ("common_blocks", "names common blocks", ("common_blocks",)),
+        ("prefixes", "shares named prefixes", ("new_prefix",)),
         ("records_kept", "limits its records", ("num_records",)),
     ),
 )

@@ -163,6 +163,11 @@ def _hash_seed_drawn(random: Random, drawn: Fields, fixed: Fields) -> int:
     return apart.choice((0, 0, 0, 1, 2, apart.randrange(1 << 32))) if drawn["caching"] else 0
 
 
+def _prefixes_drawn(random: Random, drawn: Fields, fixed: Fields) -> bool:
+    """Named prefixes, in half of the configurations without a prefix cache and a window."""
+    return not drawn["caching"] and not drawn["window"] and random.random() < 0.5
+
+
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Config)}
 
 FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
@@ -285,6 +290,16 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         draw=_hash_seed_drawn,
         draw_order=14,
         is_drawn_apart=True,
+    ),
+    Feature(
+        "prefixes",
+        lambda config: (False,),
+        phrase="named prefixes",
+        capability="prefixes",
+        draw=_prefixes_drawn,
+        draw_order=15,
+        is_drawn_apart=True,
+        argument="prefix",
     ),
     Feature(
         "num_host_blocks",

@@ -16,6 +16,11 @@ complete ones, which takes longer the more blocks there are.
 Common blocks. A subject that declares `common_blocks` has a call of this name: given running sequences, it returns the
 ids of the computed blocks with which all their tables begin.
 
+Named prefixes. A subject that declares `prefixes` has a call `new_prefix(group, num_tokens)`: the waiting group names
+the first tokens of its prompt as a prefix. The first group with this prefix, that is with these tokens, key and images,
+allocates its full blocks, and they stay allocated when the group is over. Later groups share them, and an admission
+reports them as its hit once a step has computed them.
+
 Own memory. A subject that declares `records_kept` also has `num_records()`: how many records the manager keeps now
 (`protocol.records` counts them for any object).
 
@@ -97,6 +102,7 @@ class Config:
     drafting: bool = False  # with a draft model: of the blocks found in the cache, the last is computed again
     local_chunk: int | None = None  # tokens of a chunk of local attention: a token attends to its own chunk
     hash_seed: int = 0  # what hashes of contents begin with; the answers must not depend on it
+    prefixes: bool = False  # groups may name a prefix of their prompt, whose blocks the manager keeps for later groups
 
     @property
     def windows(self) -> tuple[int, ...]:
@@ -226,6 +232,12 @@ class Capabilities:
     ring_window: bool = False  # a window is a ring of blocks: a sequence never takes more blocks than its ring
     window_slack: int | None = None  # entries that may be held beyond those in reach of a window; None: the usual bound
     double_free_errors: tuple[str, ...] = ()  # names of the exceptions by which the subject reports a double free
+    prefixes: bool = (
+        False  # a group may name a prefix of its prompt: its full blocks are kept for groups that name it too
+    )
+    prefixes_stay: bool = (
+        False  # a swap moves no block of a named prefix; a swapped table has null blocks in their place
+    )
     dedups_after_step: bool = False  # after a step, a filled block may be replaced by a cached block of equal content
 
     # Of pools only

@@ -47,6 +47,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "computed": ("caching",),
     "reset_cache": ("reset",),
     "new_encoder": ("cross",),
+    "new_prefix": ("prefixes",),
     "can_swap_out": ("swap",),
     "can_swap_in": ("swap",),
     "swap_out": ("swap",),
@@ -189,6 +190,10 @@ class ManagerAdapter:
 
     def new_encoder(self, group: int, seq: int, tokens: list[int]) -> None:
         """The waiting group also has an encoder sequence, which gets a cross-attention table when it is admitted."""
+        raise NotImplementedError
+
+    def new_prefix(self, group: int, num_tokens: int) -> None:
+        """The waiting group names the first tokens of its prompt as a prefix, whose full blocks the manager keeps."""
         raise NotImplementedError
 
     def grow(self, seq: int, token: int) -> None:

@@ -21,6 +21,7 @@ from kvproof.check.protocol.operations import (
     one_or_one_less,
     prompt_text,
     simpler_prompts,
+    smaller_numbers,
     tokens_text,
 )
 
@@ -39,12 +40,21 @@ class New(ManagerOperation, tag="new", frozen=True):
     key: KeyData | UnsetType = UNSET
     images: tuple[ImageData, ...] | UnsetType = UNSET
     encoder: Encoder | UnsetType = UNSET
+    prefix: Positive | UnsetType = UNSET  # so many tokens are a named prefix
 
     def simpler(self) -> Iterator["New"]:
-        yield from simpler_prompts(self, without_encoder=UNSET)
+        if self.prefix:
+            without = self.changed(prefix=UNSET)
+            yield without if without.encoder else without.changed(encoder=UNSET)
+            yield from (self.changed(prefix=fewer) for fewer in smaller_numbers(self.prefix))
+        yield from simpler_prompts(self, without_encoder=None if self.prefix else UNSET)
+
+    def has(self, argument: str) -> bool:
+        return bool(self.prefix) if argument == "prefix" else super().has(argument)
 
     def text(self, config: Config) -> str:
-        return f"new(group {self.group}, {prompt_text(self)})"
+        prefix = f", prefix of {count(self.prefix, 'token')}" if self.prefix else ""
+        return f"new(group {self.group}, {prompt_text(self)}{prefix})"
 
 
 class Lookup(ManagerOperation, tag="lookup", frozen=True):

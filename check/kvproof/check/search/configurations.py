@@ -145,6 +145,10 @@ def settled(drawn: dict[str, Any], caps: Capabilities, fixed: dict[str, Any]) ->
     """Switch off one of two drawn flags that exclude each other; a fixed one stays."""
     if drawn["window"] and drawn["caching"] and not caps.window_with_caching:
         drawn["window" if "caching" in fixed else "caching"] = None if "caching" in fixed else False
+    if drawn["prefixes"] and fixed.get("prefixes"):
+        drawn["window"], drawn["caching"] = fixed.get("window"), fixed.get("caching", False)
+    elif drawn["prefixes"]:
+        drawn["prefixes"] = not drawn["window"] and not drawn["caching"]
     if drawn["cross"] and (drawn["window"] or drawn["caching"] or len(drawn["kv_groups"]) > 1):
         if fixed.get("cross"):
             drawn["window"], drawn["caching"], drawn["kv_groups"] = None, False, (FULL,)

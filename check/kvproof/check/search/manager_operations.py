@@ -14,7 +14,7 @@ from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.search.openings import NUM_NUMBERS, opening
 from kvproof.check.search.operations_by_kind import OperationsByKind
 from kvproof.check.search.partings import NUM_GROUPS_OF_PARTINGS, Partings
-from kvproof.check.search.prompts import Chats, Prompts
+from kvproof.check.search.prompts import Chats, PrefixNames, Prompts
 from kvproof.check.search.worlds import NUM_AT_A_TIME, has_large_sizes, side_stream
 from kvproof.spec.trace import Operation
 
@@ -61,6 +61,7 @@ class ManagerOperations(OperationsByKind):
         if self.acts_together:
             self.weights |= {kind: weight for kind, weight in pick(MOODS).items() if self.weights[kind]}
         self.num_seqs = self.num_groups = 0
+        self.named = PrefixNames(random, config, length_max) if config.prefixes else None
         self.prompts, self.chats = Prompts(random, config, length_max), Chats(random, self.judge.seqs)
         self.samples = [self.prompts.some(GROUP_MEMBERS_MAX) for _ in range(4)]
         self.partings: Partings | None = None
@@ -127,6 +128,8 @@ class ManagerOperations(OperationsByKind):
         random, config = self.random, self.config
         chat = self.chats.next_turn()
         tokens = self.prompts.draw(chat)
+        if self.named:
+            tokens = self.named.with_prefix(tokens)
         seqs = []
         for _ in range(config.group_size):
             self.num_seqs += 1
@@ -135,7 +138,10 @@ class ManagerOperations(OperationsByKind):
         self.chats.newest = seqs[0]
         key, images = self.prompts.key_and_images(len(tokens), chat)
         operation: Operation = ("new", self.num_groups, tuple(seqs), tokens, key, images)
+        encoder = None
         if config.cross and random.random() < 0.7:
             self.num_seqs += 1
-            return (*operation, (self.num_seqs, self.prompts.some(random.randint(1, 2 * config.block_size))))
-        return operation
+            encoder = self.num_seqs, self.prompts.some(random.randint(1, 2 * config.block_size))
+            operation = (*operation, encoder)
+        prefix = self.named.of(tokens) if self.named else 0
+        return (*operation, *(() if encoder else (None,)), prefix) if prefix else operation

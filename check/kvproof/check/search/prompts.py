@@ -59,6 +59,36 @@ class Chats:
         self.newest = 0
 
 
+class PrefixNames:
+    """Draws which prompts of one run name a prefix, and how long it is. There are few prefixes: they keep blocks."""
+
+    def __init__(self, random: Random, config: Config, length_max: int) -> None:
+        self.random, self.config, self.length_max = random, config, length_max
+        self.num_max = random.randint(1, 3)
+        self.known: list[tuple[int, ...]] = []
+
+    def with_prefix(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        """The prompt; often it begins with a prefix that was named before."""
+        if not self.known or self.random.random() < 0.5:
+            return tokens
+        return (self.random.choice(self.known) + tokens)[: self.length_max]
+
+    def of(self, tokens: tuple[int, ...]) -> int:
+        """How many tokens of the prompt are its named prefix, 0 for none."""
+        random = self.random
+        if random.random() < 0.2:
+            return 0
+        fitting = [prefix for prefix in self.known if tokens[: len(prefix)] == prefix]
+        if fitting and random.random() < 0.9:
+            return len(random.choice(fitting))
+        if len(self.known) >= self.num_max:
+            return 0
+        num_blocks_max = max(1, self.config.num_gpu_blocks // 4)
+        num_tokens = random.randint(1, min(len(tokens), self.config.block_size * num_blocks_max + 1))
+        self.known.append(tokens[:num_tokens])
+        return num_tokens
+
+
 class Prompts:
     """Draws the prompts of one run."""
 

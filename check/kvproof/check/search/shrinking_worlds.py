@@ -60,7 +60,7 @@ def with_block_size(
     def rewritten(operation: Operation, is_last: bool) -> Operation:
         match operation:
             case ("new", group, seqs, tokens, *rest):
-                return "new", group, seqs, shorter(tokens, is_last), *with_pictures(rest, 1)
+                return "new", group, seqs, shorter(tokens, is_last), *with_pictures(rest, 1)[:3], *map(length, rest[3:])
             case ("add", request, seqs, tokens, max_tokens, *rest):
                 return "add", request, seqs, shorter(tokens, is_last), max_tokens, *with_pictures(rest, 1)
             case ("admit" | "extend" as name, about, num_tokens):

@@ -65,7 +65,8 @@ def blocks_of_ring(window: int) -> int:
 
 @function
 def blocks_kept(num_reserved: int, has_null: bool) -> int:
-    """Blocks that no sequence can get: the reserved ones, and the null block, even before the manager reserves it.
+    """Blocks that no sequence can get for itself: the reserved ones (those of named prefixes count as such), and the
+    null block, even before the manager reserves it.
 
     A manager may reserve its null block only when the window of a running sequence first leaves an entry.
     """
@@ -79,15 +80,18 @@ def may_end_for_good(num_blocks: int, num_kept: int, num_watermark: int, pool_bl
 
 
 @predicate
-def something_runs(state: State) -> bool:
-    """A sequence has its blocks on the GPU, so that some may become free there."""
-    return any(state.live[s] and state.home[s] == GPU for s in SEQS)
+def something_runs(state: State, num_prefixes: int) -> bool:
+    """A sequence has its blocks on the GPU, so that some may become free there.
+
+    The first `num_prefixes` sequences do not count: they are prefixes that requests have named, and never end.
+    """
+    return any(num_prefixes <= s and state.live[s] and state.home[s] == GPU for s in SEQS)
 
 
 @predicate
-def may_wait(state: State) -> bool:
+def may_wait(state: State, num_prefixes: int) -> bool:
     """LATER may be answered only while something runs: in an idle pool, who waits would wait for ever."""
-    return something_runs(state)
+    return something_runs(state, num_prefixes)
 
 
 @predicate

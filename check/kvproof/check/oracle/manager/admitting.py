@@ -25,11 +25,17 @@ class Admitting(ManagerBase):
         key: Sequence[Any] = (),
         images: Sequence[Sequence[Any]] = (),
         encoder: Sequence[Any] | None = None,
+        prefix: int = 0,
     ) -> bool:
-        """A group of waiting sequences with one prompt arrives. encoder: its encoder sequence, and the tokens of it."""
+        """A group of waiting sequences with one prompt arrives.
+
+        encoder: its encoder sequence, and the tokens of it. prefix: so many tokens are a named prefix.
+        """
         ids = [*seq_ids, *([encoder[0]] if encoder else [])]
         has_room = len(tokens) <= self.num_tokens_max and len(self.seqs) + len(ids) <= self.num_seqs_max
         if gid in self.groups or any(i in self.seqs for i in ids) or not tokens or not seq_ids or not has_room:
+            return False
+        if prefix and not (self.config.prefixes and self.prefixes.has_room):
             return False
         group, whole, pictures = Group(gid), Key(*key), tuple(Image(*image) for image in images)
         for seq_id in seq_ids:
@@ -40,6 +46,9 @@ class Admitting(ManagerBase):
         self.call("total-calls", "new", gid, list(seq_ids), list(tokens), whole, pictures)
         if encoder:
             self.call("total-calls", "new_encoder", gid, encoder[0], list(encoder[1]))
+        if prefix:
+            group.prefix = self.prefixes.named(group.members[0], prefix)
+            self.call("total-calls", "new_prefix", gid, min(prefix, len(tokens)))
         return True
 
     def op_lookup(self, gid: int) -> bool:
@@ -155,6 +164,8 @@ class Admitting(ManagerBase):
         self.observe(context, touched)
         if caching:
             self.judge_missed_hit(first, hit, context)
+        if group.prefix is not None:
+            self.prefixes.begin(group.prefix, first, hit, self.capabilities.lost_hits, context)
         explainer.admitted(first, hit, caching, context, self.capabilities.same_step_hits)
         for seq in group.members[1:]:
             explainer.forked(first, seq, context)

@@ -181,7 +181,7 @@ class ManagerBase(Oracle, OperationJudge):
         answer = self.call("total-calls", name, group.id)
         if not isinstance(answer, Admission):
             check_answer(name, answer, bool, Admission)
-            runs = self.explainer.machine.function("may_wait")(self.state)
+            runs = self.explainer.machine.function("may_wait")(self.state, self.explainer.num_prefixes)
             answer = Admission.OK if answer else Admission.LATER if runs else Admission.NEVER
         self.require_unchanged(before, f"{name} only asks")
         self.answer = answer.value
@@ -190,7 +190,11 @@ class ManagerBase(Oracle, OperationJudge):
     def judge_ok(self, group: Group, context: str) -> None:
         """OK: the group and the watermark fit, as far as this does not depend on choices of the manager."""
         machine = self.explainer.machine
-        if self.config.caching or self.leaves_entries or not machine.function("something_runs")(self.state):
+        if (
+            self.config.caching
+            or self.leaves_entries
+            or not machine.function("something_runs")(self.state, self.explainer.num_prefixes)
+        ):
             return
         needed, unused = self.num_blocks_admitted(group), self.explainer.unused_in(self.state, GPU)
         if not machine.function("may_answer_ok")(needed, unused, self.num_held_back):
@@ -228,7 +232,7 @@ class ManagerBase(Oracle, OperationJudge):
 
     def judge_later(self, sentence: str) -> None:
         """The subject answered LATER; `sentence` says what is wrong if it may not."""
-        if not self.explainer.machine.function("may_wait")(self.state):
+        if not self.explainer.machine.function("may_wait")(self.state, self.explainer.num_prefixes):
             raise Finding("admission-final", sentence)
 
     def judge_no(self, num_blocks: int, pool: int, num_held_back: int, context: str) -> None:
@@ -282,6 +286,8 @@ class ManagerBase(Oracle, OperationJudge):
         others = worker.in_other_orders(lookahead)
         worker.execute(lookahead)
         explainer.executed(writes)
+        if self.config.prefixes:
+            self.prefixes.computed()
         if step:  # a manager does not learn of a step that computes nothing
             self.landed.clear()
         self.call("total-calls", "step_done", step)

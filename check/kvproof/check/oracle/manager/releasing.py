@@ -96,7 +96,11 @@ class Releasing(Growing):
     def _judge_watermark(self, group: Group) -> None:
         """The subject said OK to a swap-in: the watermark stays free, or nothing else runs that could need it."""
         may_wait, may_answer_ok = map(self.explainer.machine.function, ("may_wait", "may_answer_ok"))
-        if not (self.capabilities.watermark_of_swap_ins and self.num_held_back and may_wait(self.state)):
+        if not (
+            self.capabilities.watermark_of_swap_ins
+            and self.num_held_back
+            and may_wait(self.state, self.explainer.num_prefixes)
+        ):
             return
         needed, unused = self.num_blocks_to_move(group), self.explainer.unused_in(self.state, GPU)
         if not may_answer_ok(needed, unused, self.num_held_back):

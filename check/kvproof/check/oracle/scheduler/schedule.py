@@ -293,7 +293,9 @@ class StepExplainer:
             first, hit = scheduler.seqs[chunks[0].seq], chunks[0].hit
             for seq in request.everyone():
                 seq.status = RUNNING
-            leaves_room = self.leaves_room and explainer.machine.function("something_runs")(scheduler.state)
+            leaves_room = self.leaves_room and explainer.machine.function("something_runs")(
+                scheduler.state, explainer.num_prefixes
+            )
             if caching and not (self.config.async_steps or scheduler.moves_kv):  # else it may learn of KV later
                 scheduler.judge_missed_hit(first, hit, SCHEDULE)
             explainer.admitted(first, hit, caching, SCHEDULE, self.capabilities.same_step_hits)

@@ -21,8 +21,8 @@ from kvproof.check.protocol.manager import (
     Unsupported,
 )
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
-from kvproof.impl import AllocStatus, BlockManager, BlockSpaceManagerV1, Device, SequenceStatus
-from kvproof.impl.errors import DoubleFreeError
+from kvproof.impl import AllocStatus, BlockManager, BlockSpaceManagerV1, Device, Prefix, SequenceStatus
+from kvproof.impl.errors import DoubleFreeError, InvalidValueError
 from kvproof.spec.native import sized_function
 from kvproof.spec.text.eviction_policy import BLOCK_LRU
 from kvproof.spec.text.identity import Image, Key
@@ -84,6 +84,7 @@ class FakeGroup:
     def __init__(self, request_id: str, members: list[FakeSequence]) -> None:
         self.request_id, self.members = request_id, members
         self.encoder: FakeSequence | None = None
+        self.prefix: Prefix | None = None  # of the first generation
 
     def get_seqs(self, status: SequenceStatus | None = None) -> list[FakeSequence]:
         return self.members if status is None else [seq for seq in self.members if seq.status == status]
@@ -377,6 +378,7 @@ class Generation1(BuiltIn):
         refusal_slack=None,
         several_tokens=False,
         hits_whole_prompts=False,
+        prefixes=True,
     )
     assumptions: tuple[Assumption, ...] = (*ASSUMPTIONS, PROMPT_BESIDE_RING)
 
@@ -386,7 +388,36 @@ class Generation1(BuiltIn):
     def make(self, config: Config) -> Any:
         """A new manager; if there is a window, with the ring that keeps it. Raises Unsupported."""
         self.num_ring_blocks = num_blocks = blocks_of_ring(config)
+        self.prefixes: list[Prefix] = []
+        self.named: dict[int, int] = {}  # the tokens of the prefix that a group names
         return super().make(replace(config, window=None if num_blocks is None else num_blocks * config.block_size))
+
+    def new_prefix(self, group: int, num_tokens: int) -> None:
+        self.named[group] = num_tokens
+
+    def can_admit(self, group: int) -> Admission:
+        """Ask `can_allocate`. A group that names a prefix gets the first one that the manager does not refuse to it."""
+        if group in self.named:
+            fake, num_tokens = self.fakes[group], self.named[group]
+            seq = fake.members[0]
+            fake.prefix = next((one for one in self.prefixes if _begins_with(seq, one, num_tokens)), None)
+            if fake.prefix is None:
+                fake.prefix = Prefix(seq.tokens[:num_tokens], self.config.block_size)
+                self.prefixes.append(fake.prefix)
+        return super().can_admit(group)
+
+    def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
+        """Call `allocate`. The hit is the named prefix, if it is computed."""
+        prefix = self.fakes[group].prefix
+        hit = prefix.get_length() if prefix is not None and prefix.computed else 0
+        admitted = super().admit(group, num_tokens)
+        return admitted if self.config.caching else Admitted(hit)
+
+    def free(self, seq: int) -> None:
+        number = self._group_of[seq]
+        super().free(seq)
+        if not self.groups[number]:
+            self.named.pop(number, None)
 
     def tables_of(self, wanted: Iterable[int]) -> Tables:
         """What a worker is shown, with absolute numbers: of sequences with an even number by the handles of blocks."""
@@ -407,3 +438,14 @@ class Generation1(BuiltIn):
         return [NULL_BLOCK if b == later else b for b, later in zip(table[:num_left], again, strict=False)] + table[
             num_left:
         ]
+
+
+def _begins_with(seq: FakeSequence, prefix: Prefix, num_tokens: int) -> bool:
+    """Whether a prefix of so many tokens is that of the sequence, as the prefix says."""
+    if prefix.get_length() != num_tokens // prefix.block_size * prefix.block_size:
+        return False
+    try:
+        prefix.require_of(seq)
+    except InvalidValueError:
+        return False
+    return True
