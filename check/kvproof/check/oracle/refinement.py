@@ -286,7 +286,7 @@ class Explainer(SpecRunner):
     def forked(self, parent: ExpectedSequence, child: ExpectedSequence, context: str) -> None:
         """Explain a child that shares every block of its parent."""
         if parent.prefix is not None:
-            child.prefix = PrefixPart(child, parent.prefix.num_slots)
+            child.prefix, child.window = PrefixPart(child, parent.prefix.num_slots), parent.window
             self.take_slot(child.prefix)
             self.run(operations.fork_sequence(parent.prefix.slot, child.prefix.slot), context)
         for old, new in zip(parent.parts, child.parts, strict=True):

@@ -352,6 +352,8 @@ def require_capable(name: str, config: Config, capabilities: Capabilities) -> No
         lacking.append("salts")
     if config.window and config.caching and not capabilities.window_with_caching:
         lacking.append("sliding window together with a prefix cache")
+    if config.prefixes and (config.window or config.caching):
+        lacking.append("named prefixes together with a sliding window or a prefix cache")
     if lacking:
         raise Unsupported(f"{name} has no {', no '.join(lacking)}")
 

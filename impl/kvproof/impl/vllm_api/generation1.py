@@ -77,6 +77,10 @@ class Prefix:
         if self.allocated and self._extras != self._extras_of(seq):
             raise InvalidValueError("prefix", self.length, f"sequence {seq.seq_id} has another adapter or image")
 
+    def begins(self, table: Table) -> bool:
+        """Whether a table begins with the blocks of this prefix."""
+        return table.ids[: len(self.block_ids)] == self.block_ids
+
     def new_table(self, blocks: DeviceBlocks, seq: SequenceLike) -> Table:
         """Return a table that begins with the prefix. Raises NoFreeBlocksError; then nothing has changed."""
         self.require_of(seq)
@@ -86,13 +90,13 @@ class Prefix:
         if not self.allocated:
             self.block_ids, self._extras = ids[:num_blocks], self._extras_of(seq)
             self.allocated = True
-            blocks.num_kept += num_blocks
+            blocks.kept_ids.update(self.block_ids)
         return Table(ids, num_tokens)
 
     def give_up(self, blocks: DeviceBlocks) -> None:
         """Release the references of the prefix itself; requests that use its blocks keep them."""
         blocks.release(self.block_ids)
-        blocks.num_kept -= len(self.block_ids)
+        blocks.kept_ids.difference_update(self.block_ids)
         self.block_ids, self.allocated, self.computed = [], False, False
 
     def _extras_of(self, seq: SequenceLike) -> Hashable:
@@ -220,14 +224,17 @@ class BlockSpaceManagerV1(SelfAttnBlockSpaceManager):
     # ---- prefix cache ----
 
     def mark_blocks_as_computed(self, seq_group: GroupLike, token_chunk_size: int) -> None:
-        """The step about to run computes `token_chunk_size` tokens beyond those computed before."""
+        """The step about to run computes `token_chunk_size` tokens beyond those computed before.
+
+        A prefix is computed when a sequence that holds its blocks has computed it. One that was swapped has copies.
+        """
         super().mark_blocks_as_computed(seq_group, token_chunk_size)
         prefix: Prefix | None = getattr(seq_group, "prefix", None)
         if prefix is not None and prefix in self._prefixes:
             for seq in seq_group.get_seqs():
-                if seq.seq_id in self.tables and (
-                    seq.data.get_num_computed_tokens() + token_chunk_size >= prefix.length
-                ):
+                table = self.tables.get(seq.seq_id)
+                num_computed = seq.data.get_num_computed_tokens() + token_chunk_size
+                if table is not None and num_computed >= prefix.length and prefix.begins(table):
                     prefix.computed = True
 
     def get_all_computed_blocks(self, seq: SequenceLike) -> list[int]:

@@ -80,13 +80,13 @@ class FakeSequence:
 class FakeGroup:
     """What a manager reads of a group."""
 
-    __slots__ = ("encoder", "request_id", "seqs")
-    prefix = None  # in 0.3: a prefix that the user names; the judge never does
+    __slots__ = ("encoder", "prefix", "request_id", "seqs")
 
     def __init__(self, group: int) -> None:
         self.request_id = str(group)
         self.seqs: list[FakeSequence] = []
         self.encoder: FakeSequence | None = None
+        self.prefix: Any = None  # in 0.3: the prefix that the user names
 
     def get_seqs(self, status: Any = None) -> list[FakeSequence]:
         return [seq for seq in self.seqs if status is None or seq.status is status]

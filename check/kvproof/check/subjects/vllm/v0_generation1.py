@@ -12,14 +12,22 @@ Limits: no lookahead slots (the manager asserts it); no prompt in chunks before 
 caching, no group of several waiting sequences (the engine makes none: it forks after the prompt). The last block of a
 prompt is shared only if it is full, because the specification has no hit of a partial block. Chunks and swaps are not
 driven together: a swap writes the host's twin of a block that is not computed there, which is harmless, but is no rule
-of the specification. Prefixes that the user names (0.3) are not driven.
+of the specification.
+
+In 0.3 a request may name a prefix (`prefix_pos`). The adapter does what the engine does with it: it takes the prefix
+from the release's own `PrefixPool`, and after each step the prefixes of its groups are computed. A request whose prefix
+is computed when its step is prepared does not compute it again: that is the hit of its admission. A swap leaves the
+blocks of a prefix where they are; the table of a swapped sequence is shown with null blocks in their place. Together
+with a window a prefix is unsupported: the model runner asserts that there is none.
+
+Source: vLLM 0.3.3, vllm/engine/llm_engine.py and vllm/worker/model_runner.py.
 """
 
 import sys
 from dataclasses import replace
 from typing import Any
 
-from kvproof.check.protocol.manager import NULL_BLOCK, Assumption, Config, Observation, Unsupported
+from kvproof.check.protocol.manager import NULL_BLOCK, Admitted, Assumption, Config, Observation, Scheduled, Unsupported
 from kvproof.check.subjects.builtin.manager import PROMPT_BESIDE_RING, blocks_of_ring
 from kvproof.check.subjects.vllm.v0_loader import Manager
 from kvproof.check.subjects.vllm.v0_manager import VllmV0
@@ -41,13 +49,23 @@ class VllmV0Generation1(VllmV0):
         super().__init__(version, found)
         self.name = f"vllm-v0-generation1 {version}"
         can_chunk = self._calls.append == "append_slots"
-        self.capabilities = replace(self.capabilities, lookahead=False, chunked=can_chunk, window=True)
+        self._prefix_pool = found.prefix_pool
+        has_prefixes = found.prefix_pool is not None
+        self.capabilities = replace(
+            self.capabilities,
+            lookahead=False,
+            chunked=can_chunk,
+            window=True,
+            prefixes=has_prefixes,
+            prefixes_stay=has_prefixes,
+        )
         sys.modules[f"{found.make.__module__.partition('.')[0]}.block"].PhysicalTokenBlock.__hash__ = _number
         self.assumptions = (*self.assumptions, PROMPT_BESIDE_RING, PARTIAL_UNSHARED, SET_ORDER)
 
     def make(self, config: Config) -> Any:
         """A new manager; if there is a window, with the ring that keeps it. Raises Unsupported."""
         self._num_ring = blocks_of_ring(config)
+        self._prefixes: Any = self._prefix_pool(config.block_size) if config.prefixes else None
         if config.caching and config.chunked and config.num_host_blocks:
             raise Unsupported("with caching, a prompt that is computed in part is not swapped")
         if config.caching and config.group_size > 1:
@@ -56,12 +74,36 @@ class VllmV0Generation1(VllmV0):
             replace(config, window=None if self._num_ring is None else self._num_ring * config.block_size)
         )
 
+    def new_prefix(self, group: int, num_tokens: int) -> None:
+        fake = self.fakes[group]
+        first = fake.seqs[0]
+        fake.prefix = self._prefixes.add_or_get_prefix(first.tokens[:num_tokens], first.lora_int_id)
+
+    def admit(self, group: int, num_tokens: int) -> Admitted:
+        """Allocate blocks for the whole prompt. A named prefix is a hit if it is computed."""
+        prefix = self.fakes[group].prefix
+        hit = prefix.get_length() if prefix is not None and prefix.computed else 0
+        admitted = super().admit(group, num_tokens)
+        return Admitted(hit) if hit else admitted
+
+    def step_done(self, step: list[Scheduled]) -> None:
+        super().step_done(step)
+        for one in step:
+            prefix = self.seqs[one.seq].group.prefix
+            if prefix is not None and prefix.allocated:
+                prefix.computed = True
+
     def _pools_of(self, manager: Any, config: Config) -> BlockPools:
         return BlockPools(manager, config)
 
     def observe(self) -> Observation:
         manager, num_gpu = self.manager, self.config.num_gpu_blocks
         tables = {seq: [self._as_window(absolute_ids(table, num_gpu))] for seq, table in manager.block_tables.items()}
+        if self._prefixes is not None:
+            for seq, (table,) in tables.items():
+                one = self.seqs.get(seq)
+                if one is not None and one.group.prefix is not None and one.status is self._status.SWAPPED:
+                    table[:0] = [NULL_BLOCK] * one.group.prefix.get_num_blocks()
         if self._calls.has_cross:
             for request, table in manager.cross_block_tables.items():
                 encoder = self.fakes[int(request)].encoder

@@ -41,11 +41,12 @@ class SequenceStatus(enum.Enum):
 
 
 class Manager(NamedTuple):
-    """A manager's class, its `SequenceStatus`, and which generation it is."""
+    """A manager's class, its `SequenceStatus`, which generation it is, and the class of its named prefixes, if any."""
 
     make: Any
     status: Any
     generation: int
+    prefix_pool: Any = None
 
 
 def ceil_div(numerator: int, denominator: int) -> int:
@@ -95,7 +96,10 @@ def import_manager(version: str, cache: Path | None = None, generation: int | No
                 module = partial_import.module_of("vllm", module_name)
                 manager = getattr(module, name, None)  # later releases import the abstract class by that name
                 if manager is not None and manager.__module__ == module.__name__:
-                    return Manager(manager, partial_import.module_of("vllm", "sequence").SequenceStatus, number)
+                    status = partial_import.module_of("vllm", "sequence").SequenceStatus
+                    has_prefixes = partial_import.has_module("vllm", "prefix")  # 0.3.0 to 0.3.3
+                    pool = partial_import.module_of("vllm", "prefix").PrefixPool if has_prefixes else None
+                    return Manager(manager, status, number, pool)
     wanted = "" if generation is None else f" of generation {generation}"
     raise EngineError(f"vLLM {version} has no V0 block manager{wanted}; `vllm-v1=={version}` judges its V1 manager")
 
