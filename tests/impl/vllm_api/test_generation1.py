@@ -266,3 +266,33 @@ def test_a_group_that_could_not_come_back_beside_a_prefix_is_not_swapped_out(mak
     assert not manager.can_swap_out(group)  # three blocks and one for its token, of three that no prefix keeps
     manager.free_prefix(prefix)
     assert manager.can_swap_out(group)
+
+
+def test_a_prefix_is_not_computed_by_a_sequence_that_was_swapped_and_has_copies(make_group: Make) -> None:
+    manager, prefix = BlockSpaceManagerV1(4, 8, 8, 0.0), Prefix([1] * 8, 4)
+    group = PrefixedGroup(make_group([1] * 8), prefix)
+    manager.allocate(group)
+    compute(manager, group, 4)
+    manager.swap_out(group)
+    set_status(group, SequenceStatus.SWAPPED)
+    manager.swap_in(group)
+    compute(manager, group, 4)
+    assert manager.get_block_table(group.seqs[0]) != prefix.get_block_numbers()
+    assert not prefix.computed
+    second = PrefixedGroup(make_group([1] * 8), prefix)
+    manager.allocate(second)
+    compute(manager, second, 8)
+    assert prefix.computed
+
+
+def test_a_swap_in_leaves_the_watermark_to_a_group_that_has_only_a_prefix(make_group: Make, run: Run) -> None:
+    manager, prefix = BlockSpaceManagerV1(2, 3, 2, 0.34), Prefix([1] * 2, 2)
+    group, other = make_group([1] * 3), PrefixedGroup(make_group([1] * 2), prefix)
+    manager.allocate(group)
+    run(group)
+    manager.swap_out(group)
+    set_status(group, SequenceStatus.SWAPPED)
+    manager.allocate(other)
+    assert manager.can_swap_in(group) is LATER
+    manager.free(other.seqs[0])
+    assert manager.can_swap_in(group) is OK

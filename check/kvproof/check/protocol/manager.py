@@ -232,12 +232,8 @@ class Capabilities:
     ring_window: bool = False  # a window is a ring of blocks: a sequence never takes more blocks than its ring
     window_slack: int | None = None  # entries that may be held beyond those in reach of a window; None: the usual bound
     double_free_errors: tuple[str, ...] = ()  # names of the exceptions by which the subject reports a double free
-    prefixes: bool = (
-        False  # a group may name a prefix of its prompt: its full blocks are kept for groups that name it too
-    )
-    prefixes_stay: bool = (
-        False  # a swap moves no block of a named prefix; a swapped table has null blocks in their place
-    )
+    prefixes: bool = False  # a group may name a prefix of its prompt, whose blocks later groups share: `new_prefix`
+    prefixes_stay: bool = False  # a swap moves no block of a named prefix; a swapped table has null blocks there
     dedups_after_step: bool = False  # after a step, a filled block may be replaced by a cached block of equal content
 
     # Of pools only

@@ -85,6 +85,8 @@ class PrefixNames:
             return 0
         num_blocks_max = max(1, self.config.num_gpu_blocks // 4)
         num_tokens = random.randint(1, min(len(tokens), self.config.block_size * num_blocks_max + 1))
+        if self.known and random.random() < 0.5:  # as long as another one
+            num_tokens = min(len(tokens), len(random.choice(self.known)))
         self.known.append(tokens[:num_tokens])
         return num_tokens
 

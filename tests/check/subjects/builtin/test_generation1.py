@@ -32,3 +32,16 @@ def test_a_walk_finds_nothing_and_no_hit_is_missed(seed: int) -> None:
 def test_what_the_first_generation_cannot_have_is_unsupported(config: Config) -> None:
     with pytest.raises(Unsupported):
         Generation1().open(config)
+
+
+def test_a_walk_with_named_prefixes_finds_nothing() -> None:
+    done = walk(MANAGERS, Generation1(), 1, max_operations=3_000, seconds=200, fixed={"prefixes": True})
+    assert done.finding is None
+    for witness in ("named prefix allocated", "named prefix shared", "named prefix hit", "swap_in"):
+        assert done.coverage[witness] > 0, witness
+
+
+@pytest.mark.parametrize("other", [{"window": 4}, {"caching": True}])
+def test_named_prefixes_stand_neither_beside_a_window_nor_beside_a_prefix_cache(other: dict[str, int]) -> None:
+    with pytest.raises(Unsupported, match="named prefixes together"):
+        Generation1().open(Config(prefixes=True, **other))
