@@ -12,6 +12,8 @@
 - A prompt comes again with the same tokens, and its image lies elsewhere in the block where it begins.
 - A sampled token fills a block with an image. A prompt comes with the same tokens and without the image. Then both have
   ended, and the cache is reset: the manager should remember nothing of them.
+- A group computes a part of the prefix that it names, is swapped out and in, and computes the rest, perhaps in copies
+  of the blocks that the prefix keeps. Another group names the same prefix.
 
 After its opening a run goes on as it was drawn.
 """
@@ -23,6 +25,7 @@ from kvproof.check.search.prompts import ImagesData, Prompts
 from kvproof.spec.trace import Operation
 
 SHARE = 1 / 20  # of the runs with a prefix cache, for each of the ways in which they begin
+COPIED_SHARE = 1 / 4  # of the runs in which a prefix can be computed in part and swapped
 NUM_ENTRIES = 60  # blocks that are put back before the last one is
 NUM_BLOCKS_MIN = 3  # of a prompt that comes back
 NUM_EVICTABLE_MIN = 5  # blocks of later groups, when the block of a group that waited is released
@@ -36,6 +39,8 @@ def opening(random: Random, config: Config, can: Capabilities, prompts: Prompts)
     if config.caching:
         at = int(random.random() / SHARE)
         return WITH_CACHE[at](random, config, prompts) if at < len(WITH_CACHE) else []
+    if config.prefixes and config.chunked and config.num_host_blocks and random.random() < COPIED_SHARE:
+        return _copied_prefix(config, prompts)
     can_leave = config.window and config.num_host_blocks and can.fork
     return _landing(random, config, prompts) if can_leave else []
 
@@ -131,6 +136,20 @@ def _filled_image(random: Random, config: Config, prompts: Prompts) -> list[Oper
 
 # Few configurations have images.
 WITH_CACHE = _comebacks, _exchanging, _waiting, *[_moving_image] * 3, *[_filled_image] * 2
+
+
+def _copied_prefix(config: Config, prompts: Prompts) -> list[Operation]:
+    """The first group computes its prefix in two chunks, and is swapped between them; the second one names it too."""
+    size = config.block_size
+    tokens = prompts.some(1) * (2 * size)
+    if 6 > config.num_gpu_blocks - _num_kept(config) or config.num_host_blocks < 2:
+        return []
+    first, second = [(*_new(number, tokens), None, len(tokens)) for number in (1, 2)]
+    moves: list[Operation] = [("swap_out", 1), ("run", 1), ("swap_in", 1)]
+    return [
+        *(first, ("admit", 1, size), ("run", 1), *moves, ("extend", 1, size), ("run", 1)),
+        *(second, ("admit", 2, size), ("run", 1)),
+    ]
 
 
 def _landing(random: Random, config: Config, prompts: Prompts) -> list[Operation]:

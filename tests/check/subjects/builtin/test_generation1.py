@@ -41,7 +41,7 @@ def test_a_walk_with_named_prefixes_finds_nothing() -> None:
         assert done.coverage[witness] > 0, witness
 
 
-@pytest.mark.parametrize("other", [{"window": 4}, {"caching": True}])
-def test_named_prefixes_stand_neither_beside_a_window_nor_beside_a_prefix_cache(other: dict[str, int]) -> None:
+@pytest.mark.parametrize("config", [Config(prefixes=True, window=4), Config(prefixes=True, caching=True)])
+def test_named_prefixes_stand_neither_beside_a_window_nor_beside_a_prefix_cache(config: Config) -> None:
     with pytest.raises(Unsupported, match="named prefixes together"):
-        Generation1().open(Config(prefixes=True, **other))
+        Generation1().open(config)

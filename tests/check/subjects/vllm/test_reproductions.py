@@ -43,6 +43,7 @@ def exit_code(script: str, subject: str) -> int:
         ("vllm_preempted_request_stays_in_the_step.py", "vllm-v1-scheduler==0.11.0", "vllm-v1-scheduler==0.11.1"),
         ("vllm_long_prompt_is_overtaken.py", "vllm-v1-scheduler==0.11.2", "vllm-v1-scheduler==0.12.0"),
         ("vllm_window_left_the_block_before.py", "vllm-v1==0.9.2", "vllm-v1==0.10.1"),
+        ("vllm_named_prefix_keeps_the_pool.py", "vllm-v0==0.3.3", "vllm-v0==0.4.0"),
         ("vllm_offload_evicts_what_it_names.py", "vllm-offload==0.16.0", "vllm-offload==0.18.0"),
         ("vllm_offload_arc_raises_and_forgets.py", "vllm-offload==0.16.0", "vllm-offload==0.19.0"),
         ("vllm_offload_arc_refuses_what_fits.py", "vllm-offload==0.29.0", "vllm-offload==0.30.0"),
