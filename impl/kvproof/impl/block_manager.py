@@ -253,7 +253,11 @@ class SelfAttnBlockSpaceManager(ManagerState):
         tables = self._with_cross(seq_group, [table for table, _ in members])
         num_needed = len(distinct_ids(tables)) + self._growth.num_needed(members, num_lookahead_slots)
         num_free = self._gpu.num_free - self.num_held_back_blocks()
-        return admission_from_host(num_needed, num_free, self._gpu.num_usable, self.watermark_blocks, self._gpu.is_idle)
+        return admission_from_host(num_needed, num_free, self._gpu.num_usable, self.watermark_blocks, self._is_idle())
+
+    def _is_idle(self) -> bool:
+        """Whether no table is on the GPU."""
+        return self._gpu.is_idle
 
     def swap_in(self, seq_group: GroupLike) -> Pairs:
         """Move the swapped sequences to the GPU; returns (host, GPU) pairs, numbered per device.

@@ -38,7 +38,7 @@ class DeviceBlocks:
         self.free_ids: deque[int] = deque(block_ids)
         self.num_total = len(self.free_ids)
         self.null_id = NO_NULL_BLOCK
-        self.kept_ids: set[int] = set()  # blocks, other than the null block, that stay held when no table is left
+        self.num_kept = 0  # blocks, other than the null block, that stay held when no table is left
 
     @property
     def num_free(self) -> int:
@@ -48,13 +48,12 @@ class DeviceBlocks:
     @property
     def num_usable(self) -> int:
         """Number of blocks that tables can have: all except those kept and, once it is taken, the null block."""
-        return self.num_total - len(self.kept_ids) - (self.null_id != NO_NULL_BLOCK)
+        return self.num_total - self.num_kept - (self.null_id != NO_NULL_BLOCK)
 
     @property
     def is_idle(self) -> bool:
         """Whether no table holds a block of this device."""
-        refcounts = self.refcounts
-        return self.num_free == self.num_usable and all(refcounts[block_id] == 1 for block_id in self.kept_ids)
+        return self.num_free == self.num_usable
 
     def all_free_ids(self) -> list[int]:
         """The ids that can be taken now, in the order in which they are taken."""

@@ -90,13 +90,13 @@ class Prefix:
         if not self.allocated:
             self.block_ids, self._extras = ids[:num_blocks], self._extras_of(seq)
             self.allocated = True
-            blocks.kept_ids.update(self.block_ids)
+            blocks.num_kept += num_blocks
         return Table(ids, num_tokens)
 
     def give_up(self, blocks: DeviceBlocks) -> None:
         """Release the references of the prefix itself; requests that use its blocks keep them."""
         blocks.release(self.block_ids)
-        blocks.kept_ids.difference_update(self.block_ids)
+        blocks.num_kept -= len(self.block_ids)
         self.block_ids, self.allocated, self.computed = [], False, False
 
     def _extras_of(self, seq: SequenceLike) -> Hashable:
@@ -206,6 +206,11 @@ class BlockSpaceManagerV1(SelfAttnBlockSpaceManager):
         """Whether the group can come back and append its waiting tokens at once."""
         _refuse_lookahead(num_lookahead_slots)
         return super().can_swap_in(seq_group, 0)
+
+    def _is_idle(self) -> bool:
+        """Whether no table is on the GPU: not even one that has blocks of a prefix only."""
+        kept = (block_id for prefix in self._prefixes for block_id in prefix.block_ids)
+        return super()._is_idle() and all(self._gpu.refcounts[block_id] == 1 for block_id in kept)
 
     def reset(self) -> None:
         """Release every table and every prefix. The prefix cache keeps its content."""
