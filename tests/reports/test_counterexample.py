@@ -124,6 +124,15 @@ def test_the_plain_report_cuts_no_long_line(refuted: Result, tmp_path: Path) -> 
     assert refuted.checks[2].text in plain_text(refuted, tmp_path)
 
 
+def test_a_reason_of_unknown_checks_is_not_repeated_as_a_note(refuted: Result, tmp_path: Path) -> None:
+    (unknown,) = [check for check in refuted.checks if check.verdict is Verdict.UNKNOWN]
+    unknown.text = "stopped by --budget"
+    refuted.messages = [f"{unknown.judge}: stopped by --budget", "another message"]
+    text = plain_text(refuted, tmp_path)
+    assert text.count("stopped by --budget") == 1
+    assert "note: another message" in text
+
+
 def test_brackets_in_a_message_are_no_markup(
     refuted: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

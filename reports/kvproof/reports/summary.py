@@ -145,7 +145,8 @@ def _listed(names: Iterable[str]) -> str:
 
 
 MORE_WORK = {"verify": "--effort", "hunt": "--effort", "explore": "--effort", "device": "--budget"}  # by command
-BY_TIME = "--budget"  # a reason that names it was the time limit
+BY_TIME = "--budget"
+OUT_OF_TIME = (BY_TIME, "no time was left")  # a reason with one of them was the time limit
 REFUSED = "the subject supports no configuration"  # a reason that begins so is not for lack of work
 NAMED_MAX = 5  # situations that a sentence lists by name
 
@@ -158,7 +159,8 @@ def advice(result: Result) -> list[str]:
     unknown = [check for check in result.checks if check.verdict is Verdict.UNKNOWN]
     refused = dict.fromkeys(check.judge for check in unknown if check.text.startswith(REFUSED))
     open_judges = dict.fromkeys(check.judge for check in unknown if check.judge not in refused)
-    if option and any(BY_TIME in text for text in (*result.messages, *(check.text for check in unknown))):
+    reasons = (*result.messages, *(check.text for check in unknown))
+    if option and any(words in text for text in reasons for words in OUT_OF_TIME):
         option = f"{BY_TIME}, or leave it out"
     if not result.run.is_complete:
         sentences.append("The run did not finish: run the command again.")

@@ -195,7 +195,8 @@ def _messages(result: Result) -> Iterator[Line]:
         yield from ((f"compared with {found.baseline}: {one}", "") for one in found.better)
         if not found.worse:
             yield f"nothing is worse than in {found.baseline}", ""
-    yield from ((f"note: {message}", "yellow") for message in result.messages)
+    reasons = {f"{check.judge}: {check.text}" for check in result.checks if check.verdict is Verdict.UNKNOWN}
+    yield from ((f"note: {message}", "yellow") for message in result.messages if message not in reasons)
     yield from ((line, "yellow") for line in advice(result))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.protocol.manager import Config
-from kvproof.check.subjects.process_output import FIRST_BYTES, SubjectOutput
+from kvproof.check.subjects.process_output import FIRST_BYTES, SubjectOutput, print_left_out
 
 TALKS = """
 import os, subprocess
@@ -59,3 +59,15 @@ def test_of_much_output_the_beginning_and_the_end_are_printed(capfd: pytest.Capt
     assert text.endswith("before the last 1,024:\n" + text[-1025:])
     assert text[-1025:].endswith("00099998\n00099999\n\n")
     assert len(text) < FIRST_BYTES + 1200
+
+
+def test_what_is_left_out_is_reported_before_the_verdict_and_once(capfd: pytest.CaptureFixture[str]) -> None:
+    output = SubjectOutput()
+    writer = os.dup(output.descriptor)
+    output.begin()
+    os.write(writer, b"x" * FIRST_BYTES + b"\nabc")
+    print_left_out()
+    assert capfd.readouterr().err.endswith("; 4 of them are left out before the last 4:\n\nabc\n")
+    os.close(writer)
+    output.end()
+    assert capfd.readouterr().err == ""

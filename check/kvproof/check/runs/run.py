@@ -19,6 +19,7 @@ from kvproof.check.runs.session import Session, Stage
 from kvproof.check.runs.store import RESULT, Store, StoreError, fault_of_kvproof
 from kvproof.check.runs.terminal import output, progress_on, say
 from kvproof.check.subjects.loading.partial_import import installed_version
+from kvproof.check.subjects.process_output import print_left_out
 from kvproof.reports.baseline import Comparison, findings, read_baseline
 from kvproof.reports.data_plane_result import DataPlane
 from kvproof.reports.document import DocumentError, encode
@@ -109,6 +110,7 @@ def run_stages(
         if options.json is not None:
             write_json(result, options.folder, options.json)
         raise fail(session.adapter_error, code)
+    print_left_out()
     say(console, "")
     try:
         print_report(result, options.folder, console)

@@ -2,19 +2,24 @@
 
 A subject may write gigabytes, terminal control sequences, or lines that a CI runner takes for commands. So its output
 goes through a pipe. A thread empties the pipe, so that the subject never waits for it. It prints the beginning in
-printable form, line by line, and at the end how much was left out, with the last lines.
+printable form, line by line, and at the end how much was left out, with the last lines. A command asks for that before
+it prints its verdict (`print_left_out`), so that the verdict comes last.
 """
 
 import os
+import select
 import threading
+import time
 from contextlib import suppress
+from weakref import WeakSet
 
 from kvproof.reports.printable import printable
 
 CHUNK_BYTES = 1 << 16
-FIRST_BYTES = 1 << 14  # are printed as they come
+FIRST_BYTES = 1 << 12  # are printed as they come
 LAST_BYTES = 1 << 10  # are printed at the end, of what was left out
 END_SECONDS_MAX = 2.0  # to wait for the rest; a process that was left behind may hold the pipe open
+EMPTY_SECONDS_MAX = 0.5  # to wait until what was written is read
 STANDARD_ERROR = 2
 
 
@@ -30,10 +35,14 @@ class SubjectOutput:
         self._source, self.descriptor = os.pipe()
         self._thread = threading.Thread(target=self._print_all, name="output of the subject", daemon=True)
         self.num_bytes = 0
+        self._num_first = FIRST_BYTES if is_printed else 0
+        self._num_reported = self._num_first  # bytes that were printed, or reported as left out
+        self._last, self._lock = b"", threading.Lock()
 
     def begin(self) -> None:
         """Close our end for writing, and print what comes."""
         os.close(self.descriptor)
+        _OUTPUTS.add(self)
         self._thread.start()
 
     def end(self) -> None:
@@ -41,23 +50,52 @@ class SubjectOutput:
         self._thread.join(END_SECONDS_MAX)
 
     def _print_all(self) -> None:
-        num_first, line, last = FIRST_BYTES if self.is_printed else 0, b"", b""
+        line = b""
         with suppress(OSError):
             while chunk := os.read(self._source, CHUNK_BYTES):
-                num_free = max(0, num_first - self.num_bytes)
-                self.num_bytes += len(chunk)
+                num_free = max(0, self._num_first - self.num_bytes)
                 whole, newline, line = (line + chunk[:num_free]).rpartition(b"\n")
                 _print(whole + newline)
-                last = (last + chunk)[-LAST_BYTES:]
-                self.last = last.decode("utf-8", "backslashreplace")
+                if line and num_free <= len(chunk):  # nothing more of it is printed
+                    _print(line + b"\n")
+                    line = b""
+                with self._lock:
+                    self.num_bytes += len(chunk)
+                    self._last = (self._last + chunk)[-LAST_BYTES:]
+                    self.last = self._last.decode("utf-8", "backslashreplace")
         if line:
             _print(line + b"\n")
-        num_left_out = self.num_bytes - num_first
-        if self.is_printed and num_left_out > 0:
-            last = last[-num_left_out:]
+        self.print_left_out()
+        _OUTPUTS.discard(self)
+        os.close(self._source)
+
+    def wait_until_read(self) -> None:
+        """Wait until the thread has read what was written, for up to `EMPTY_SECONDS_MAX`."""
+        end = time.monotonic() + EMPTY_SECONDS_MAX
+        with suppress(OSError, ValueError):  # the thread has ended
+            while select.select([self._source], [], [], 0)[0] and time.monotonic() < end:
+                time.sleep(0.005)
+
+    def print_left_out(self) -> None:
+        """Print how much was left out since the last time, with its end; nothing if it is nothing."""
+        with self._lock:
+            num_left_out = self.num_bytes - self._num_reported
+            if not self.is_printed or num_left_out <= 0:
+                return
+            self._num_reported = self.num_bytes
+            last = self._last[-num_left_out:]
             what = f"kvproof: the subject wrote {self.num_bytes:,} bytes; {num_left_out:,} of them are left out before"
             _print(f"{what} the last {len(last):,}:\n".encode() + last + b"\n")
-        os.close(self._source)
+
+
+_OUTPUTS: WeakSet[SubjectOutput] = WeakSet()  # of processes that have not ended
+
+
+def print_left_out() -> None:
+    """Print how much of the output of every subject is left out, before a verdict is printed."""
+    for output in [one for one in _OUTPUTS if one.is_printed]:
+        output.wait_until_read()
+        output.print_left_out()
 
 
 def _print(data: bytes) -> None:
