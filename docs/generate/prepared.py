@@ -28,13 +28,14 @@ INDEX = "it installs from a package index; tests/test_install.py installs the wh
 MACHINES = "it needs a cluster; tests/check/workers runs a small one"
 MAKE = "it is a target of the Makefile, which CI runs"
 NOT_RUN = {
-    "../README.md": {"make ": MAKE, "kvproof device": "`data-plane.md` runs it; here stand its counts and its time"},
+    "../README.md": {"make ": MAKE, "kvproof init": "`tutorial.md` runs it, and shows the exit code 2"},
     "blind-spots.md": {"kvproof faults --of impl --jobs": "it takes an hour; `make faults` runs it"},
     "engines.md": {"kvproof hunt --subject mini-sglang==PATH": "it needs a checkout, which no index has"},
+    "findings.md": {"kvproof bisect": "it needs each release of the range; the engine tests replay these traces"},
     "install.md": {"python -m pip": INDEX},
     "peers.md": {"make peers": MAKE},
     "proofs.md": {
-        "kvproof prove --no-cache": "tests/test_wheel.py and `make proofs-record` ask the solver everything",
+        "kvproof prove --no-cache": "`make proofs-record` asks the solver everything",
         "kvproof prove --second-solver": "`make soak` runs it",
         "kvproof prove --certificates": "it takes seven minutes; tests/models prove a part so",
         "kvproof verify": "`make verify` runs it",
