@@ -150,7 +150,7 @@ def test_the_page_fetches_nothing_fails_nowhere_fits_and_can_be_read(
     [
         (2, "complete", "Tables", "add"),
         (3, "take", "Tables", "take"),
-        (4, "report", "Tables", "begin_store"),
+        (4, "report", "Slots of the store", "begin_store"),
     ],
 )
 def test_the_run_of_a_scheduler_a_pool_and_a_store_is_walked_through(
@@ -162,7 +162,7 @@ def test_the_run_of_a_scheduler_a_pool_and_a_store_is_walked_through(
     assert run.locator("output").inner_text().startswith("Step 1 of ")
     run.locator("button", has_text="Last").click()
     assert run.locator(".now-text b").inner_text().split()[1].startswith(last)
-    assert expected in run.locator("h4").all_inner_texts()
+    assert any(text.startswith(expected) for text in run.locator("h4").all_inner_texts())
     run.locator("summary", has_text="What could be done next").click()
     assert any(text.startswith(choice) for text in run.locator(".choices li").all_inner_texts())
     run.locator("button", has_text="First").click()

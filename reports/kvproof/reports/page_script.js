@@ -319,7 +319,7 @@
     if (frame.moves.some(function (move) { return move[1] === null || move[2] === null; })) {
       cells.push(make("li", { class: "cell", "data-block": "null" }, make("b", { text: "device" }), make("small", { text: "the other end" })));
     }
-    this.pools.append(make("h4", {}, "Blocks of the " + pool[0], make("small", { text: text, class: pool[2] === null ? "" : "word refuted" })), list("cells", cells));
+    this.pools.append(make("h4", {}, (pool[0] === "store" ? "Slots of the " : "Blocks of the ") + pool[0], make("small", { text: text, class: pool[2] === null ? "" : "word refuted" })), list("cells", cells));
   };
 
   Explorer.prototype.block = function (frame, block) {
