@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from docs.generate import properties, reference
+from docs.generate import chromium, properties, reference
 from docs.generate.commands import (
     Command,
     commands,
@@ -130,13 +130,38 @@ def test_the_generated_pages_have_every_command_property_field_and_name() -> Non
     assert "## run_conformance" in reference.python_names()
 
 
-@pytest.mark.long
-def test_the_site_has_no_broken_link_and_no_page_of_it_needs_another_host(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The pages of the site, which is built as `make docs` builds it."""
     pytest.importorskip("material", reason="it is in the extra `docs`")
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    folder = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     done = subprocess.run(build, cwd=TREE, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    pages = list(tmp_path.rglob("*.html"))
-    assert len(pages) > 30
+    return sorted(folder.rglob("*.html"))
+
+
+@pytest.mark.long
+def test_the_site_has_no_broken_link_and_no_page_of_it_needs_another_host(site: list[Path]) -> None:
+    assert len(site) > 30
     fetched = re.compile(r"<(?:script|img|iframe)[^>]* src=\"?http|<link[^>]*rel=\"?(?:stylesheet|preconnect)[^>]*http")
-    assert [page.name for page in pages if fetched.search(page.read_text(encoding="utf-8"))] == []
+    assert [page.name for page in site if fetched.search(page.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(chromium.PROGRAM is None, reason="there is no Chromium on this machine")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_of_the_site_fits_a_narrow_window_and_asks_no_other_host(site: list[Path], scheme: str) -> None:
+    driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    wide, requests = [], []
+    with driver.sync_playwright() as started:
+        browser = chromium.launch(started)
+        tab = browser.new_page(viewport={"width": 360, "height": 800}, color_scheme=scheme)
+        tab.on("request", lambda request: requests.append(request.url))
+        for page in site:
+            tab.goto(page.as_uri())
+            if tab.evaluate("document.documentElement.scrollWidth") > 360:
+                wide.append(page.name)
+        browser.close()
+    assert wide == []
+    assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
