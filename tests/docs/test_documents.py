@@ -149,6 +149,7 @@ def test_the_site_has_no_broken_link_and_no_page_of_it_needs_another_host(site: 
 
 
 @pytest.mark.browser
+@pytest.mark.timeout(900)  # it builds the site
 @pytest.mark.skipif(chromium.PROGRAM is None, reason="there is no Chromium on this machine")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_of_the_site_fits_a_narrow_window_and_asks_no_other_host(site: list[Path], scheme: str) -> None:
