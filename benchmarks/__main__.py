@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import driven, engines, growth, judges, kv_cache, manager, pools, recording, specification
+from benchmarks import driven, engines, growth, judges, kv_cache, manager, pools, recording, specification, workers
 
 BENCHMARKS: dict[str, Callable[[], object]] = {
     "specification": specification.main,
@@ -21,6 +21,7 @@ BENCHMARKS: dict[str, Callable[[], object]] = {
     "pools": pools.main,
     "kv_cache": kv_cache.main,
     "recording": recording.main,
+    "workers": workers.main,
 }
 
 

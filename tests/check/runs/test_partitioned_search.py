@@ -27,7 +27,7 @@ from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.check.search.exhaustive.specification_space import Continuations
 from kvproof.check.search.result import SearchResult
 from kvproof.check.workers.local import LocalWorkers
-from kvproof.check.workers.workers import Lost, Make, Request, WorkerLost
+from kvproof.check.workers.workers import NUM_TRIES_MAX, Lost, Make, Request, WorkerLost
 from kvproof.models.mutation.operators import Mutant
 
 CACHED = Scope(2, num_seqs=2, num_tokens=2, block_size=1, caching=True, fork=False)
@@ -175,7 +175,7 @@ def killing(workers: LocalWorkers, seed: int) -> Iterator[list[int]]:
     workers.keepers = noted  # type: ignore[method-assign]
 
     def run() -> None:
-        while not is_over.wait(draw.uniform(6.0, 12.0)):
+        while len(killed) < NUM_TRIES_MAX - 1 and not is_over.wait(draw.uniform(1.0, 10.0)):
             if made:
                 killed.append(draw.choice(made[0].process_ids))
                 with suppress(ProcessLookupError):

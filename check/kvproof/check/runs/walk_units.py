@@ -31,7 +31,7 @@ from kvproof.check.search.suppression import KnownFailure
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.workers.workers import NUM_TRIES_MAX, Workers
 
-NUM_UNITS, OPERATIONS_MIN, OPERATIONS_MAX = 64, 5_000, 20_000  # of a walk; of a unit
+NUM_UNITS, OPERATIONS_MIN, OPERATIONS_MAX = 25, 5_000, 20_000  # of a walk; of a unit
 NUM_SUBJECTS = 4  # whose processes one worker keeps
 SEED_BYTES = 7  # so that a message can hold it
 

@@ -1,0 +1,76 @@
+"""What `--workers` costs in processor time, and what it gains by the clock.
+
+Each row is a command that is run several times, in turns with the others. The gain is the time by the clock of one
+process divided by that of the row, so it says something only on a machine that does nothing else; the processor time is
+that of the command and of all processes that it started.
+"""
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROUNDS = 3
+KVPROOF = (sys.executable, "-c", "from kvproof.check.cli import main; main()")
+SUBJECT = Path(__file__).parents[1] / "examples" / "forty_lines.py"
+HUNT = ("hunt", "--subject", f"{SUBJECT}:Adapter", "--seed", "1", "--effort", "500000")
+EXPLORE = ("explore", "--scope", "rules-tables", "--seqs", "3", "--tokens", "4", "--blocks", "4", "--reader", "c")
+
+Row = tuple[str, tuple[str, ...]]
+HUNTS: tuple[Row, ...] = (
+    ("one process", ()),
+    ("--workers 1", ("--workers", "1")),
+    ("--workers 2", ("--workers", "2")),
+    ("--workers 4", ("--workers", "4")),
+)
+SEARCHES: tuple[Row, ...] = (("one process", ("--jobs", "1")), *HUNTS[1:])
+
+
+def measured(command: tuple[str, ...]) -> tuple[float, float]:
+    """The seconds of a command by the clock, and of the processors."""
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.monotonic()
+        process = subprocess.Popen(
+            [*KVPROOF, *command, "--out", f"{folder}/out"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.monotonic() - began
+    if os.waitstatus_to_exitcode(status):
+        raise RuntimeError(f"kvproof {' '.join(command)} ends with exit code {os.waitstatus_to_exitcode(status)}")
+    return seconds, used.ru_utime + used.ru_stime
+
+
+def compared(command: tuple[str, ...], rows: tuple[Row, ...], rounds: int) -> dict[str, tuple[float, float]]:
+    """The means of each row: seconds by the clock, and of the processors."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name, _ in rows}
+    for _ in range(rounds):
+        for name, options in rows:
+            found[name].append(measured((*command, *options)))
+    return {
+        name: (statistics.mean(s for s, _ in each), statistics.mean(p for _, p in each)) for name, each in found.items()
+    }
+
+
+def main(rounds: int = ROUNDS) -> dict[str, dict[str, tuple[float, float]]]:
+    """Print a table for a hunt, and one for a search in C if there is a compiler."""
+    tables = {"hunt of 500,000 operations": (HUNT, HUNTS)}
+    if shutil.which("cc"):
+        tables["search in C of 346,031 states"] = (EXPLORE, SEARCHES)
+    figures = {}
+    for title, (command, rows) in tables.items():
+        figures[title] = table = compared(command, rows, rounds)
+        clock, processor = table["one process"]
+        print(f"{title}: seconds by the clock (gain), of the processors (ratio to one process)")
+        for name, (seconds, used) in table.items():
+            print(
+                f"  {name:<12} {seconds:7.1f} ({clock / seconds:4.2f})  {used:7.1f} ({used / processor:4.2f})",
+                flush=True,
+            )
+    return figures
