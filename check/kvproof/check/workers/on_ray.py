@@ -16,7 +16,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it when it is imported
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads both when it is imported
+os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")  # a busy machine starts it slowly
 
 import ray
 

@@ -41,6 +41,7 @@ class CampaignStore:
             if owner != APPLICATION_ID and num_tables:
                 raise UsageError(f"{self.file} is a database of another program; name another folder with --out")
             self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = NORMAL")  # if the power fails, the last results are done again
             self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._database.execute(TABLE)
         except sqlite3.Error as error:
