@@ -16,8 +16,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads both when it is imported
-os.environ.setdefault("RAY_raylet_start_wait_time_s", "180")  # a busy machine starts it slowly
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it when it is imported
 
 import ray
 
@@ -40,6 +39,7 @@ from kvproof.check.workers.workers import (
 
 NUM_AHEAD, NUM_AHEAD_MIN = 4, 16  # units for each processor, submitted before the result of the oldest one is there
 CONNECT_PAUSE_SECONDS = 3.0
+TIMED_OUT = "timed out during startup"  # in the text of an exception that has no class of its own
 STORE_BYTES = 100_000_000  # of Ray's store of objects on this machine: a result has a few kilobytes
 
 
@@ -75,7 +75,7 @@ class RayWorkers:
         before = os.environ.get(MARK)
         os.environ[MARK] = environment[MARK]
         try:
-            ray.init("local", include_dashboard=False, object_store_memory=STORE_BYTES, _temp_dir=folder, **quiet)
+            _init_slowly(include_dashboard=False, object_store_memory=STORE_BYTES, _temp_dir=folder, **quiet)
         finally:
             if before is None:
                 del os.environ[MARK]
@@ -127,6 +127,18 @@ class RayWorkers:
     def close(self) -> None:
         """Leave the cluster, and end it if this process started it."""
         self._ending.close()
+
+
+def _init_slowly(**options: Any) -> None:
+    """Start Ray here. On a busy machine it gives up after half a minute, and is started again."""
+    for num_tries in range(1, NUM_TRIES_MAX + 1):
+        try:
+            ray.init("local", **options)
+            return
+        except Exception as error:
+            ray.shutdown()
+            if num_tries == NUM_TRIES_MAX or TIMED_OUT not in str(error):
+                raise
 
 
 class RayKeepers:
