@@ -60,7 +60,7 @@ def compared(command: tuple[str, ...], rows: tuple[Row, ...], rounds: int) -> di
 
 def main(rounds: int = ROUNDS) -> dict[str, dict[str, tuple[float, float]]]:
     """Print a table for a hunt, and one for a search in C if there is a compiler."""
-    tables = {"hunt of 500,000 operations": (HUNT, HUNTS)}
+    tables: dict[str, tuple[tuple[str, ...], tuple[Row, ...]]] = {"hunt of 500,000 operations": (HUNT, HUNTS)}
     if shutil.which("cc"):
         tables["search in C of 346,031 states"] = (EXPLORE, SEARCHES)
     figures = {}
