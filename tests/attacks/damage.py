@@ -7,7 +7,12 @@ document, and then may cut its text or change bytes in it.
 
 import copy
 import json
+import sqlite3
+import tempfile
+from collections.abc import Iterable
+from contextlib import closing, suppress
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -165,6 +170,43 @@ def _inline(value: Any) -> str:
         case None:
             return "nothing"
     return json.dumps(value)
+
+
+VIEW = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS id, x AS started, x AS key FROM n"
+SCHEMA_CHANGES = (  # the first changes nothing
+    "",
+    *("DROP TABLE {0}", f"ALTER TABLE {{0}} RENAME TO old; CREATE VIEW {{0}} AS {VIEW}"),
+    *("ALTER TABLE {0} ADD COLUMN x AS (zeroblob(900000000))", "CREATE TABLE more (x)", "PRAGMA user_version = 99"),
+    *("PRAGMA application_id = 7", "CREATE TRIGGER t INSERT ON {0} BEGIN SELECT zeroblob(900000000); END"),
+)
+
+
+def database(tables: Any, statements: Iterable[str], application_id: int, version: int) -> bytes:
+    """An SQLite file with these rows of tables, as far as SQLite takes them. `change`: numbers of `SCHEMA_CHANGES`."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "d"
+        with closing(sqlite3.connect(path, isolation_level=None)) as made:
+            settings = f"PRAGMA application_id = {application_id}", f"PRAGMA user_version = {version}"
+            for statement in ("PRAGMA synchronous = OFF", "PRAGMA journal_mode = OFF", *statements, *settings):
+                made.execute(statement)
+            rows = [(name, _items(one)) for name, table in _items(tables) if isinstance(table, list) for one in table]
+            for name, row in rows:
+                with suppress(sqlite3.Error, OverflowError, UnicodeEncodeError):
+                    names, marks = ", ".join(key for key, _ in row), ", ".join("?" * len(row))
+                    made.execute(f"INSERT INTO {name} ({names}) VALUES ({marks})", [_bound(value) for _, value in row])
+            changes = dict(_items(tables)).get("change")
+            for number in changes if isinstance(changes, list) else ():
+                with suppress(sqlite3.Error, TypeError):
+                    made.executescript(SCHEMA_CHANGES[number % len(SCHEMA_CHANGES)].format(next(iter(tables))))
+        return path.read_bytes()
+
+
+def _bound(value: Any) -> Any:
+    return bytes.fromhex(value[4:]) if isinstance(value, str) and value.startswith("hex:") else value
+
+
+def _items(value: Any) -> list[tuple[str, Any]]:
+    return list(value.items()) if isinstance(value, dict) else []
 
 
 def decoded(data: bytes) -> Any:

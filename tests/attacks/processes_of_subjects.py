@@ -60,25 +60,25 @@ SERVERS: dict[str, tuple[str, int | tuple[int, ...]]] = {
 }  # fmt: skip
 ANSWERS: dict[str, tuple[str, int]] = {
     "a failed stand-in": ("['stand-in', 'x']", USAGE),
-    "what is not supported": ("['unsupported', 'x']", REFUTED),
+    "what is not supported": ("['unsupported', 'x']", UNREACHED),
     "a fault": ("['fault', 'x']", UNREACHED),
-    "a finding of no property": ("['finding', m.pack(Finding('nope', 'x'))]", REFUTED),
-    "an adapter's fault without a text": ("['adapter', 7]", REFUTED),
-    "a count that is a text": ("['done', [6, 'SearchResult', [['num_operations', 'x']]]]", REFUTED),
-    "a time that is no number": ("['done', [6, 'SearchResult', [['seconds', float('nan')]]]]", REFUTED),
-    "a negative count": ("['done', [6, 'SearchResult', [['num_operations', -5]]]]", REFUTED),
+    "a finding of no property": ("['finding', m.pack(Finding('nope', 'x'))]", UNREACHED),
+    "an adapter's fault without a text": ("['adapter', 7]", UNREACHED),
+    "a count that is a text": ("['done', [6, 'SearchResult', [['num_operations', 'x']]]]", UNREACHED),
+    "a time that is no number": ("['done', [6, 'SearchResult', [['seconds', float('nan')]]]]", UNREACHED),
+    "a negative count": ("['done', [6, 'SearchResult', [['num_operations', -5]]]]", UNREACHED),
     "control characters": ("['done', [6, 'SearchResult', [['text', '\\x1b[2J']]]]", UNREACHED),
 }
-RUNS = {
-    "an operation that is not there": "Config(), [('nonsense', 3)]",
-    "an operation without a name": "Config(), [()]",
-    "an operation that is a number": "Config(), [(7,)]",
-    "a text in place of a sequence": "Config(), [('free', 'x')]",
-    "no operation": "Config(), []",
-    "a huge pool": "Config(num_gpu_blocks=10**9), []",
-    "a negative pool": "Config(num_gpu_blocks=-4), []",
-    "what refutes nothing": "Config(), [('free', 1)]",
-    "300,000 operations": "Config(), [('free', 1)] * 300_000",
+RUNS: dict[str, tuple[str, int]] = {  # a run that could be true is repeated outside: it refutes, as it does not repeat
+    "an operation that is not there": ("Config(), [('nonsense', 3)]", UNREACHED),
+    "an operation without a name": ("Config(), [()]", UNREACHED),
+    "an operation that is a number": ("Config(), [(7,)]", UNREACHED),
+    "a text in place of a sequence": ("Config(), [('free', 'x')]", UNREACHED),
+    "no operation": ("Config(), []", REFUTED),
+    "a huge pool": ("Config(num_gpu_blocks=10**9), []", UNREACHED),
+    "a negative pool": ("Config(num_gpu_blocks=-4), []", UNREACHED),
+    "what refutes nothing": ("Config(), [('free', 1)]", REFUTED),
+    "300,000 operations": ("Config(), [('free', 1)] * 300_000", REFUTED),
 }
 FORGED = (
     "import kvproof.check.isolation.child as c, kvproof.check.isolation.messages as m\n"
@@ -107,8 +107,8 @@ ATTACKS: list[Attack] = [
     *(server(f"import: {name}", code, exit_code) for name, (code, exit_code) in SERVERS.items()),
     *(forged(name, answer, exit_code) for name, (answer, exit_code) in ANSWERS.items()),
     *(
-        forged(f"a run: {name}", f"['done', m.pack(SearchResult(Counterexample({run}, Finding('no-leak-at-rest', 'x'))))]", REFUTED, judge)
-        for name, run in RUNS.items()
+        forged(f"a run: {name}", f"['done', m.pack(SearchResult(Counterexample({run}, Finding('no-leak-at-rest', 'x'))))]", exit_code, judge)
+        for name, (run, exit_code) in RUNS.items()
         for judge in ("", "explorer")
     ),
 ]  # fmt: skip

@@ -1,10 +1,14 @@
 """Broken files: each is accepted or refused with one message, in little time and memory, and runs nothing."""
 
 import io
+import json
 import resource
+import sqlite3
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,38 +18,51 @@ import pytest
 from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
 from rich.console import Console
-from tests.attacks.damage import as_json, damaged, decoded, drawn, lines, toml, torn
+from tests.attacks.damage import as_json, damaged, database, decoded, drawn, lines, toml, torn
 
 from kvproof.check.cli.prove_options import read_baseline as read_efforts
 from kvproof.check.counterexample.replay import ReplayStatus
+from kvproof.check.isolation.messages import pack
+from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.manager import Config
 from kvproof.check.recording.example_run import record_run
 from kvproof.check.recording.format import Header, RecordedCall
 from kvproof.check.recording.validate import validate
+from kvproof.check.runs import history
+from kvproof.check.runs.campaign import store as campaigns
+from kvproof.check.runs.campaign.file import read_plan
+from kvproof.check.runs.campaign.head import read_results
 from kvproof.check.runs.configuration import Configuration, read_configuration
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.fault_store import FaultStore, StoredResult
 from kvproof.check.runs.known_findings import known_findings
 from kvproof.check.runs.replay import replay
 from kvproof.check.runs.resume import FILE, EarlierFinding, HuntProgress, resumed
-from kvproof.check.runs.store import RESULT, Store
+from kvproof.check.runs.store import RESULT, Store, StoreError
 from kvproof.check.runs.trust import Trust
 from kvproof.check.runs.verdicts import ReportedFinding
+from kvproof.check.search.result import SearchResult
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.models.certificates.folder import INDEX, CertificateError, Index, read_index
 from kvproof.models.solvers.solver_effort import Efforts
 from kvproof.reports import device_baseline
 from kvproof.reports.baseline import Comparison, findings, read_baseline
+from kvproof.reports.comparison import compare as compared
 from kvproof.reports.document import DocumentError, encode, read
+from kvproof.reports.history import histories
+from kvproof.reports.history_page import history_page
+from kvproof.reports.history_text import as_data, history_lines
 from kvproof.reports.result import Check, Result, Run, WitnessCount
 from kvproof.reports.terminal import print_report
 from kvproof.spec.trace import Trace
 from kvproof.spec.verdict import Verdict
 
 TRACES = Path(__file__).parents[2] / "examples" / "traces"
-REFUSED = (DocumentError, UsageError, UnknownSubject, CertificateError)
+REFUSED = (DocumentError, UsageError, StoreError, UnknownSubject, CertificateError)
 SECONDS_MAX, MEGABYTES_MAX = 2.0, 100
-NUM_CASES, NUM_CASES_LONG = 182, 18_200
+NUM_CASES, NUM_CASES_LONG = 134, 13_400
 
 
 def result_of_a_run() -> Result:
@@ -84,6 +101,38 @@ def read_trace(path: Path) -> None:
         raise UsageError(done.text)
 
 
+def read_history(path: Path) -> None:
+    """What `kvproof history` does, with a page and with JSON."""
+    found = histories(history.recorded_runs(path))
+    history_page(found)
+    json.dumps(as_data(found, 20))
+    list(history_lines(found, 20))
+
+
+def read_campaign(path: Path) -> None:
+    """What a campaign does with the results that it had before."""
+    store = campaigns.CampaignStore(path.parent)
+    try:
+        if (walks := store.find("a")) is not None:
+            read_results(store, SearchResult, walks)
+    finally:
+        store.close()
+
+
+def compare_results(path: Path) -> None:
+    """What `kvproof compare` does."""
+    before = read_baseline(path)
+    compared(str(path), before, result_of_a_run())
+
+
+def rows_of(path: Path) -> dict[str, Any]:
+    """The rows of every table of a database, and which change of its schema is made: none."""
+    with closing(sqlite3.connect(path)) as made:
+        made.row_factory = sqlite3.Row
+        names = [one[0] for one in made.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {name: [dict(row) for row in made.execute(f"SELECT * FROM {name}")] for name in names} | {"change": [0]}
+
+
 def read_settings(path: Path) -> None:
     """What every command does with the configuration."""
     assert read_configuration(path).options is not None
@@ -110,7 +159,8 @@ class Kind:
 def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
     traces = [decoded(path.read_bytes()) | {"subject": subject} for path, subject in SAMPLES]
     result = encode(result_of_a_run())
-    path = tmp_path_factory.mktemp("recording") / "r.jsonl"
+    folder = tmp_path_factory.mktemp("files")
+    path = folder / "r.jsonl"
     record_run(BuiltIn, 3, 30, path, {"num_gpu_blocks": 6})
     recording = [decoded(line) for line in path.read_bytes().splitlines()]
     found = EarlierFinding(
@@ -124,6 +174,18 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
     }  # fmt: skip
     stored = {"fault": "rules/a", "digest": "ab", "by": "prover", "evidence": "e", "seconds": 1.5}
     efforts = {"solver": "z3", "seed": 1, "hard": {"a": 3}, "subjects": {"b/c": 4}}
+    plan = {
+        "out": "out", "limits": {"units": 3, "seconds": 9.5},
+        "search": [{"subjects": ["kvproof"], "releases": ["1", "2"], "fix": [{"caching": True}], "seeds": [1, 2]}],
+    }  # fmt: skip
+    history.record(folder / "h.sqlite", result_of_a_run(), 1)
+    walk = SearchResult(Counterexample(Config(), [("free", 1)], Finding("no-leak", "x")), num_operations=3)
+    unit = [{"key": "a", "worker": "w", "seconds": 1.0, "result": f"hex:{msgspec.msgpack.encode([pack(walk)]).hex()}"}]
+    migrations = [statement for statements in history.MIGRATIONS for statement in statements]
+    histories_of = partial(
+        database, statements=migrations, application_id=history.APPLICATION_ID, version=len(history.MIGRATIONS)
+    )
+    campaigns_of = partial(database, statements=[campaigns.TABLE], application_id=campaigns.APPLICATION_ID, version=0)
     crash = (("crashes/a.json", TRACES.joinpath(SAMPLES[0][0]).read_bytes()),)
     return {
         "trace": Kind(traces, (Trace,), as_json, "t.json", read_trace),
@@ -149,6 +211,12 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
             lambda path: FaultStore.opened(path, {}, is_resumed=True),
         ),
         "efforts": Kind([efforts], (Efforts,), as_json, "e.json", lambda path: read_efforts(path, 1)),
+        "history": Kind([rows_of(folder / "h.sqlite")], (), histories_of, "h.sqlite", read_history),
+        "campaign": Kind([plan], (), toml, "campaign.toml", read_plan),
+        "results of a campaign": Kind(
+            [{"results": unit, "change": [0]}], (), campaigns_of, campaigns.DATABASE, read_campaign
+        ),
+        "compared": Kind([decoded(result)], (Result,), as_json, "b.json", compare_results),
         "certificates": Kind([], (Index,), as_json, INDEX, lambda path: read_index(path.parent)),
     }
 
@@ -157,10 +225,12 @@ SAMPLES = [
     (TRACES / "f1-fork-counts-every-mention-in-a-window.json", "kvproof"),
     (TRACES / "v0-swap-shared-block-twice.json", "kvproof"),
     (TRACES / "f15-a-long-prompt-is-overtaken.json", "kvproof-scheduler"),
+    (TRACES / "offload-arc-refuses-although-it-could-evict.json", "kvproof-store"),
 ]
 NAMES = (
     *("trace", "result", "baseline", "speeds", "hunt", "recording"),
     *("configuration", "known", "faults", "efforts", "certificates"),
+    *("history", "campaign", "results of a campaign", "compared"),
 )
 
 

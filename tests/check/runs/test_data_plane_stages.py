@@ -161,7 +161,7 @@ def test_without_time_nothing_is_begun_and_everything_is_unknown() -> None:
         correctness_stage(DataPlaneOptions("cpu", ("engine",)), 1), seconds=data_plane_stage.SECONDS_MIN / 2
     )
     assert {(check.verdict, check.text) for check in outputs if isinstance(check, Check)} == {
-        (Verdict.UNKNOWN, "no time was left")
+        (Verdict.UNKNOWN, "the time limit (--budget) was over before this judge began")
     }
 
 

@@ -63,7 +63,7 @@ def test_a_walk_without_a_finding_refutes_nothing_by_as_much_as_it_did(monkeypat
 
 def test_a_walk_of_no_step_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     found = verdicts(said_of(SearchResult(), monkeypatch))
-    assert set(found.values()) == {(Verdict.UNKNOWN, "no time was left")}
+    assert set(found.values()) == {(Verdict.UNKNOWN, "the time limit (--budget) was over before this judge began")}
 
 
 def test_a_subject_that_takes_no_configuration_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,4 +116,4 @@ def test_hypothesis_without_time_says_nothing() -> None:
     make = find("kvproof")
     stage = hypothesis_stage.hypothesis_stage(make, make(), Remembering(make, "kvproof", 1, Store(Path())), 1.0)
     found = verdicts(list(stage.run(StageBudget(10, 0.0, lambda count: None))))
-    assert set(found.values()) == {(Verdict.UNKNOWN, "no time was left")}
+    assert set(found.values()) == {(Verdict.UNKNOWN, "the time limit (--budget) was over before this judge began")}

@@ -114,7 +114,7 @@ class KeptFinding:
         except OSError as error:
             self.unsaved = self.unsaved or error
         except OutOfTime:
-            self.problems.append(f"{step} was not done: no time was left")
+            self.problems.append(f"{step} was not done: the time limit (--budget) was over")
         except (Exception, SystemExit) as error:
             what = f"{type(error).__name__}: {error_text(error)}".splitlines()[0]
             self.problems.append(f"{step} failed by a fault of kvproof: {what}")

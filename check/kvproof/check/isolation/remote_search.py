@@ -33,6 +33,7 @@ from kvproof.check.search.strategies import Strategy
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.trace import CodePlace
 
+ANSWERS = frozenset({"done", "unsupported", "adapter", "stand-in", "unknown"})  # of a search; the others are faults
 LOOK_SECONDS = 0.1
 CALLS_OF_OPERATION_MAX = 2  # slow ones: so many limits without an operation, and the process is taken for stuck
 Result = TypeVar("Result")
@@ -237,27 +238,28 @@ def _result(
         if answer is None or answer == ["memory"]:
             how = fork.end(has_gone=answer is None)
             raise Stuck("used more memory than its limit" if answer else how, journal)
-        if isinstance(answer, list) and answer[:1] == ["fault"]:
+        if answer[0] not in ANSWERS:
             raise JudgeFailed(f"the judge failed in the process of the subject:\n{answer[-1]}", journal)
         try:
-            if not isinstance(result := answered(answer, subject.server.subject), kind):
-                raise ChannelError(f"it is a {type(result).__name__}")
-            _require_possible(result)
+            result: Result = answered(answer, subject.server.subject)
+            require_possible(result, kind)
             return result
         except Unsupported as error:
             if search == "explore":  # of the scope; a walk and a shrinker draw only what the subject supports
                 raise
-            raise Stuck(f"sent what is no result (Unsupported: {error})", journal) from None
+            raise JudgeFailed(f"it does not support what it was asked for: {error}", journal) from None
         except (ChannelError, CounterexampleError) as error:
-            raise Stuck(f"sent what is no result ({error})", journal) from None
+            raise JudgeFailed(f"the process of the subject sent no possible result: {error}", journal) from None
     finally:
         if fork.is_alive:
             fork.end()
         journal.close()
 
 
-def _require_possible(result: object) -> None:
+def require_possible(result: object, kind: type) -> None:
     """Raise ChannelError or CounterexampleError if the result is one that no search of kvproof has."""
+    if not isinstance(result, kind):
+        raise ChannelError(f"it is a {type(result).__name__}")
     found = result
     if isinstance(result, SearchResult):
         found = result.counterexample
@@ -302,6 +304,10 @@ def _stuck_result(strategy: Strategy, subject: RemoteSubject, stuck: Stuck) -> S
             finding = Finding("nondeterministic", text, CRASH)
     except OutOfTime:
         if not is_slow:
-            finding = Finding("total-calls", f"{where}; no time was left to repeat it", f"{last[0]} {CRASH}")
+            finding = Finding(
+                "total-calls",
+                f"{where}; the time limit (--budget) was over before it could be repeated",
+                f"{last[0]} {CRASH}",
+            )
     example = None if finding is None else Counterexample(config, operations, finding)
     return SearchResult(example, num_runs=stuck.num_runs)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from kvproof.check.runs.data_plane_stage import DataPlaneOptions
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
+from kvproof.check.runs.verdicts import NO_TIME
 from kvproof.reports.data_plane_result import Bandwidth
 
 
@@ -36,7 +37,7 @@ def timing_stage(
             config = config.on_cuda()
         try:
             if budget.seconds <= 0:
-                raise NoSpeeds("no time was left")
+                raise NoSpeeds(NO_TIME)
             if options.broken:
                 raise NoSpeeds(f"an executor broke the device: {options.broken[0]}")
             with budget.within_the_run():

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput, left_out, uninterrupted
+from kvproof.check.runs.verdicts import NO_TIME
 from kvproof.reports.data_plane_result import DataPlane
 from kvproof.reports.result import Check, WitnessCount
 from kvproof.spec.verdict import Verdict
@@ -134,7 +135,7 @@ def correctness_stage(options: DataPlaneOptions, share: float) -> Stage:
 
 def out_of_time(planned_checks: Sequence[Check]) -> Iterator[Check]:
     """The checks of a stage that has too little time to start."""
-    return (replace(check, text="no time was left") for check in planned_checks)
+    return (replace(check, text=NO_TIME) for check in planned_checks)
 
 
 def _given(manager: EmittingManager, budget: StageBudget) -> Scenario:

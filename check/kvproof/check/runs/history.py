@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
+from kvproof.check.runs.database import has_tables_of
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import fault_of_kvproof
 from kvproof.check.runs.terminal import say
@@ -109,6 +110,7 @@ def recorded_runs(file: Path) -> list[RecordedRun]:
                 else f"{file} is empty; a run with --history {file} begins a history in it"
             )
         database.execute("BEGIN")  # one state of the file, while runs write to it
+        database.row_factory = sqlite3.Row
         rows = list(database.execute("SELECT * FROM runs ORDER BY started, rowid"))
         runs: dict[str, dict[str, Any]] = {row["id"]: dict(row) for row in rows}
         for part in PARTS:
@@ -132,7 +134,6 @@ def _opened(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
     try:
         address = f"{file.absolute().as_uri()}?mode={mode}"
         with closing(sqlite3.connect(address, SECONDS_MAX, isolation_level=None, uri=True)) as database:
-            database.row_factory = sqlite3.Row
             database.execute("PRAGMA trusted_schema = OFF")  # the file may come from anybody
             yield database
     except sqlite3.Error as error:
@@ -163,6 +164,8 @@ def _require_ours(file: Path, database: sqlite3.Connection) -> None:
             f"{file} has version {version} of the history, written by a newer kvproof; this one knows versions up to "
             f"{len(MIGRATIONS)}: use the newer release, or name another file"
         )
+    if not has_tables_of(database, (statement for statements in MIGRATIONS[:version] for statement in statements)):
+        raise HistoryError(f"{file} has other tables than a history of kvproof; name another file")
 
 
 def _version(database: sqlite3.Connection) -> int:

@@ -11,6 +11,7 @@ from kvproof.check.runs.effort import BY_BUDGET, Effort
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
+    NO_TIME,
     NOTHING_ACCEPTED,
     STOPPED,
     JudgeOutcome,
@@ -70,7 +71,7 @@ def hypothesis_stage(
                     outcome.verdict, outcome.text = Verdict.UNKNOWN, STOPPED
                     break
         if outcome.verdict is Verdict.NOT_REFUTED and not outcome.counts["operations"]:
-            outcome.verdict, outcome.text = Verdict.UNKNOWN, "no time was left"
+            outcome.verdict, outcome.text = Verdict.UNKNOWN, NO_TIME
         outcome.seconds = time.monotonic() - began
         outcome.refutations += notes(note_counts, outcome.counts["operations"], "operations")
         yield from resolve_checks(JUDGE, planned, outcome)

@@ -23,6 +23,7 @@ from kvproof.spec.verdict import Verdict
 REPEATED = "nondeterministic"
 NOTHING_ACCEPTED = f"{REFUSED} that was drawn: it raises Unsupported for each, or --fix excludes it"
 STOPPED = "stopped at the first finding"
+NO_TIME = "the time limit (--budget) was over before this judge began"
 EXCUSED_ONLY = "its only findings are excused"
 
 

@@ -12,6 +12,7 @@ from kvproof.check.runs.resume import Bookmark
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
+    NO_TIME,
     NOTHING_ACCEPTED,
     STOPPED,
     JudgeOutcome,
@@ -124,7 +125,7 @@ def walker_stage(
         if total.is_unsupported:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, NOTHING_ACCEPTED + total.refusal
         elif not total.num_operations and not outcome.refutations:
-            outcome.verdict, outcome.text = Verdict.UNKNOWN, "no time was left"
+            outcome.verdict, outcome.text = Verdict.UNKNOWN, NO_TIME
         elif outcome.verdict is Verdict.NOT_REFUTED and time.monotonic() >= deadline:
             stopped = stint.stopped_after(total.num_operations, max_operations, "operations")
             if total.num_operations < max_operations < UNLIMITED:

@@ -47,7 +47,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SEARCH = "search"
+SEARCH, SEARCHES_MAX = "search", 10_000
 Fixed = dict[str, FixedValue]
 
 
@@ -95,6 +95,11 @@ class Search:
     priority: int = 0
 
     @property
+    def key(self) -> str:
+        """A text that is the same for equal searches."""
+        return repr((self.subject, sorted(self.fixed.items()), self.seed, self.operations, self.effort, self.priority))
+
+    @property
     def title(self) -> str:
         """How messages call the search."""
         fixed = ", ".join(f"{name}={value}" for name, value in self.fixed.items())
@@ -129,11 +134,11 @@ def read_plan(path: Path) -> Plan:
     searches: list[Search] = []
     for number, table in enumerate(file.search, start=1):
         try:
-            searches += _searches(table, path.parent)
+            searches += _searches(table, path.parent, SEARCHES_MAX - len(searches))
         except UsageError as error:
             place = _place(path, text, f"{SEARCH}.{error.option.partition('.')[0]}", number)
             raise ConfigurationError(f"{place}: {str(error).replace('--fix: ', 'fix: ')}") from error
-    searches = [one for number, one in enumerate(searches) if one not in searches[:number]]
+    searches = list({one.key: one for one in searches}.values())
     searches.sort(key=lambda one: -one.priority)
     return Plan(path.parent / file.out, searches, file.limits.units, file.limits.seconds)
 
@@ -183,12 +188,15 @@ def _place(path: Path, text: str, name: str, number: int) -> str:
     return header
 
 
-def _searches(table: SearchTable, folder: Path) -> list[Search]:
-    """The searches of one table. Raises UsageError with the key as its option."""
+def _searches(table: SearchTable, folder: Path, num_max: int) -> list[Search]:
+    """The searches of one table, at most so many. Raises UsageError with the key as its option."""
     names = [in_folder(name, folder) for name in table.subjects]
+    num = len(names) * len(table.fix) * len(table.seeds) * len(table.efforts) * max(1, len(table.releases))
+    if num > num_max:
+        raise UsageError(f"a campaign has at most {SEARCHES_MAX:,} searches; write several files", "subjects")
+    configurations = [fixed_fields(fix_options(fixed)) for fixed in table.fix]
     if table.releases:
         names = [f"{name}=={release}" for name, release in product(names, table.releases)]
-    configurations = [fixed_fields(fix_options(fixed)) for fixed in table.fix]
     found = []
     for name, fixed, seed, effort in product(names, configurations, table.seeds, table.efforts):
         try:

@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from kvproof.check.isolation.messages import pack, unpack
+from kvproof.check.counterexample.trace_schema import CounterexampleError
+from kvproof.check.isolation.messages import ChannelError, pack, unpack
+from kvproof.check.isolation.remote_search import Result, require_possible
 from kvproof.check.oracle.level import level_of
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import AdapterError
@@ -28,6 +30,7 @@ from kvproof.check.runs.known_findings import KnownFindings
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.walk_units import Judged, WalkUnit, operations_of_unit
+from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure, is_duplicate
 from kvproof.check.workers.workers import Workers
@@ -202,7 +205,7 @@ class Campaign:
 
     def _counted(self, unit: _Unit, walks: list[Any]) -> list[_Candidate]:
         row, one, found = self.result.searches[unit.place], self.plan.searches[unit.place], list[_Candidate]()
-        for place, done in enumerate(map(unpack, walks)):
+        for place, done in enumerate(read_results(self.store, SearchResult, walks)):
             row.operations += done.num_operations
             row.runs += done.num_runs
             self._rules[unit.place].update(done.coverage)
@@ -239,7 +242,7 @@ class Campaign:
         for (key, _), short in zip(left, self.workers.results(shorten, units), strict=True):
             self.store.add(key, "", 0.0, short)
         for key in keys:
-            yield unpack(self.store.find(key))
+            yield from read_results(self.store, Counterexample, [self.store.find(key)])
 
     def _report(self, one: _Candidate, short: Counterexample) -> None:
         saving = self._saving(one.subject, one.seed)
@@ -271,6 +274,17 @@ class Campaign:
         saving = self._savings[subject]
         saving.seed = seed
         return saving
+
+
+def read_results(store: CampaignStore, kind: type[Result], packed: Any) -> list[Result]:
+    """The packed results of one unit, as the database has them. Raises StoreError."""
+    try:
+        results = [unpack(one) for one in packed]
+        for one in results:
+            require_possible(one, kind)
+        return results
+    except (TypeError, ChannelError, CounterexampleError) as error:
+        raise store.damaged(error) from error
 
 
 def check_fields(plan: Plan) -> dict[str, str]:

@@ -13,9 +13,11 @@ from typing import Any
 
 import msgspec
 
+from kvproof.check.runs.database import has_tables_of
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError, explained
 from kvproof.check.workers.sources import code_digest
+from kvproof.spec.verdict import Exit
 
 DATABASE = "campaign.sqlite"
 APPLICATION_ID = 0x6B767063  # "kvpc"
@@ -44,15 +46,28 @@ class CampaignStore:
             self._database.execute("PRAGMA synchronous = NORMAL")  # if the power fails, the last results are done again
             self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._database.execute(TABLE)
+            if not has_tables_of(self._database, [TABLE]):
+                raise UsageError(f"{self.file} has other tables than a campaign; name another folder with --out")
         except sqlite3.Error as error:
             if "locked" in str(error):
                 raise UsageError(f"another campaign writes to {folder}; name another folder with --out") from error
             raise StoreError(f"{self.file} cannot be used: {error}") from error
 
     def find(self, key: str) -> Any:
-        """The result of a unit; None if it is not done."""
+        """The result of a unit, as `pack` made it; None if it is not done. Raises StoreError."""
         row = self._execute("SELECT result FROM results WHERE key = ?", key).fetchone()
-        return None if row is None else msgspec.msgpack.decode(row[0])
+        if row is None:
+            return None
+        try:
+            return msgspec.msgpack.decode(row[0])
+        except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
+            raise self.damaged(error) from error
+
+    def damaged(self, error: Exception) -> StoreError:
+        """The error that a result in the database is none."""
+        return StoreError(
+            f"{self.file} is damaged ({error}); name another folder with --out, or restore it", Exit.USAGE
+        )
 
     def add(self, key: str, worker: str, seconds: float, result: Any) -> None:
         """Keep the result of a unit, unless there is one. It survives a kill when this returns."""
