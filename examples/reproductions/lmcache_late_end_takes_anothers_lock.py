@@ -3,7 +3,8 @@
 A read lock and a write lock of the L1 manager end by themselves after a time, because their owner may have died. If the
 owner is only slow, its end comes later, and it does not say whose lock it ends: `finish_read` takes one of the count,
 and all writers of the storage manager share one tag. Another reader then loses its lock, so that its object can be
-deleted while it is read; and the object of another writer becomes readable before it is written.
+deleted while it is read; and the object of another writer becomes readable before it is written. In 0.5.4 and 0.5.5
+the second writer comes only if the reservation that ran out was deleted before, as an eviction does.
 
 Run it with the LMCache that is to be tried. It needs no GPU, and ends with exit code 1 if the fault is there.
 """
@@ -54,11 +55,16 @@ def late_reader() -> bool:
     return deleted
 
 
-def late_writer() -> bool:
-    """Whether the late end of one write makes readable what another one still writes."""
+def late_writer(evicts: bool) -> bool:
+    """Whether the late end of one write makes readable what another one still writes.
+
+    evicts: whether the object is deleted when its lock is over, before the second writer comes.
+    """
     manager = new_manager()
     assert reserve(manager) is L1Error.SUCCESS  # the first writer
     time.sleep(LEASE_SECONDS + 0.5)  # its lock is over
+    if evicts and manager.delete([key()])[key()] is not L1Error.SUCCESS:
+        return False
     if reserve(manager) is not L1Error.SUCCESS:  # the second writer, which has written nothing yet
         return False
     manager.finish_write([key()], **TAG)  # the first writer ends
@@ -66,7 +72,8 @@ def late_writer() -> bool:
     return readable
 
 
-found = [late_reader(), late_writer()]
+found = [late_reader(), late_writer(evicts=False), late_writer(evicts=True)]
 print("the end of a late reader lets an object be deleted that another reads:", found[0])
 print("the end of a late writer makes readable what another still writes:", found[1])
+print("it does if the object was evicted in between:", found[2])
 sys.exit(any(found))

@@ -56,6 +56,7 @@ EFFORTS = {  # by subject; what is slower does less in the same budget
     "lmdeploy": Effort(100_000, 4),
     "lmcache-l1": Effort(60_000, 0),
     "vllm-offloading": Effort(60_000, 0),
+    "vllm-simple-offload": Effort(30_000, 0),
     "sglang": Effort(40_000, 2),
     "sglang-hicache": Effort(20_000, 0),
 }

@@ -286,7 +286,7 @@ POOL_NEEDS = {
 STORE_WITNESSES: Witnesses = {
     "begin_store": lambda can: True,
     "commit": lambda can: True,
-    "abort": lambda can: True,
+    "abort": lambda can: not can.never_fails,
     "begin_load": lambda can: True,
     "two loads of a key": lambda can: True,
     "hit": lambda can: True,
@@ -294,7 +294,7 @@ STORE_WITNESSES: Witnesses = {
     "evict beside a load": lambda can: True,
     "a key of the call is there, and another is evicted": lambda can: not can.evicts_on_call,
     "pool full": lambda can: True,
-    "refused": lambda can: True,
+    "refused": lambda can: can.refusal_slack is not None,
     "reported before an older one": lambda can: True,
     "finished with a transfer under way": lambda can: True,
     "cleared with a transfer under way": lambda can: can.reset,

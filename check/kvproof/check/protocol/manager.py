@@ -262,6 +262,7 @@ class Capabilities:
     loads_any_key: bool = False  # a load may ask for keys that are not there; it gets those that are
     evicts_on_call: bool = False  # it evicts only those keys that its caller names
     fails_whole: bool = False  # a transfer fails for all of its keys, or for none
+    never_fails: bool = False  # a store cannot fail for any of its keys
     paths: bool = False  # a key is a page together with the pages before it; a call names all of these
 
     @property

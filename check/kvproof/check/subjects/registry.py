@@ -185,6 +185,14 @@ ROWS = (
         ("0.29.0", "0.33.0"),
     ),
     Row(
+        "vllm-simple-offload",
+        STORE,
+        "vLLM's SimpleCPUOffloadConnector, whose host memory is a second block pool",
+        _by("vllm.simple_offload.VllmSimpleOffload"),
+        "vllm",
+        ("0.29.0", "0.33.0"),
+    ),
+    Row(
         "vllm-tiering",
         STORE,
         "vLLM's tiered offloading manager: the host, and a second tier behind it",

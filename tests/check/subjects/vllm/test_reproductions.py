@@ -52,6 +52,7 @@ def exit_code(script: str, subject: str) -> int:
         ("vllm_loaded_request_is_never_reached.py", "vllm-v1-scheduler==0.17.1", "vllm-v1-scheduler==0.18.0"),
         ("vllm_send_frees_what_is_loaded.py", "vllm-v1-scheduler==0.33.0", None),
         ("vllm_window_hit_is_rounded_twice.py", "vllm-v1==0.33.0", None),
+        ("vllm_simple_offload_evicts_what_it_skipped.py", "vllm-simple-offload==0.33.0", None),
         ("vllm_offloading_resets_twice.py", "vllm-v1-scheduler==0.33.0", None),
         ("vllm_offloading_loads_one_token_for_ever.py", "vllm-v1-scheduler==0.33.0", None),
     ],

@@ -323,7 +323,8 @@ class StoreJudge(SubjectCalls, RuledJudge):
     def op_land(self, transfer: int, failed: Sequence[int] = ()) -> bool:
         """The bytes move. The store is not informed."""
         one = self.transfers[transfer]
-        one.failed = () if one.is_load else tuple(place for place in failed if 0 <= place < len(one.keys))
+        cannot_fail = one.is_load or self.capabilities.never_fails
+        one.failed = () if cannot_fail else tuple(place for place in failed if 0 <= place < len(one.keys))
         if one.failed and (self.capabilities.paths or self.capabilities.fails_whole):
             first = 0 if self.capabilities.fails_whole else min(one.failed)
             one.failed = tuple(range(first, len(one.keys)))

@@ -7,6 +7,7 @@ read is the list itself, events are published to nobody, no output has a structu
 """
 
 import contextlib
+import importlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -208,6 +209,19 @@ def import_offloading() -> StubObject | None:
         connector=module(f"{CONNECTOR}.scheduler"),
         common=module(f"{CONNECTOR}.common"),
         manager=module("v1.kv_offload.cpu.manager"),
+    )
+
+
+def import_simple_offload(version: str) -> StubObject:
+    """The modules of the SimpleCPUOffloadConnector, from the unpacked sources of a release. Raises EngineError."""
+    module = partial_import.mount("vllm", download.find("vllm", version), STAND_INS, HOLLOW, Hollow)
+    return StubObject(
+        manager=module("v1.simple_kv_offload.manager"),
+        metadata=module("v1.simple_kv_offload.metadata"),
+        interface=module("v1.kv_cache_interface"),
+        pool=module("v1.core.block_pool"),
+        utils=module("v1.core.kv_cache_utils"),
+        dtype=importlib.import_module("torch").float16,
     )
 
 
