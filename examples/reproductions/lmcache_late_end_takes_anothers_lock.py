@@ -3,8 +3,8 @@
 A read lock and a write lock of the L1 manager end by themselves after a time, because their owner may have died. If the
 owner is only slow, its end comes later, and it does not say whose lock it ends: `finish_read` takes one of the count,
 and all writers of the storage manager share one tag. Another reader then loses its lock, so that its object can be
-deleted while it is read; and the object of another writer becomes readable before it is written. In 0.5.4 and 0.5.5
-the second writer comes only if the reservation that ran out was deleted before, as an eviction does.
+deleted while it is read; and the object of another writer becomes readable before it is written. This also happens if
+the reservation that ran out was deleted, as an eviction does, before the other writer came.
 
 Run it with the LMCache that is to be tried. It needs no GPU, and ends with exit code 1 if the fault is there.
 """
