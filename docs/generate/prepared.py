@@ -30,6 +30,7 @@ MAKE = "it is a target of the Makefile, which CI runs"
 NOT_RUN = {
     "../README.md": {"make ": MAKE, "kvproof init": "`tutorial.md` runs it, and shows the exit code 2"},
     "blind-spots.md": {"kvproof faults --of impl --jobs": "it takes an hour; `make faults` runs it"},
+    "data-plane.md": {"make gpu": "it needs a GPU; tests/benchmarks try its stages without one"},
     "engines.md": {"kvproof hunt --subject mini-sglang==PATH": "it needs a checkout, which no index has"},
     "findings.md": {"kvproof bisect": "it needs each release of the range; the engine tests replay these traces"},
     "install.md": {"python -m pip": INDEX},
