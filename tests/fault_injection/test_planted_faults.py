@@ -308,7 +308,7 @@ FAULTS = [
     Fault(
         "an evicted block stays in the cache map",
         CACHE,
-        "take",
+        "_evict",
         "self.forget(block_id)",
         "pass",
         {"sharing-equal", "hit-computed", "no-use-after-free", "eviction-order"},

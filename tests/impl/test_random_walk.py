@@ -1,7 +1,10 @@
-"""A property that the walker does not check: the swap-ins of a step land on different blocks.
+"""Two properties that the walker does not check.
 
-The walker executes them in their order, and a worker may use any order. So no two of them may land on one block, even
-if the block was released in between.
+The swap-ins of a step land on different blocks: the walker executes them in their order, and a worker may use any
+order. So no two of them may land on one block, even if the block was released in between.
+
+The number of blocks that are not marked as computed is that of all tables together: if it were too small, a call that
+marks blocks would return too early, and hits would be lost.
 """
 
 from __future__ import annotations
@@ -43,3 +46,22 @@ def test_two_swap_ins_of_a_step_land_on_different_blocks() -> None:
     done = walk(MANAGERS, subject, 2, max_operations=10_000, seconds=200, fixed=DROPS_WITHOUT_TAKING)
     assert done.finding is None
     assert subject.num_beside > 10
+
+
+class CountedMarks(BuiltIn):
+    """The block manager with an assertion that it knows how many blocks are not marked."""
+
+    num_unmarked_max = 0
+
+    def step_done(self, step: list[Scheduled]) -> None:
+        super().step_done(step)
+        num_unmarked = sum(table.num_unmarked for table in self.manager.tables.values())
+        assert self.manager._num_unmarked == num_unmarked
+        self.num_unmarked_max = max(self.num_unmarked_max, num_unmarked)
+
+
+def test_the_number_of_blocks_that_are_not_marked_is_that_of_all_tables() -> None:
+    subject = CountedMarks()
+    done = walk(MANAGERS, subject, 1, max_operations=4_000, seconds=200, fixed={"caching": True, "group_size": 2})
+    assert done.finding is None
+    assert subject.num_unmarked_max > 3

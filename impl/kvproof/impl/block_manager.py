@@ -169,13 +169,17 @@ class SelfAttnBlockSpaceManager(ManagerState):
             elif num_lookahead_slots == 0:
                 filled = self._growth.append_filling(table, seq.get_token_ids())
                 if filled is not None:
+                    self._num_unmarked += 1
                     return filled
         require_at_least("num_lookahead_slots", num_lookahead_slots, 0)
         table = self._table(seq, is_on_host=False)
         if self._is_quiet(table, seq, num_lookahead_slots):
             table.num_tokens = len(seq.get_token_ids())
             return []
-        return self._growth.append(table, seq, num_lookahead_slots)
+        num_full = len(table.contents)
+        pairs = self._growth.append(table, seq, num_lookahead_slots)
+        self._num_unmarked += len(table.contents) - num_full
+        return pairs
 
     def _is_quiet(self, table: Table, seq: SequenceLike, num_lookahead_slots: int) -> bool:
         known = len(seq.get_token_ids())
@@ -220,6 +224,7 @@ class SelfAttnBlockSpaceManager(ManagerState):
 
     def _keep(self, seq_id: int, table: Table) -> None:
         self.tables[seq_id], self._ids[seq_id] = table, table.ids
+        self._num_unmarked += table.num_unmarked
 
     def free(self, seq: SequenceLike) -> None:
         """Release the table of a sequence. The blocks that it has computed stay in the prefix cache."""
@@ -234,6 +239,7 @@ class SelfAttnBlockSpaceManager(ManagerState):
         self._give_up(table)
 
     def _give_up(self, table: Table) -> None:
+        self._num_unmarked -= table.num_unmarked
         (self._host if table.is_on_host else self._gpu).release(table.held_ids())
         if self._cache is not None:
             self._cache.contents.release(table.last_content())

@@ -105,10 +105,7 @@ class CachedBlocks(DeviceBlocks):
         if num_blocks > len(free_ids):
             if num_blocks > self.num_free:
                 raise NoFreeBlocksError(num_blocks, self.num_free, self.name)
-            for _ in range(num_blocks - len(free_ids)):
-                block_id, _content = self.evictor.evict()
-                self.forget(block_id)
-                free_ids.append(block_id)
+            self._evict(num_blocks - len(free_ids))
         refcounts, was_copied, last_accessed = self.refcounts, self.was_copied, self.last_accessed
         popleft = free_ids.popleft
         taken = [popleft() for _ in range(num_blocks)]
@@ -121,12 +118,20 @@ class CachedBlocks(DeviceBlocks):
     def take_one(self) -> int:
         free_ids = self.free_ids
         if not free_ids:
-            return self.take(1)[0]
+            if not self.evictor.num_blocks:
+                raise NoFreeBlocksError(1, 0, self.name)
+            self._evict(1)
         block_id = free_ids.popleft()
         self.refcounts[block_id] = 1
         self.was_copied[block_id] = 0
         self.last_accessed[block_id] = NEVER_ACCESSED
         return block_id
+
+    def _evict(self, num_blocks: int) -> None:
+        """Give up the contents of the first blocks in the order of eviction; their ids are free then."""
+        for block_id, _ in self.evictor.evict_many(num_blocks):
+            self.forget(block_id)
+            self.free_ids.append(block_id)
 
     def pin(self, block_id: int) -> None:
         """Add a reference to a registered block, and take it out of the evictor if it was there."""
@@ -179,14 +184,12 @@ class CachedBlocks(DeviceBlocks):
 
     def _ranks_and_contents(self, block_ids: list[int]) -> tuple[list[Rank], list[Hashable]]:
         """The ranks and contents of registered blocks without a reference."""
-        last_accessed, block_size = self.last_accessed, self.block_size
-        ranks: list[Rank] = []
-        contents: list[Hashable] = []
-        for block_id in block_ids:
-            content = self.content_of[block_id]
-            if content is not None:
-                ranks.append((last_accessed[block_id], -content.depth * block_size, block_id))
-                contents.append(content)
+        last_accessed, content_of, each_minus = self.last_accessed, self.content_of, -self.block_size
+        contents: list[Any] = [content_of[block_id] for block_id in block_ids]
+        ranks = [
+            (last_accessed[block_id], content.depth * each_minus, block_id)
+            for block_id, content in zip(block_ids, contents, strict=True)
+        ]
         return ranks, contents
 
     def register(self, block_id: int, content: Content) -> None:

@@ -2,20 +2,25 @@
 
 The rank of a block is the tuple `(last access, -hashed tokens, block id)`, and the smallest rank is evicted. Blocks are
 added and removed far more often than evicted: every freed prompt adds all its blocks, and every hit removes some. So
-adding appends to a list and removing deletes from a dict; only `evict` moves the list into the heap. If a block was
-removed, or removed and added again, the dict has no rank or another rank for it, and its old entry in the heap is
-skipped. The blocks of a freed table are kept as one batch, and get their ranks before the next call of another kind.
-The block id makes the order total, and so the same in every process.
+adding appends to a list, and removing deletes from a dict. The blocks of a freed table are kept as one batch, and get
+their ranks before the next call of another kind.
+
+Before an eviction the new ranks are sorted. Time goes on, so nearly all of them follow every rank before them: they go
+to the end of a queue, which is in order. The few that do not go to a heap. The first block is the first of the queue or
+of the heap. If a block was removed, or removed and added again, the dict has no rank or another rank for it, and its
+old rank is skipped. The block id makes the order total, and so the same in every process.
 
 Source: vLLM 0.9, vllm/core/evictor.py, LRUEvictor.
 """
 
 import heapq
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from .errors import InvalidValueError, UnknownBlockError
 
-STALE_ENTRIES_PER_BLOCK_MAX = 50
+STALE_RANKS_PER_BLOCK_MAX = 50
 
 
 # Last access, minus the hashed tokens, block id; a plain tuple, since every freed block makes one.
@@ -26,15 +31,16 @@ Describe = Callable[[list[int]], tuple[list[Rank], list[Hashable]]]
 class LRUEvictor:
     """The unreferenced cached blocks of one device."""
 
-    __slots__ = ("_batches", "_contents", "_heap", "_num_batched", "_ranks", "_waiting")
+    __slots__ = ("_batches", "_contents", "_heap", "_num_batched", "_queue", "_ranks", "_waiting")
 
     def __init__(self) -> None:
         self._ranks: dict[int, Rank] = {}
         self._batches: list[tuple[list[int], Describe]] = []  # blocks that have no rank yet
         self._num_batched = 0
         self._contents: dict[int, Hashable] = {}
-        self._heap: list[Rank] = []
-        self._waiting: list[Rank] = []
+        self._queue: deque[Rank] = deque()  # in order
+        self._heap: list[Rank] = []  # of those that belong before the end of the queue
+        self._waiting: list[Rank] = []  # of those that were added since the last eviction
 
     def __contains__(self, block_id: int) -> bool:
         return block_id in self._ranked()
@@ -51,21 +57,16 @@ class LRUEvictor:
     def add(self, block_id: int, content_hash: Hashable, num_hashed_tokens: int, last_accessed: float) -> None:
         """Add a block that lost its last reference; its content is found until it is evicted."""
         self._ranked()
-        rank = (last_accessed, -num_hashed_tokens, block_id)
-        self._ranks[block_id] = rank
-        self._contents[block_id] = content_hash
-        waiting = self._waiting
-        waiting.append(rank)
-        if len(waiting) + len(self._heap) > STALE_ENTRIES_PER_BLOCK_MAX * len(self._ranks):
-            self._rebuild()
+        self._add_ranked([(last_accessed, -num_hashed_tokens, block_id)], [content_hash])
 
     def _add_ranked(self, ranks: list[Rank], contents: Sequence[Hashable]) -> None:
         block_ids = [block_id for _, _, block_id in ranks]
         self._ranks.update(zip(block_ids, ranks, strict=True))
         self._contents.update(zip(block_ids, contents, strict=True))
         self._waiting.extend(ranks)
-        if len(self._waiting) + len(self._heap) > STALE_ENTRIES_PER_BLOCK_MAX * len(self._ranks):
-            self._rebuild()
+        num_ranks = len(self._waiting) + len(self._heap) + len(self._queue)
+        if num_ranks > STALE_RANKS_PER_BLOCK_MAX * len(self._ranks):
+            self._drop_stale()
 
     def add_all(self, block_ids: list[int], describe: Describe) -> None:
         """Add blocks whose ranks and contents `describe` gives; they must not change while the blocks are here."""
@@ -95,33 +96,47 @@ class LRUEvictor:
 
     def evict(self) -> tuple[int, Hashable]:
         """Remove the first block in order; returns its id and its content hash. Raises InvalidValueError if empty."""
-        ranks, heap, waiting = self._ranked(), self._heap, self._waiting
-        if not ranks:
-            raise InvalidValueError("evictable blocks", 0, "an empty evictor cannot evict")
-        if len(waiting) * 4 > len(heap):
-            heap.extend(waiting)
-            heapq.heapify(heap)
-        else:
-            for rank in waiting:
-                heapq.heappush(heap, rank)
-        waiting.clear()
-        while True:
-            rank = heapq.heappop(heap)
+        return self.evict_many(1)[0]
+
+    def evict_many(self, num_blocks: int) -> list[tuple[int, Hashable]]:
+        """Remove the first blocks in order; returns the id and the content hash of each.
+
+        Raises InvalidValueError if there are fewer blocks; then nothing has changed.
+        """
+        ranks, contents = self._ranked(), self._contents
+        if num_blocks > len(ranks):
+            raise InvalidValueError("evictable blocks", len(ranks), f"{num_blocks} cannot be evicted")
+        if self._waiting:
+            self._sort_waiting()
+        queue, heap = self._queue, self._heap
+        evicted: list[tuple[int, Hashable]] = []
+        while len(evicted) < num_blocks:
+            rank = heapq.heappop(heap) if heap and not (queue and queue[0] < heap[0]) else queue.popleft()
             block_id = rank[2]
             if ranks.get(block_id) is rank:
                 del ranks[block_id]
-                return block_id, self._contents.pop(block_id)
+                evicted.append((block_id, contents.pop(block_id)))
+        return evicted
+
+    def _sort_waiting(self) -> None:
+        queue, waiting = self._queue, self._waiting
+        waiting.sort()
+        num_late = bisect_left(waiting, queue[-1]) if queue else 0
+        for rank in waiting[:num_late]:
+            heapq.heappush(self._heap, rank)
+        queue.extend(waiting[num_late:])
+        waiting.clear()
 
     def in_order(self) -> Iterable[int]:
         """Yield the block ids in the order in which they would be evicted."""
         return [block_id for _, _, block_id in sorted(self._ranked().values())]
 
     def clear(self) -> None:
-        for part in (self._ranks, self._contents, self._heap, self._waiting, self._batches):
+        for part in (self._ranks, self._contents, self._queue, self._heap, self._waiting, self._batches):
             part.clear()
         self._num_batched = 0
 
-    def _rebuild(self) -> None:
-        self._waiting.clear()
-        self._heap[:] = self._ranks.values()
-        heapq.heapify(self._heap)
+    def _drop_stale(self) -> None:
+        self._queue.clear()
+        self._heap.clear()
+        self._waiting[:] = self._ranks.values()

@@ -66,6 +66,7 @@ class ManagerState:
         self.tables: dict[int, Table] = {}
         self._ids: dict[int, list[int]] = {}  # of each table, so that `get_block_table` is one look-up
         self.cross_tables: dict[str, Table] = {}
+        self._num_unmarked = 0  # full blocks in all tables that are not known to be computed
         self._landed: set[int] = set()  # targets of this step's swap-ins; see `swapping`
 
     # ---- prefix cache ----
@@ -82,7 +83,7 @@ class ManagerState:
             require_at_least("token_chunk_size", token_chunk_size, 0)
         if self._landed:
             self._landed.clear()
-        if self._cache is None:
+        if self._cache is None or not self._num_unmarked:
             return
         tables = self.tables
         for seq in seq_group.get_seqs():
@@ -97,6 +98,7 @@ class ManagerState:
         if first < num_blocks:
             cache.mark_all_computed(zip(table.ids[first:num_blocks], table.contents[first:num_blocks], strict=True))
             table.num_marked_blocks = num_blocks
+            self._num_unmarked -= num_blocks - first
 
     def _num_computed_blocks(self, seq: SequenceLike) -> int:
         """Number of leading blocks with KV: those hit at admission while in prefill, all computed ones afterwards."""

@@ -65,6 +65,11 @@ class Table:
         child.last_accessed = self.last_accessed
         return child
 
+    @property
+    def num_unmarked(self) -> int:
+        """Number of full blocks that are not known to be computed."""
+        return len(self.contents) - self.num_marked_blocks
+
     def last_content(self) -> Content | None:
         """The content of the last full block; None if no block is full."""
         return self.contents[-1] if self.contents else None

@@ -19,7 +19,12 @@ FILLED = Config(block_size=4, num_gpu_blocks=8, caching=True, images=True)
 FAULTS = (
     (
         Config(block_size=2, caching=True),
-        ("kvproof.impl.evictor", "LRUEvictor._rebuild", "self._heap[:] = self._ranks.values()", "self._heap.clear()"),
+        (
+            "kvproof.impl.evictor",
+            "LRUEvictor._drop_stale",
+            "self._waiting[:] = self._ranks.values()",
+            "self._waiting.clear()",
+        ),
         "admission-sound",
     ),
     (
@@ -39,7 +44,12 @@ FAULTS = (
     ),
     (
         Config(block_size=2, num_gpu_blocks=9, caching=True),
-        ("kvproof.impl.evictor", "LRUEvictor.evict", "heapq.heappush(heap, rank)", "heap.append(rank)"),
+        (
+            "kvproof.impl.evictor",
+            "LRUEvictor._sort_waiting",
+            "bisect_left(waiting, queue[-1]) if queue else 0",
+            "0",
+        ),
         "eviction-order",
     ),
     (

@@ -173,7 +173,7 @@ def test_the_evictors_queue_stays_within_fifty_times_its_blocks() -> None:
     evictor.add(1, 1, 4, 0.0)
     for time in range(1000):
         evictor.update(1, float(time))
-        assert len(evictor._heap) + len(evictor._waiting) <= 50
+        assert len(evictor._queue) + len(evictor._heap) + len(evictor._waiting) <= 50
 
 
 def test_the_hit_rate_is_over_completed_groups_and_the_current_one() -> None:

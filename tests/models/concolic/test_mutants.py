@@ -38,17 +38,18 @@ MUTANTS = [
     ("DeviceBlocks.null_block", "if self.null_id == NO_NULL_BLOCK:", "if True:"),
     ("DeviceBlocks.require_held", "or block_id == self.null_id", ""),
     ("DeviceBlocks counts", "- self.num_kept - (", "- ("),
-    (
-        "LRUEvictor.add",
-        "rank = (last_accessed, -num_hashed_tokens, block_id)",
-        "rank = (last_accessed, num_hashed_tokens, block_id)",
-    ),
-    ("LRUEvictor.add", "        waiting.append(rank)\n", ""),
+    ("LRUEvictor.add", "(last_accessed, -num_hashed_tokens, block_id)", "(last_accessed, num_hashed_tokens, block_id)"),
+    ("LRUEvictor.add", "        self._waiting.extend(ranks)\n", ""),
     ("LRUEvictor.remove", "        del self._contents[block_id]\n", ""),
-    ("LRUEvictor.evict", "            heapq.heapify(heap)\n        else", "        else"),
-    ("LRUEvictor.evict", "        waiting.clear()\n        while", "        while"),
+    ("LRUEvictor.evict", "        waiting.sort()\n", ""),
+    ("LRUEvictor.evict", "        waiting.clear()\n", ""),
+    ("LRUEvictor.evict", "bisect_left(waiting, queue[-1]) if queue else 0", "0"),
+    ("LRUEvictor.evict", "bisect_left(waiting, queue[-1]) if", "bisect_left(waiting, queue[0]) if"),
+    ("LRUEvictor.evict", "heap and not (queue and queue[0] < heap[0])", "heap and not queue"),
+    ("LRUEvictor.evict", "            heapq.heappush(self._heap, rank)\n", "            self._heap.append(rank)\n"),
     ("LRUEvictor.evict", "if ranks.get(block_id) is rank:", "if block_id in ranks:"),
-    ("LRUEvictor.add", "        self._heap[:] = self._ranks.values()\n", ""),
+    ("LRUEvictor.add", "        self._waiting[:] = self._ranks.values()\n", "        self._waiting.clear()\n"),
+    ("LRUEvictor.add", "        self._queue.clear()\n        self._heap.clear()\n", ""),
     ("LRUEvictor.update", "-rank[1], last_accessed)", "rank[1], last_accessed)"),
     ("swapping.move", "        source.release(held)\n", ""),
     ("swapping.move", "            refcounts[block_id] = 0\n", "            pass\n"),
@@ -58,7 +59,7 @@ MUTANTS = [
     ("swapping.move", "table.ids[: table.num_dropped] + moved", "moved"),
 ]
 
-MANY_PATHS = ("tables 01 02, 3 free", "heap empty, waiting 012")  # no fault needs them
+MANY_PATHS = ("tables 01 02, 3 free", "queue empty, heap empty, waiting 012")  # no fault needs them
 
 
 def mutant(scenario: Scenario, old: str, new: str) -> Any:

@@ -1,10 +1,10 @@
 """`LRUEvictor`, for up to four blocks with any ids, access times and numbers of hashed tokens.
 
-The invariant: each evictable block has one rank, and that very tuple is once in the heap or in the list of tuples that
-wait to be put there; every other tuple in them is stale; the heap is ordered. A shape states how many tuples there are
-and where: `01` are the ranks of blocks 0 and 1, `x` is a stale tuple, `=` a stale tuple equal to the one before. All
-numbers are arbitrary; ids that the evictor uses as keys are distinct. Times are integers here, because the evictor
-only compares them.
+The invariant: each evictable block has one rank, and that very tuple is once in the queue, in the heap or in the list
+of tuples that wait to be put there; every other tuple in them is stale; the queue is in order, and the heap is a heap.
+A shape states how many tuples there are and where: `01` are the ranks of blocks 0 and 1, `x` is a stale tuple, `=` a
+stale tuple equal to the one before. All numbers are arbitrary; ids that the evictor uses as keys are distinct. Times
+are integers here, because the evictor only compares them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,12 +13,13 @@ from itertools import pairwise
 from typing import Any
 
 from kvproof.impl.errors import InvalidValueError, UnknownBlockError
-from kvproof.impl.evictor import STALE_ENTRIES_PER_BLOCK_MAX, LRUEvictor
+from kvproof.impl.evictor import STALE_RANKS_PER_BLOCK_MAX, LRUEvictor
 from kvproof.models.concolic.scenario import Claim, Inputs, Outcome, Scenario, Step
 from kvproof.models.concolic.symbolic import both, chosen, either, equal, implies, negated, same_truth
 
 STALE, EQUAL = "x", "="
 Rank = tuple[Any, Any, Any]
+Shape = tuple[str, str, str]  # queue, heap, waiting
 
 
 @dataclass(frozen=True)
@@ -38,16 +39,17 @@ class Blocks:
     entries: list[Entry]
 
 
-def _evictor(inputs: Inputs, subject: Any, heap: str, waiting: str, absent: Sequence[Entry] = ()) -> Blocks:
+def _evictor(inputs: Inputs, subject: Any, shape: Shape, absent: Sequence[Entry] = ()) -> Blocks:
     """An evictor of this shape. The blocks of `absent` are not in it, and are distinct."""
     evictor = subject()
     entries: list[Entry] = []
-    for part, shape in ((evictor._heap, heap), (evictor._waiting, waiting)):
-        for place, kind in enumerate(shape):
+    parts = ("queue", evictor._queue), ("heap", evictor._heap), ("waiting", evictor._waiting)
+    for (part_name, part), kinds in zip(parts, shape, strict=True):
+        for place, kind in enumerate(kinds):
             if kind == EQUAL:
                 part.append((*part[-1],))  # an equal tuple, but another object: the evictor compares identities
                 continue
-            name = f"stale_{'heap' if part is evictor._heap else 'waiting'}_{place}" if kind == STALE else kind
+            name = f"stale_{part_name}_{place}" if kind == STALE else kind
             block = inputs.identifier(f"block_{name}")
             rank = (inputs.integer(f"time_{name}"), inputs.integer(f"depth_{name}"), block)
             part.append(rank)
@@ -55,7 +57,7 @@ def _evictor(inputs: Inputs, subject: Any, heap: str, waiting: str, absent: Sequ
                 entries.append(Entry(block, rank, inputs.integer(f"content_{name}")))
     every = [*entries, *absent]
     inputs.assume(lambda: both(negated(a.block == b.block) for n, a in enumerate(every) for b in every[:n]))
-    inputs.assume(lambda: _is_heap(evictor))
+    inputs.assume(lambda: _is_in_order(evictor))
     for entry in entries:
         evictor._ranks[entry.block] = entry.rank
         evictor._contents[entry.block] = entry.content
@@ -69,19 +71,24 @@ def _precedes(one: Rank, other: Rank) -> Any:
     return either((time < other_time, both((equal(time, other_time), is_smaller_depth))))
 
 
-def _is_heap(evictor: Any) -> Any:
-    heap = evictor._heap
-    return both(_precedes(heap[(place - 1) // 2], heap[place]) for place in range(1, len(heap)))
+def _is_in_order(evictor: Any) -> Any:
+    queue, heap = evictor._queue, evictor._heap
+    return both(
+        [
+            *(_precedes(one, other) for one, other in pairwise(queue)),
+            *(_precedes(heap[(place - 1) // 2], heap[place]) for place in range(1, len(heap))),
+        ]
+    )
 
 
 def _is_sound(evictor: Any) -> Any:
     """The invariant."""
-    listed = [*evictor._heap, *evictor._waiting]
+    listed = [*evictor._queue, *evictor._heap, *evictor._waiting]
     return both(
         [
             *(equal(rank[2], block) for block, rank in evictor._ranks.items()),
             *(sum(entry is rank for entry in listed) == 1 for rank in evictor._ranks.values()),
-            _is_heap(evictor),
+            _is_in_order(evictor),
         ]
     )
 
@@ -94,7 +101,7 @@ def _has(entries: list[Entry], evictor: Any) -> Iterator[Claim]:
     )
     yield Claim("each has its content", both(_is_among(e.block, e.content, contents) for e in entries))
     yield Claim("no other block is here", len(ranks) == len(contents) == evictor.num_blocks == len(entries))
-    yield Claim("heap, ranks and contents tell the same story", _is_sound(evictor))
+    yield Claim("queue, heap, ranks and contents agree", _is_sound(evictor))
 
 
 def _is_among(key: Any, value: Any, items: list[tuple[Any, Any]]) -> Any:
@@ -111,8 +118,8 @@ def _without(entries: list[Entry], block: Any) -> list[Entry]:
     return [entry for entry in entries if entry.block != block]
 
 
-def _add(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Step:
-    blocks = _evictor(inputs, subject, heap, waiting)
+def _add(inputs: Inputs, subject: Any, queue: str, heap: str, waiting: str) -> Step:
+    blocks = _evictor(inputs, subject, (queue, heap, waiting))
     block, time, tokens = inputs.identifier("block"), inputs.integer("time"), inputs.integer("tokens")
     content = inputs.integer("content")
 
@@ -124,8 +131,8 @@ def _add(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Step:
 
 
 def _few_are_stale(evictor: Any) -> Claim:
-    num_listed = len(evictor._heap) + len(evictor._waiting)
-    return Claim("stale tuples stay few", num_listed <= STALE_ENTRIES_PER_BLOCK_MAX * len(evictor._ranks))
+    num_listed = len(evictor._queue) + len(evictor._heap) + len(evictor._waiting)
+    return Claim("stale tuples stay few", num_listed <= STALE_RANKS_PER_BLOCK_MAX * len(evictor._ranks))
 
 
 def _two_new(inputs: Inputs) -> list[Entry]:
@@ -137,10 +144,10 @@ def _two_new(inputs: Inputs) -> list[Entry]:
     return new
 
 
-def _add_all(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Step:
+def _add_all(inputs: Inputs, subject: Any, queue: str, heap: str, waiting: str) -> Step:
     """A batch of two blocks that are not here yet, and then a call that needs their ranks."""
     new = _two_new(inputs)
-    blocks = _evictor(inputs, subject, heap, waiting, new)
+    blocks = _evictor(inputs, subject, (queue, heap, waiting), new)
     entries = [*blocks.entries, *new]
 
     def claims(outcome: Outcome) -> Iterator[Claim]:
@@ -152,8 +159,8 @@ def _add_all(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Step:
     return Step(lambda: (blocks.evictor.add_all(block_ids, lambda _: described), blocks.evictor.free_table), claims)
 
 
-def _update(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Step:
-    blocks = _evictor(inputs, subject, heap, waiting)
+def _update(inputs: Inputs, subject: Any, queue: str, heap: str, waiting: str) -> Step:
+    blocks = _evictor(inputs, subject, (queue, heap, waiting))
     block, time = inputs.identifier("block"), inputs.integer("time")
 
     def claims(outcome: Outcome) -> Iterator[Claim]:
@@ -168,8 +175,8 @@ def _update(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Step:
     return Step(lambda: blocks.evictor.update(block, time), claims, (UnknownBlockError,))
 
 
-def _remove(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Step:
-    blocks = _evictor(inputs, subject, heap, waiting)
+def _remove(inputs: Inputs, subject: Any, queue: str, heap: str, waiting: str) -> Step:
+    blocks = _evictor(inputs, subject, (queue, heap, waiting))
     block = inputs.identifier("block")
 
     def claims(outcome: Outcome) -> Iterator[Claim]:
@@ -180,8 +187,8 @@ def _remove(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Step:
     return Step(lambda: blocks.evictor.remove(block), claims, (UnknownBlockError,))
 
 
-def _evict(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Step:
-    blocks = _evictor(inputs, subject, heap, waiting)
+def _evict(inputs: Inputs, subject: Any, queue: str, heap: str, waiting: str) -> Step:
+    blocks = _evictor(inputs, subject, (queue, heap, waiting))
 
     def claims(outcome: Outcome) -> Iterator[Claim]:
         yield Claim("it refuses exactly if no block is here", (outcome.error is None) == bool(blocks.entries))
@@ -203,8 +210,8 @@ def _is_first(entry: Entry, entries: list[Entry]) -> Any:
     return both(_precedes(entry.rank, other.rank) for other in entries if other is not entry)
 
 
-def _look(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Step:
-    blocks = _evictor(inputs, subject, heap, waiting)
+def _look(inputs: Inputs, subject: Any, queue: str, heap: str, waiting: str) -> Step:
+    blocks = _evictor(inputs, subject, (queue, heap, waiting))
     block, evictor = inputs.identifier("block"), blocks.evictor
 
     def claims(outcome: Outcome) -> Iterator[Claim]:
@@ -219,25 +226,55 @@ def _look(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Step:
     return Step(lambda: (block in evictor, list(evictor.in_order()), evictor.free_table), claims)
 
 
-def _clear(inputs: Inputs, subject: Any, heap: str, waiting: str) -> Step:
-    blocks = _evictor(inputs, subject, heap, waiting)
+def _clear(inputs: Inputs, subject: Any, queue: str, heap: str, waiting: str) -> Step:
+    blocks = _evictor(inputs, subject, (queue, heap, waiting))
 
     def claims(outcome: Outcome) -> Iterator[Claim]:
         yield from _has([], blocks.evictor)
-        yield Claim("no tuple is left", not blocks.evictor._heap and not blocks.evictor._waiting)
+        yield Claim("no tuple is left", not (blocks.evictor._queue or blocks.evictor._heap or blocks.evictor._waiting))
 
     return Step(blocks.evictor.clear, claims)
 
 
-def _shapes(*pairs: tuple[str, str]) -> dict[str, tuple[str, str]]:
-    return {f"heap {heap or 'empty'}, waiting {waiting or 'none'}": (heap, waiting) for heap, waiting in pairs}
+def _shapes(*shapes: Shape) -> dict[str, Shape]:
+    return {
+        f"queue {queue or 'empty'}, heap {heap or 'empty'}, waiting {waiting or 'none'}": (queue, heap, waiting)
+        for queue, heap, waiting in shapes
+    }
 
 
-_UP_TO_THREE = (("", ""), ("", "0"), ("0", ""), ("01", ""), ("01", "2"), ("012", ""), ("", "012"))
-_FOUR = (("0123", ""), ("012", "3"))
-_WITH_STALE = (("x", "0"), ("0", "x"), ("x0", "1"), ("0x", ""), ("0===", "1"))
-_SOME = _shapes(("", ""), ("0", ""), ("", "0"), ("0x", "1"), ("01", "23"))
-_MANY_STALE = {"heap of many stale": ("0" + EQUAL * (3 * STALE_ENTRIES_PER_BLOCK_MAX), "")}
+_UP_TO_THREE: tuple[Shape, ...] = (
+    ("", "", ""),
+    ("", "", "0"),
+    ("0", "", ""),
+    ("", "0", ""),
+    ("01", "", ""),
+    ("", "01", ""),
+    ("0", "1", ""),
+    ("0", "", "1"),
+    ("", "0", "1"),
+    ("012", "", ""),
+    ("", "012", ""),
+    ("01", "2", ""),
+    ("0", "12", ""),
+    ("01", "", "2"),
+    ("0", "1", "2"),
+    ("0", "", "12"),
+    ("", "", "012"),
+)
+_FOUR: tuple[Shape, ...] = (("0123", "", ""), ("", "0123", ""), ("01", "23", ""), ("012", "", "3"), ("", "012", "3"))
+_WITH_STALE: tuple[Shape, ...] = (
+    ("x", "", "0"),
+    ("", "x", "0"),
+    ("0", "", "x"),
+    ("x0", "", "1"),
+    ("0x", "1", ""),
+    ("0", "x", "1"),
+    ("0===", "", "1"),
+    ("", "0===", "1"),
+)
+_SOME = _shapes(("", "", ""), ("0", "", ""), ("", "0", ""), ("", "", "0"), ("0x", "1", "2"), ("0", "1", "23"))
+_MANY_STALE = {"queue of many stale": ("0" + EQUAL * (3 * STALE_RANKS_PER_BLOCK_MAX), "", "")}
 
 SCENARIOS = (
     Scenario("LRUEvictor.add", "lists-agree", LRUEvictor, _add, _SOME | _MANY_STALE),
@@ -251,8 +288,8 @@ SCENARIOS = (
         _evict,
         _shapes(*_UP_TO_THREE, *_FOUR, *_WITH_STALE),
     ),
-    Scenario("LRUEvictor.in_order", "lists-agree", LRUEvictor, _look, _shapes(("", ""), ("01", "2"))),
-    Scenario("LRUEvictor.clear", "lists-agree", LRUEvictor, _clear, _shapes(("01x", "2"))),
+    Scenario("LRUEvictor.in_order", "lists-agree", LRUEvictor, _look, _shapes(("", "", ""), ("0", "1", "2"))),
+    Scenario("LRUEvictor.clear", "lists-agree", LRUEvictor, _clear, _shapes(("01x", "2", "3"))),
 )
 
 # Shapes with thousands of paths, for the long tests: four blocks in many possible orders, also with stale tuples.
@@ -262,6 +299,13 @@ LONG_SCENARIOS = (
         "evict-unreferenced",
         LRUEvictor,
         _evict,
-        _shapes(("", "0123"), ("0", "123"), ("01", "23"), ("0123", "4"), ("0123", "x")),
+        _shapes(
+            ("", "", "0123"),
+            ("0", "", "123"),
+            ("01", "", "23"),
+            ("01", "2", "3"),
+            ("0123", "", "4"),
+            ("0123", "x", "x"),
+        ),
     ),
 )
