@@ -10,7 +10,19 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import driven, engines, growth, judges, kv_cache, manager, pools, recording, specification, workers
+from benchmarks import (
+    driven,
+    engines,
+    growth,
+    judge_growth,
+    judges,
+    kv_cache,
+    manager,
+    pools,
+    recording,
+    specification,
+    workers,
+)
 
 BENCHMARKS: dict[str, Callable[[], object]] = {
     "specification": specification.main,
@@ -19,6 +31,7 @@ BENCHMARKS: dict[str, Callable[[], object]] = {
     "engines": engines.main,
     "growth": growth.main,
     "pools": pools.main,
+    "judge_growth": judge_growth.main,
     "kv_cache": kv_cache.main,
     "recording": recording.main,
     "workers": workers.main,
