@@ -77,3 +77,11 @@ def test_a_block_that_was_filled_again_is_not_found_although_it_should_have_been
     take(order, 1)
     list(order.watched(iter([("share", (0, 0))])))  # a prompt got block 0 without a hit
     order.looked_up([10])
+
+
+def test_of_two_look_ups_the_earlier_one_is_older() -> None:
+    order = order_of(RELEASE_LRU, [EVICTABLE, EVICTABLE, EVICTABLE])
+    order.looked_up([11])
+    order.looked_up([12, 10])  # block 0 has the longer prefix, and was found later
+    take(order, 1)
+    order.looked_up([10])

@@ -104,6 +104,7 @@ class EvictionOrder:
 
     def looked_up(self, identities: list[int]) -> None:
         """A look-up found blocks, so they are cached; identities: of their last slots, in order. Raises Finding."""
+        self.num_calls += 1  # what an earlier look-up found is older
         state, gpu = self.state, range(self.num_gpu_blocks)
         found = {identity: index for index, identity in enumerate(identities, 1)}
         blocks = [b for b in gpu if state.cached[b] and state.content[b][-1] in found]
