@@ -7,12 +7,21 @@
 
 from textwrap import dedent, indent
 
-from tests.attacks.case import OK, REFUTED, USAGE, Attack
+from tests.attacks.case import ENOUGH_SECONDS, OK, REFUTED, USAGE, Attack
 
 FILE = "mover.py"
 ARGUMENTS = (
     *("device", "--device", "cpu", "--executor", f"{FILE}:move", "--seed", "1"),
-    *("--layout", "nhd", "--dtype", "float16", "--budget", "60", "--out", "out"),  # 30 cases, 8 s of processor time
+    *(
+        "--layout",
+        "nhd",
+        "--dtype",
+        "float16",
+        "--budget",
+        f"{ENOUGH_SECONDS:g}",
+        "--out",
+        "out",
+    ),  # 8 s of processor time
 )
 MOVER = """
 import atexit, ctypes, os, signal, subprocess, sys, threading, time

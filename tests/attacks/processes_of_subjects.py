@@ -33,6 +33,13 @@ JUDGE_BREAKS: dict[str, tuple[str, int, int]] = {  # the code, and the exit code
 }  # fmt: skip
 WRITES = "def writes(data):\n    for number in range(3, 40):\n        try: os.write(number, data)\n        except OSError: pass\n"
 LATER = WRITES + "def later():\n    time.sleep(0.7); writes({})\nthreading.Thread(target=later).start()"
+AT_FORK = WRITES + "os.register_at_fork(before=lambda: writes({}))"
+WRITTEN = {
+    "writes": "b'\\xff' * 99",
+    "announces no fork": "b'\\0\\0\\0\\x09\\x92\\xa6forked\\xc0'",
+    "announces process 1 as a fork": "b'\\0\\0\\0\\x09\\x92\\xa6forked\\x01'",
+    "sends a number": "b'\\0\\0\\0\\1\\5'",
+}
 SENDS = (
     WRITES + "import msgspec, struct; data = msgspec.msgpack.encode({}); writes(struct.pack('!I', len(data)) + data)"
 )
@@ -45,10 +52,8 @@ SERVERS: dict[str, tuple[str, int | tuple[int, ...]]] = {
     "describes itself with a dict": (SENDS.format("['made', 'manager', 7, {}, 3]"), USAGE),
     "describes itself with nothing": (SENDS.format("['made', 'manager', 'x', None, None]"), USAGE),
     "describes a level that is not there": (SENDS.format("['made', 'x', 'x', [6, 'Capabilities', []], [2, []]]"), USAGE),
-    "a thread writes later": (LATER.format("b'\\xff' * 99"), REFUTED),
-    "a thread announces no fork later": (LATER.format("b'\\0\\0\\0\\x09\\x92\\xa6forked\\xc0'"), REFUTED),
-    "a thread announces process 1 as a fork": (LATER.format("b'\\0\\0\\0\\x09\\x92\\xa6forked\\x01'"), REFUTED),
-    "a thread sends a number later": (LATER.format("b'\\0\\0\\0\\1\\5'"), REFUTED),
+    **{f"a thread {name} later": (LATER.format(data), (REFUTED, UNREACHED)) for name, data in WRITTEN.items()},  # or too late
+    **{f"{name} at a fork": (AT_FORK.format(data), REFUTED) for name, data in WRITTEN.items()},
     "no len": ("builtins.len = None", USAGE),
     "fork raises": ("os.fork = lambda: 1 / 0", REFUTED),
     "fork answers 0": ("os.fork = lambda: 0", REFUTED),
@@ -78,6 +83,7 @@ RUNS: dict[str, tuple[str, int]] = {  # a run that could be true is repeated out
     "a huge pool": ("Config(num_gpu_blocks=10**9), []", UNREACHED),
     "a negative pool": ("Config(num_gpu_blocks=-4), []", UNREACHED),
     "what refutes nothing": ("Config(), [('free', 1)]", REFUTED),
+    "300,000 operations": ("Config(), [('free', 1)] * 300_000", UNREACHED),
 }
 FORGED = (
     "import kvproof.check.isolation.child as c, kvproof.check.isolation.messages as m\n"

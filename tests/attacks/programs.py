@@ -8,12 +8,12 @@ and `answer` is what would be answered next.
 
 from textwrap import dedent, indent
 
-from tests.attacks.case import BUDGET_SECONDS, ENOUGH_SECONDS, OK, REFUTED, USAGE, Attack
+from tests.attacks.case import ENOUGH_SECONDS, OK, REFUTED, USAGE, Attack
 
 FILE = "program.py"
 ARGUMENTS = (
     *("verify", "--subject", f"pipe:python3 {FILE}", "--judges", "walker", "--effort", "300", "--seed", "1"),
-    *("--budget", f"{BUDGET_SECONDS:g}", "--out", "out"),
+    *("--budget", f"{ENOUGH_SECONDS:g}", "--out", "out"),
 )
 MANAGER = """
 import json, os, resource, signal, subprocess, sys, threading, time
@@ -79,11 +79,9 @@ def _program(hello: str, call: str, code: str) -> str:
     return f"{MANAGER}say({hello!r})\n{loop}"
 
 
-def at(
-    call: str, name: str, code: str, exit_code: int | tuple[int, ...], words: str = "", budget: float = 0.0
-) -> Attack:
+def at(call: str, name: str, code: str, exit_code: int | tuple[int, ...], words: str = "") -> Attack:
     """A program that does something when a call comes."""
-    return Attack(f"{call}: {name}", _program(HELLO, call, code), exit_code, words, budget=budget)
+    return Attack(f"{call}: {name}", _program(HELLO, call, code), exit_code, words)
 
 
 def hello(name: str, line: str, words: str = "", exit_code: int | tuple[int, ...] = USAGE) -> Attack:
@@ -126,7 +124,7 @@ ATTACKS = [
     at("share", "no JSON", "say('nothing'); continue", USAGE, "not JSON"),
     at("share", "two lines", "say(answer)", USAGE, "more than one line"),
     at("share", "a second line, late", "say(answer); time.sleep(0.05); say(answer); continue", USAGE, "more than one line"),
-    at("share", "half a line", "sys.stdout.write('{'); sys.stdout.flush(); time.sleep(100)", REFUTED, "total-calls", ENOUGH_SECONDS),
+    at("share", "half a line", "sys.stdout.write('{'); sys.stdout.flush(); time.sleep(100)", REFUTED, "total-calls"),
     at("share", "a line without end", "while True: os.write(1, b'x' * 65536)", USAGE),
     at("share", "deep", "say('[' * 100_000); continue", USAGE),
     at("share", "bytes that are no text", "os.write(1, b'\\xff\\xfe\\n'); continue", USAGE),
@@ -145,8 +143,8 @@ ATTACKS = [
     at("share", "SIGSEGV", "os.kill(os.getpid(), 11)", REFUTED, "SIGSEGV"),
     at("share", "SIGSTOP", "os.kill(os.getpid(), signal.SIGSTOP)", REFUTED, "total-calls"),
     at("share", "sleeps", "time.sleep(100)", REFUTED, "total-calls"),
-    at("share", "loops", "while True: pass", REFUTED, "total-calls", ENOUGH_SECONDS),
-    at("share", "memory", "kept = []\nwhile True: kept.append(b'x' * (1 << 26))", REFUTED, "memory", ENOUGH_SECONDS),
+    at("share", "loops", "while True: pass", REFUTED, "total-calls"),
+    at("share", "memory", "kept = []\nwhile True: kept.append(b'x' * (1 << 26))", REFUTED, "memory"),
     at("share", "answers, and ends", "say(answer); os._exit(0)", REFUTED),
     at("share", "closes its output", "os.close(1); time.sleep(100)", REFUTED),
     at("share", "kills kvproof's group", "os.killpg(0, 9)", REFUTED),

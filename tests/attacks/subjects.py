@@ -421,7 +421,7 @@ OUTSIDE = {
     "an alarm that kills": ("signal.signal(signal.SIGALRM, signal.SIG_DFL); signal.alarm(1); time.sleep(3)", REFUTED),
     "capabilities that change": ("self.capabilities = None", USAGE),
     "assumptions that change": ("Subject.assumptions = 7; Subject.name = None", USAGE),
-    "the messages are others": ("import kvproof.check.isolation.messages as m; m.pack = lambda value: value", UNREACHED),
+    "the messages are others": ("import kvproof.check.isolation.messages as m; m.pack = lambda value: value", REFUTED),
     "the journal is closed": ("import mmap\n[one.close() for one in gc.get_objects() if isinstance(one, mmap.mmap)]", UNREACHED),
     "a meta path that raises": ("sys.meta_path.insert(0, type('F', (), {'find_spec': lambda *a: 1 / 0})())", UNREACHED),
     "an import of a broken module": ("import this_is_not_there", REFUTED),

@@ -11,13 +11,25 @@ from random import Random
 
 import pytest
 from tests.attacks.processes import MARK, left_after
+from typer.testing import CliRunner
 
+from kvproof.check.cli.app import app
 from kvproof.check.recording.example_run import record_run
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.reports.document import read
 from kvproof.reports.result import Result
 
 SUBJECT = f"{Path(__file__).parents[2] / 'examples' / 'forty_lines.py'}:Adapter"
+SERVED = """
+import time
+from kvproof.impl import BlockManager, Sequence, SequenceGroup
+manager, end = BlockManager(block_size=4, num_gpu_blocks=8, num_cpu_blocks=0), time.monotonic() + 8
+while time.monotonic() < end:
+    group = SequenceGroup("1", [Sequence(1, [1, 2, 3], 4)])
+    manager.allocate(group)
+    manager.free(group.seqs[0])
+    time.sleep(0.01)
+"""
 COMMANDS = {
     "hunt": ["hunt", "--subject", SUBJECT, "--effort", "20000", "--seed", "1", "--out", "out"],
     "verify": ["verify", "--subject", SUBJECT, "--effort", "5000", "--seed", "1", "--out", "out"],
@@ -26,8 +38,18 @@ COMMANDS = {
     "device": ["device", "--device", "cpu", "--seed", "1", "--budget", "20", "--out", "out"],
     "record": ["record", "--out", "out/r.jsonl", "--", sys.executable, "-c", "import time; time.sleep(15)"],
     "validate": ["validate", "out/recording.jsonl", "--out", "out"],
+    "watch": ["watch", "--out", "out", "--", sys.executable, "-c", SERVED],
+    "campaign": ["campaign", "out/plan.toml", "--workers", "2"],
+    "history": ["verify", "--subject", SUBJECT, "--effort", "5000", "--history", "out/runs.db", "--out", "out"],
+    "workers": ["explore", "--workers", "2", "--scope", "window-and-cache", "--out", "out"],
     "faults": ["faults", "--of", "impl", "--only", "kvproof/*", "--jobs", "2", "--out", "out/faults.jsonl"],
 }
+PLAN = f"""out = "campaign"
+[[search]]
+subjects = ["{SUBJECT}"]
+seeds = [1, 2, 3]
+efforts = ["quick"]
+"""
 NUM_KILLS = 10
 NUM_RECORDED = 60_000  # operations
 MOMENT_SECONDS_MAX = 12.0
@@ -47,6 +69,8 @@ def test_a_run_that_is_killed_leaves_a_whole_result_and_nothing_else(command: st
         (tmp_path / name).mkdir()
     if command == "validate":
         record_run(BuiltIn, 3, NUM_RECORDED, tmp_path / "out" / "recording.jsonl", {"num_gpu_blocks": 6})
+    if command == "campaign":
+        (tmp_path / "out" / "plan.toml").write_text(PLAN)
     places = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "TMPDIR": str(tmp_path / "tmp"), "HOME": str(tmp_path)}
     with (tmp_path / "out" / "log").open("wb") as log:
         process = subprocess.Popen(
@@ -66,6 +90,9 @@ def test_a_run_that_is_killed_leaves_a_whole_result_and_nothing_else(command: st
     assert code in {-by, 0, 1, 4, 130, 143}, (code, by.name, moment, log_text)
     if (document := tmp_path / "out" / "result.json").exists():
         assert read(document, Result).run.command
+    if (database := tmp_path / "out" / "runs.db").exists():
+        shown = CliRunner().invoke(app, ["history", "--history", str(database)])
+        assert shown.exit_code == 0, shown.output
     assert {path.name for path in tmp_path.iterdir()} == OURS
     if by is not signal.SIGKILL:
         assert list((tmp_path / "tmp").iterdir()) == []

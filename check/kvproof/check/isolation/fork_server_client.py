@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import weakref
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from kvproof.check.isolation.journal import Journal
@@ -113,9 +113,18 @@ class ForkClient:
             self.close()
             self._start()
         ours, theirs = socket.socketpair()
+        with theirs, ExitStack() as if_it_fails:
+            if_it_fails.enter_context(ours)
+            pid = self._forked(theirs, journal, purpose)
+            if_it_fails.pop_all()
+        self._ended.pop(pid, None)  # the status of an earlier process with the same id
+        return Fork(self, Connection(ours), pid)
+
+    def _forked(self, theirs: socket.socket, journal: Journal, purpose: bytes) -> int:
+        """The process id of a new fork, which has this end of a connection. Raises ServerGone, OutOfTime."""
         try:
             socket.send_fds(self.control.stream, [purpose], [theirs.fileno(), journal.descriptor])
-            pid = self._await("forked", min(FORK_SECONDS_MAX, max(AGAIN_SECONDS_MIN, seconds_left())))
+            return self._await("forked", min(FORK_SECONDS_MAX, max(AGAIN_SECONDS_MIN, seconds_left())))
         except OSError as error:
             if isinstance(error, TimeoutError) and seconds_left() <= 0:
                 self.process.kill()
@@ -124,10 +133,6 @@ class ForkClient:
         except ChannelError as error:
             self.process.kill()
             raise ServerGone(f"sent what is no message ({error})") from None
-        finally:
-            theirs.close()
-        self._ended.pop(pid, None)  # the status of an earlier process with the same id
-        return Fork(self, Connection(ours), pid)
 
     def status(self, pid: int, seconds: float) -> int | None:
         """The wait status with which a fork ended; None if it does not end within the given time."""

@@ -9,13 +9,13 @@ that does not is ended, and what the journal has of its search is kept.
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from math import isfinite
 from typing import Any, TypeVar
 
 from kvproof.check.counterexample.trace_schema import CounterexampleError, require_run
-from kvproof.check.isolation.fork_server_client import ServerGone
+from kvproof.check.isolation.fork_server_client import Fork, ServerGone
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.messages import ENDED, ChannelError, pack
 from kvproof.check.isolation.remote_subject import CRASH, HANG, SERVER, RemoteSubject, answered, new_fork
@@ -35,6 +35,7 @@ from kvproof.spec.trace import CodePlace
 
 ANSWERS = frozenset({"done", "unsupported", "adapter", "stand-in", "unknown"})  # of a search; the others are faults
 LOOK_SECONDS = 0.1
+BEYOND_EFFORT_MAX = 10_000  # operations of a run in a scope, or with which a run of a scheduler drains
 CALLS_OF_OPERATION_MAX = 2  # slow ones: so many limits without an operation, and the process is taken for stuck
 Result = TypeVar("Result")
 OnAdvance = Callable[[int, int], None]  # called with the numbers of runs and operations
@@ -93,7 +94,8 @@ def walk(
             "fixed": fixed,
         }
         try:
-            total.continue_with(_result(SearchResult, subject, "walk", request, _progress_after(before, progress)))
+            report = _progress_after(before, progress)
+            total.continue_with(_result(SearchResult, subject, "walk", request, report, max_operations - before))
             return total
         except Finding as finding:  # of the process itself, not of a run: the subject could not be made again
             total.continue_with(SearchResult(Counterexample(strategy.level.config(), [], finding)))
@@ -166,7 +168,8 @@ def shortest(
         request = {"level": strategy.level.name, "found": found, "seconds": seconds, **limits}
         try:
             quiet_seconds = min(seconds, strategy.level.replay_seconds_max)
-            return _result(Counterexample, subject, "shortest", request, _no_progress, quiet_seconds)
+            length = len(found.operations)
+            return _result(Counterexample, subject, "shortest", request, _no_progress, length, quiet_seconds)
         except (Stuck, Finding):
             seconds = max(0.0, seconds - (time.monotonic() - began))
     return shrinking.shortest(strategy, make, found, seconds=seconds, **limits)
@@ -201,48 +204,28 @@ def _result(
     search: str,
     request: dict[str, Any],
     report: OnAdvance,
+    max_operations: int = 0,
     quiet_seconds: float = 0.0,
 ) -> Result:
-    """The result of a search in a fresh fork, which may do no operation for so many seconds. Raises Stuck."""
-    journal = Journal()
-    try:
-        fork = new_fork(subject.server, journal)
-    except ServerGone as gone:
-        raise Stuck(f"cannot be forked: {SERVER} {gone}", journal) from None
-    try:
-        stream = fork.connection.stream
-        quiet_seconds += subject.server.limits.call_seconds * CALLS_OF_OPERATION_MAX
-        with suppress(ConnectionError):  # it has ended, which reading the answer detects
-            fork.connection.send(["search", search, [[key, pack(value)] for key, value in request.items()]])
-        last, patience = (0, 0), Patience(quiet_seconds, fork.pid)
-        while not fork.connection.is_ready(LOOK_SECONDS):
-            now = journal.look()
-            if now != last:
-                last = now
-                patience.start()
-                report(*now)
-            if seconds_left() <= 0:
-                fork.end()
-                raise Ended("was ended with its time", journal)
-            if patience.left() <= 0:
-                fork.end()
-                raise Stuck(f"did not advance for {quiet_seconds:g} s", journal)
-        stream.settimeout(quiet_seconds)
+    """The result of a search in a fresh fork. Raises Stuck.
+
+    max_operations: as in `require_possible`. quiet_seconds: so long it may do no operation.
+    """
+    with closing(Journal()) as journal:
         try:
-            answer = fork.connection.receive()
-        except (TimeoutError, ChannelError) as error:
-            fork.end()
-            raise (Ended if seconds_left() <= 0 else Stuck)(f"sent what is no result ({error})", journal) from None
-        if answer == ENDED and seconds_left() < GRACE_SECONDS:
-            raise Ended("was ended with its time", journal)
-        if answer is None or answer == ["memory"]:
-            how = fork.end(has_gone=answer is None)
-            raise Stuck("used more memory than its limit" if answer else how, journal)
+            fork = new_fork(subject.server, journal)
+        except ServerGone as gone:
+            raise Stuck(f"cannot be forked: {SERVER} {gone}", journal) from None
+        try:
+            answer = _answer(fork, journal, search, request, report, quiet_seconds)
+        finally:
+            if fork.is_alive:
+                fork.end()
         if answer[0] not in ANSWERS:
             raise JudgeFailed(f"the judge failed in the process of the subject:\n{answer[-1]}", journal)
         try:
             result: Result = answered(answer, subject.server.subject)
-            require_possible(result, kind)
+            require_possible(result, kind, max_operations)
             return result
         except Unsupported as error:
             if search == "explore":  # of the scope; a walk and a shrinker draw only what the subject supports
@@ -250,14 +233,45 @@ def _result(
             raise JudgeFailed(f"it does not support what it was asked for: {error}", journal) from None
         except (ChannelError, CounterexampleError) as error:
             raise JudgeFailed(f"the process of the subject sent no possible result: {error}", journal) from None
-    finally:
-        if fork.is_alive:
+
+
+def _answer(
+    fork: Fork, journal: Journal, search: str, request: dict[str, Any], report: OnAdvance, quiet_seconds: float
+) -> list[Any]:
+    """What the process of a search sends at its end. Raises Stuck, also if that is no message."""
+    stream = fork.connection.stream
+    quiet_seconds += fork.server.limits.call_seconds * CALLS_OF_OPERATION_MAX
+    with suppress(ConnectionError):  # it has ended, which reading the answer detects
+        fork.connection.send(["search", search, [[key, pack(value)] for key, value in request.items()]])
+    last, patience = (0, 0), Patience(quiet_seconds, fork.pid)
+    while not fork.connection.is_ready(LOOK_SECONDS):
+        now = journal.look()
+        if now != last:
+            last = now
+            patience.start()
+            report(*now)
+        if seconds_left() <= 0:
             fork.end()
-        journal.close()
+            raise Ended("was ended with its time", journal)
+        if patience.left() <= 0:
+            fork.end()
+            raise Stuck(f"did not advance for {quiet_seconds:g} s", journal)
+    stream.settimeout(quiet_seconds)
+    try:
+        answer: list[Any] | None = fork.connection.receive()
+    except (TimeoutError, ChannelError) as error:
+        fork.end()
+        raise (Ended if seconds_left() <= 0 else Stuck)(f"sent what is no result ({error})", journal) from None
+    if answer == ENDED and seconds_left() < GRACE_SECONDS:
+        raise Ended("was ended with its time", journal)
+    if answer is None or answer == ["memory"]:
+        how = fork.end(has_gone=answer is None)
+        raise Stuck("used more memory than its limit" if answer else how, journal)
+    return answer
 
 
-def require_possible(result: object, kind: type) -> None:
-    """Raise ChannelError or CounterexampleError if the result is one that no search of kvproof has."""
+def require_possible(result: object, kind: type, max_operations: int = UNLIMITED) -> None:
+    """Raise ChannelError or CounterexampleError if the result is one that no search of so many operations has."""
     if not isinstance(result, kind):
         raise ChannelError(f"it is a {type(result).__name__}")
     found = result
@@ -267,6 +281,8 @@ def require_possible(result: object, kind: type) -> None:
         if min(*counts, result.seconds) < 0 or not isfinite(result.seconds):
             raise ChannelError("its counts or its time are negative or without end")
     if isinstance(found, Counterexample):
+        if (length := len(found.operations)) > max_operations + BEYOND_EFFORT_MAX:
+            raise ChannelError(f"its run has {length:,} operations, where {max_operations:,} were asked for")
         require_run(found.config, found.operations)
         if found.finding.property not in MEANINGS:
             raise ChannelError(f"there is no property {found.finding.property!r}")
