@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 import kvproof.reports
 from kvproof.check.cli.app import app
+from kvproof.check.cli.prove import TEXT_BYTES_MAX
 from kvproof.check.cli.prove_options import compare_answers
 from kvproof.check.cli.prove_run import Selection
 from kvproof.check.runs.store import StoreError
@@ -211,6 +212,7 @@ def test_another_text_is_proved_or_refuted_with_a_state_before_and_after(tmp_pat
         ("def evict(state, block): pass\0", "mine.py:1: this is no Python"),
         (f"def evict(state, block):\n    x = {'not ' * 3000}True", "mine.py: an expression is nested too deeply"),
         ("def evict(state, block, block): pass", "mine.py:1: evict has the parameters (state, block, block)"),
+        ("#" * (TEXT_BYTES_MAX + 1), "it has more than 1,048,576 bytes"),
         (None, "cannot read"),
     ],
 )

@@ -11,6 +11,7 @@ import typer
 from kvproof.check.cli.config import options_to_repeat
 from kvproof.check.cli.options import HistoryOption, JsonOption, seconds_option, workers_option
 from kvproof.check.runs.errors import UsageError, error_boundary
+from kvproof.reports.document import DocumentError, read_bytes
 from kvproof.spec.extras import require_extra
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 PROVER_SEED_MAX = 2**31 - 1  # the largest that Z3 accepts
 PROVER_SECONDS_MAX = 1_400.0  # Z3 counts effort in 32 bits
+TEXT_BYTES_MAX = 1 << 20  # of the file of --text; the specification has a tenth of it
 
 
 def prove(
@@ -154,8 +156,10 @@ def answer_cache(settings: Settings) -> AnswerCache | None:
 
 
 def read_text(file: Path) -> str:
-    """Read a UTF-8 file. Raises UsageError if that fails."""
+    """Read a UTF-8 file of at most TEXT_BYTES_MAX. Raises UsageError if that fails."""
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
+        return read_bytes(file, TEXT_BYTES_MAX).decode()
+    except DocumentError as error:
+        raise UsageError(str(error)) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read {file}: {error}") from error
