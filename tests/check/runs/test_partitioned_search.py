@@ -1,4 +1,4 @@
-"""A search whose states are divided among workers counts and finds what one process does, whoever is lost."""
+"""A search whose states are divided among workers counts and finds what one process does, no matter which is lost."""
 
 import os
 import pickle

@@ -44,7 +44,7 @@ class Lost(Enum):
 class Keepers(Protocol):
     """Workers that keep something between calls: each holds an object and runs its methods. Their numbers begin at 0.
 
-    What a keeper holds is lost with its process, so whoever uses keepers must be able to make it again.
+    What a keeper holds is lost with its process, so a caller must be able to make it again.
     """
 
     num: int
@@ -57,7 +57,7 @@ class Keepers(Protocol):
         """Let keepers run methods, all at the same time; their answers, or Lost. Raises what a method raises."""
 
     def replace(self, number: int) -> None:
-        """Start a keeper again; its object is made anew."""
+        """Start a keeper again, with a new object."""
 
     def close(self) -> None:
         """End every keeper."""
