@@ -8,9 +8,11 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import hypothesis
 import msgspec
@@ -20,6 +22,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tests.attacks.damage import as_json, damaged, database, decoded, drawn, lines, toml, torn
 
+from kvproof.check.cli import prove_kept
 from kvproof.check.cli.prove_options import read_baseline as read_efforts
 from kvproof.check.counterexample.replay import ReplayStatus
 from kvproof.check.isolation.messages import pack
@@ -27,7 +30,7 @@ from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.recording.example_run import record_run
-from kvproof.check.recording.format import Header, RecordedCall
+from kvproof.check.recording.format import ENDED, SCHEMA_VERSION, VLLM_OFFLOAD, Header, RecordedCall
 from kvproof.check.recording.validate import validate
 from kvproof.check.runs import history
 from kvproof.check.runs.campaign import store as campaigns
@@ -46,14 +49,18 @@ from kvproof.check.search.result import SearchResult
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.models.certificates.folder import INDEX, CertificateError, Index, read_index
+from kvproof.models.solvers.answer_cache import TABLES, AnswerCache
 from kvproof.models.solvers.solver_effort import Efforts
+from kvproof.models.solvers.solving import Answer, Settings
 from kvproof.reports import device_baseline
 from kvproof.reports.baseline import Comparison, findings, read_baseline
 from kvproof.reports.comparison import compare as compared
+from kvproof.reports.data_plane_result import Bandwidth, DataPlane, Speed, Spread
 from kvproof.reports.document import DocumentError, encode, read
 from kvproof.reports.history import histories
 from kvproof.reports.history_page import history_page
 from kvproof.reports.history_text import as_data, history_lines
+from kvproof.reports.hosts import compare_hosts, hosts_page
 from kvproof.reports.result import Check, Result, Run, WitnessCount
 from kvproof.reports.terminal import print_report
 from kvproof.spec.trace import Trace
@@ -61,8 +68,21 @@ from kvproof.spec.verdict import Verdict
 
 TRACES = Path(__file__).parents[2] / "examples" / "traces"
 REFUSED = (DocumentError, UsageError, StoreError, UnknownSubject, CertificateError)
+QUESTION = ("hypotheses", "goal")
 SECONDS_MAX, MEGABYTES_MAX = 2.0, 100
 NUM_CASES, NUM_CASES_LONG = 134, 13_400
+
+
+STORE_LINES = [
+    Header(SCHEMA_VERSION, VLLM_OFFLOAD, "Manager", 1, 2, (2, 0), True),
+    RecordedCall(1, "prepare_store", (1, 0), keys=[1], taken=[1], slots=[0], answer=True),
+    RecordedCall(2, "complete_store", (1, 0), keys=[1], answer=True),
+    RecordedCall(3, "prepare_load", (1, 0), keys=[1], slots=[0]),
+    RecordedCall(4, "prepare_store", (0, 0), keys=[1, 2], taken=[2], slots=[1], answer=True),
+    RecordedCall(5, "complete_store", (1, 0), keys=[2], answer=False),
+    RecordedCall(6, "lookup", (1, 0), keys=[1, 2], found=["hit", "miss"]),
+    RecordedCall(7, ENDED),
+]
 
 
 def result_of_a_run() -> Result:
@@ -76,6 +96,15 @@ def result_of_a_run() -> Result:
     result = Result(run, checks, [WitnessCount("fork", "walker", 3)], messages=["a message"])
     result.count_totals()
     return result
+
+
+def result_of_a_device() -> Result:
+    """A result of `kvproof device` with speeds."""
+    speed = Speed("engine", "swap in", "to the GPU", 8, 64, 128, Spread(4, 4, 4), Spread(0.5, 0.5, 0.5), 0.0)
+    plane = DataPlane(
+        "cuda", bandwidth=Bandwidth("cuda", "H100", "nhd", "int8", 64, 30, [speed], [speed], [], [], 1.0, 0.01)
+    )
+    return replace(result_of_a_run(), data_plane=plane)
 
 
 def report(folder: Path) -> None:
@@ -123,6 +152,23 @@ def compare_results(path: Path) -> None:
     """What `kvproof compare` does."""
     before = read_baseline(path)
     compared(str(path), before, result_of_a_run())
+
+
+def compare_devices(path: Path) -> None:
+    """What `kvproof device compare` does."""
+    result = read(path, Result)
+    hosts_page(compare_hosts([("a.json", result), ("b.json", result)]))
+
+
+def read_answers(path: Path) -> None:
+    """What `kvproof prove` does with the answers of earlier runs."""
+    try:
+        cache = AnswerCache(path, "z3", Settings())
+    except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
+        raise UsageError(str(error)) from None
+    with closing(cache), patch.object(prove_kept, "digest_of_files", return_value="files"):
+        cache.get(QUESTION)
+        prove_kept.kept(cache, ())
 
 
 def rows_of(path: Path) -> dict[str, Any]:
@@ -186,6 +232,13 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
         database, statements=migrations, application_id=history.APPLICATION_ID, version=len(history.MIGRATIONS)
     )
     campaigns_of = partial(database, statements=[campaigns.TABLE], application_id=campaigns.APPLICATION_ID, version=0)
+    cache = AnswerCache(folder / "a.sqlite", "z3", Settings())
+    cache.add(QUESTION, Answer(Verdict.PROVED, 0.5, 700))
+    with patch.object(prove_kept, "digest_of_files", return_value="files"):
+        prove_kept.keep(cache, (), [(None, Check("lint/x", "lint", "x", Verdict.PROVED))])
+    cache.close()
+    answers_of = partial(database, statements=TABLES, application_id=0, version=0)
+    of_store = [msgspec.to_builtins(line) for line in STORE_LINES]
     crash = (("crashes/a.json", TRACES.joinpath(SAMPLES[0][0]).read_bytes()),)
     return {
         "trace": Kind(traces, (Trace,), as_json, "t.json", read_trace),
@@ -216,6 +269,9 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
         "results of a campaign": Kind(
             [{"results": unit, "change": [0]}], (), campaigns_of, campaigns.DATABASE, read_campaign
         ),
+        "recording of a store": Kind([of_store], (), lines, "r.jsonl", validate),
+        "devices": Kind([decoded(encode(result_of_a_device()))], (Result,), as_json, "d.json", compare_devices),
+        "answers": Kind([rows_of(folder / "a.sqlite")], (), answers_of, "a.sqlite", read_answers),
         "compared": Kind([decoded(result)], (Result,), as_json, "b.json", compare_results),
         "certificates": Kind([], (Index,), as_json, INDEX, lambda path: read_index(path.parent)),
     }
@@ -231,6 +287,7 @@ NAMES = (
     *("trace", "result", "baseline", "speeds", "hunt", "recording"),
     *("configuration", "known", "faults", "efforts", "certificates"),
     *("history", "campaign", "results of a campaign", "compared"),
+    *("recording of a store", "devices", "answers"),
 )
 
 

@@ -99,3 +99,21 @@ def test_a_file_to_which_others_can_write_is_not_used(file: Path) -> None:
     file.write_bytes(b"no database" * 100)
     with pytest.raises(sqlite3.Error):
         AnswerCache(file, "z3 1", SETTINGS)
+
+
+@pytest.mark.parametrize("value", ["NULL", "x'ff'"])
+def test_what_is_no_text_is_no_answer(file: Path, value: str) -> None:
+    with sqlite3.connect(file) as database:
+        database.execute(f"UPDATE answers SET answer = {value}")
+    database.close()
+    cache = AnswerCache(file, "z3 1", SETTINGS)
+    assert cache.get(RIGHT.question()) is None
+    cache.close()
+
+
+def test_a_file_with_other_tables_is_not_used(file: Path) -> None:
+    with sqlite3.connect(file) as database:
+        database.executescript("DROP TABLE answers; CREATE VIEW answers AS SELECT 1 AS key, 2 AS answer, 3 AS digest")
+    database.close()
+    with pytest.raises(sqlite3.Error, match="has other tables than kept answers"):
+        AnswerCache(file, "z3 1", SETTINGS)

@@ -150,7 +150,7 @@ def answer_cache(settings: Settings) -> AnswerCache | None:
 
     try:
         return AnswerCache(default_file(), SOLVER, settings)
-    except (OSError, sqlite3.Error, RuntimeError) as error:  # RuntimeError: the user has no home folder
+    except (OSError, sqlite3.Error, UnicodeDecodeError, RuntimeError) as error:  # RuntimeError: there is no home folder
         say(output(), f"no answers of earlier runs are used: {error}", "yellow")
         return None
 

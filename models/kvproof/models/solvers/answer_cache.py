@@ -29,6 +29,10 @@ from kvproof.spec.verdict import Verdict
 
 FORMAT = 2
 SECONDS_MAX = 5.0  # to wait for another process that writes
+TABLES = (
+    "CREATE TABLE answers (key TEXT PRIMARY KEY, answer TEXT, digest TEXT)",
+    "CREATE TABLE results (key TEXT PRIMARY KEY, files TEXT, result TEXT, digest TEXT)",
+)
 PRINTED_NAME = re.compile(r"[$?]x\d+\b")
 Question = tuple[str, str]
 Decide = Callable[[Iterable[Obligation], Callable[[Obligation], Question]], Iterator[ProofOutcome]]
@@ -44,7 +48,7 @@ def default_file() -> Path:
 class AnswerCache:
     """The kept answers of one solver with the same settings. solver: its name and version.
 
-    Raises OSError or sqlite3.Error if the file cannot be used.
+    Raises OSError, sqlite3.Error or UnicodeDecodeError (a message of SQLite) if the file cannot be used.
     """
 
     def __init__(self, file: Path, solver: str, settings: Settings) -> None:
@@ -56,10 +60,10 @@ class AnswerCache:
         self._database = sqlite3.connect(file, timeout=SECONDS_MAX, isolation_level=None)
         file.chmod(0o600)
         self._database.execute("PRAGMA synchronous = OFF")  # a lost entry is asked again
-        self._database.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT, digest TEXT)")
-        self._database.execute(
-            "CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, files TEXT, result TEXT, digest TEXT)"
-        )
+        for table in TABLES:
+            self._database.execute(table.replace("TABLE", "TABLE IF NOT EXISTS"))
+        if self._database.execute("SELECT 1 FROM sqlite_master WHERE sql NOT IN (?, ?)", TABLES).fetchone():
+            raise sqlite3.DatabaseError(f"{file} has other tables than kept answers")
         self._database.execute("BEGIN")
 
     def get(self, question: Question) -> Answer | None:
@@ -67,7 +71,7 @@ class AnswerCache:
         key = self._key(question)
         with suppress(sqlite3.Error, ValueError, TypeError):
             row = self._database.execute("SELECT answer, digest FROM answers WHERE key = ?", (key,)).fetchone()
-            if row is not None and row[1] == _digest(key, row[0]):
+            if row is not None and row[1] == _digest(key, *map(_text, row[:1])):
                 seconds, effort, core = json.loads(row[0])
                 return Answer(Verdict.PROVED, seconds, effort, core=None if core is None else tuple(core))
         return None
@@ -85,8 +89,8 @@ class AnswerCache:
         key = self._key(("result", name))
         with suppress(sqlite3.Error, TypeError):
             row = self._database.execute("SELECT files, result, digest FROM results WHERE key = ?", (key,)).fetchone()
-            if row is not None and row[0] == files and row[2] == _digest(key, *row[:2]):
-                return str(row[1])
+            if row is not None and row[0] == files and row[2] == _digest(key, *map(_text, row[:2])):
+                return _text(row[1])
         return None
 
     def add_result(self, name: str, files: str, result: str) -> None:
@@ -119,6 +123,13 @@ def _digest(*parts: str) -> str:
         data = part.encode()
         digest.update(f"{len(data)}:".encode() + data)
     return digest.hexdigest()
+
+
+def _text(value: object) -> str:
+    """The value of a column. Raises TypeError if it is no text, as in a damaged file."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
 
 
 @functools.lru_cache(maxsize=64)

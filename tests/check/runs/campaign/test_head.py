@@ -14,6 +14,7 @@ from kvproof.check.runs.campaign.file import Plan, Search
 from kvproof.check.runs.campaign.head import Campaign, CampaignResult, Watch
 from kvproof.check.runs.campaign.store import CampaignStore
 from kvproof.check.runs.errors import UsageError
+from kvproof.check.runs.store import StoreError
 from kvproof.check.runs.walk_units import Judged
 from kvproof.check.subjects.registry import find
 
@@ -109,4 +110,12 @@ def test_one_folder_has_one_head_and_no_database_of_another_program(plan: Plan) 
     store._database.execute("PRAGMA application_id = 5")
     store.close()
     with pytest.raises(UsageError, match="is a database of another program"):
+        CampaignStore(plan.folder)
+
+
+def test_a_damaged_name_in_the_database_is_one_message(plan: Plan) -> None:
+    store = CampaignStore(plan.folder)
+    store.close()
+    store.file.write_bytes(store.file.read_bytes().replace(b"sqlite_autoindex", b"\xbfqlite_autoindex"))
+    with pytest.raises(StoreError, match="cannot be used"):
         CampaignStore(plan.folder)

@@ -48,7 +48,7 @@ class CampaignStore:
             self._database.execute(TABLE)
             if not has_tables_of(self._database, [TABLE]):
                 raise UsageError(f"{self.file} has other tables than a campaign; name another folder with --out")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged name in a message of SQLite
             if "locked" in str(error):
                 raise UsageError(f"another campaign writes to {folder}; name another folder with --out") from error
             raise StoreError(f"{self.file} cannot be used: {error}") from error
@@ -77,7 +77,7 @@ class CampaignStore:
     def _execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
         try:
             return self._database.execute(statement, values)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged name in a message of SQLite
             raise StoreError(f"{self.file} cannot be used: {error}; start the campaign again to resume it") from error
 
     def close(self) -> None:
