@@ -78,6 +78,15 @@ def _vllm_v0(generation: int | None = None) -> Callable[[str], Any]:
 
 V0_DEFAULT, V0_NEWEST = "0.9.2", "0.10.2"
 ROWS = (
+    Row(
+        "exllamav3",
+        MANAGER,
+        "ExLlamaV3's page table with its jobs",
+        _by("exllamav3.ExLlamaV3"),
+        "exllamav3",
+        ("1.6.0", "1.6.5"),
+        needs="torch",
+    ),
     Row("kvproof", MANAGER, "kvproof's own block manager", _by("builtin.manager.BuiltIn")),
     Row(
         "kvproof-generation1",

@@ -127,6 +127,7 @@ class Known:
 
 
 KNOWN = {
+    "exllamav3": Known("exllamav3", ("generator/pagetable.py",)),
     "lmcache": Known("lmcache", ("v1/distributed/l1_manager.py",)),
     "lmdeploy": Known("lmdeploy", ("pytorch/paging/block_trie/trie.py",)),
     "sglang": Known("sglang", ("srt/mem_cache/radix_cache.py",)),
