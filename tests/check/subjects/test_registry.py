@@ -59,7 +59,7 @@ def test_a_row_says_which_releases_it_takes_and_of_which_engine(row: Row) -> Non
 
 @pytest.mark.parametrize("name", ["kvproof", "nano-vllm==.", "module:factory"])
 def test_a_subject_that_is_no_release_has_no_engine(name: str) -> None:
-    with pytest.raises(EngineError, match=f"{name} has no releases; there are those of lmcache, lmdeploy, sglang"):
+    with pytest.raises(EngineError, match=f"{name} has no releases; there are those of exllamav3, lmcache, lmdeploy"):
         engine_of(name)
 
 

@@ -54,6 +54,7 @@ EFFORTS = {  # by subject; what is slower does less in the same budget
     "kvproof-scheduler": Effort(100_000, 0),
     "vllm-v1": Effort(100_000, 4),
     "lmdeploy": Effort(100_000, 4),
+    "exllamav3": Effort(40_000, 2),
     "lmcache-l1": Effort(60_000, 0),
     "vllm-offloading": Effort(60_000, 0),
     "vllm-simple-offload": Effort(30_000, 0),

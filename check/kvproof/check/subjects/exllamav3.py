@@ -21,7 +21,9 @@ the defragmentation move these numbers. A step that leaves a wrong number in the
 engine (`EngineFailure`).
 
 Limits: no drafts, images, recurrent states, banned strings or forced tokens; no tier in host memory or on a disk. A
-prompt is computed in one step of the judge.
+prompt is computed in one step of the judge. A job reserves no page far beyond its tokens: the engine gives such a page
+back with its old content if nothing was written to it (`CachePage.revert`), and in the specification a block that is
+taken has lost its content.
 """
 
 from itertools import takewhile

@@ -1,0 +1,70 @@
+"""ExLlamaV3's adapter, on releases that are brought in: these tests download."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvproof.check.subjects.loading import download
+
+SCRIPTS = Path(__file__).parents[3] / "examples" / "reproductions"
+WALK = """
+import sys
+from kvproof.check.subjects.exllamav3 import ExLlamaV3
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.strategies import MANAGERS
+
+subject = ExLlamaV3(sys.argv[1])
+{change}
+done = walk(MANAGERS, subject, 1, max_operations=20_000, seconds=300)
+print(done.finding.property if done.finding else "not refuted", done.num_operations, *sorted(done.coverage))
+"""
+COPIES_TO_NOWHERE = """
+from kvproof.check.subjects.exllamav3 import Cache
+Cache.copy_page = lambda self, source_cache, source, target, num_tokens: None
+"""
+MOVES_NO_KV = """
+from kvproof.check.subjects import exllamav3
+exllamav3.EXTENSION.cache_rotate = lambda cache, rotations, buffer: None
+"""
+RUN = """
+import runpy, sys
+from kvproof.check.subjects.registry import find
+
+find(sys.argv[1])()
+runpy.run_path(sys.argv[2])
+"""
+
+
+def output_of(program: str, release: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A run in a process of its own, since the modules of a release stay imported."""
+    download.add(f"exllamav3=={release}")
+    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=400)
+
+
+@pytest.mark.engine
+def test_a_release_that_defers_no_prompt_is_driven_and_not_refuted() -> None:
+    output = output_of(WALK.format(change=""), "1.6.3", "1.6.3").stdout
+    assert output.startswith("not refuted 20000")
+    for witness in ("exchange", "share", "hit on an evictable block", "reserve", "admission NEVER"):
+        assert witness in output
+
+
+@pytest.mark.engine
+def test_a_full_page_meets_a_claimed_one_that_is_not_computed() -> None:
+    assert output_of(WALK.format(change=""), "1.6.5", "1.6.5").stdout.startswith("total-calls")
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("change", [COPIES_TO_NOWHERE, MOVES_NO_KV])
+def test_kv_that_is_not_copied_is_noticed(change: str) -> None:
+    assert output_of(WALK.format(change=change), "1.6.3", "1.6.3").stdout.startswith("total-calls")
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("script", ["full_page_meets_one_not_computed", "reverted_page_counts_as_first"])
+def test_the_script_fails_on_the_faulty_release(script: str) -> None:
+    done = output_of(RUN, "1.6.5", "exllamav3==1.6.5", str(SCRIPTS / f"exllamav3_{script}.py"))
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == 1
