@@ -80,11 +80,29 @@ def test_a_full_disk_stops_the_recording_and_not_the_server(tmp_path: Path) -> N
     with record(manager, path) as recorder:
         full = os.open("/dev/full", os.O_WRONLY)
         os.dup2(full, recorder._file)
+        recorder._identity = os.fstat(full)
         os.close(full)
         with pytest.warns(RuntimeWarning, match="No space left"):
             assert manager.can_allocate(group_of(1, [1])) is AllocStatus.OK
         assert not recorder.is_on
     assert len(lines_of(path)) == 1
+
+
+@pytest.mark.parametrize("opens_another", [False, True])
+def test_a_program_that_closes_every_file_keeps_its_answers_and_its_files(opens_another: bool, tmp_path: Path) -> None:
+    other, manager = tmp_path / "other", manager_of()
+    other.touch()
+    recorder = record(manager, tmp_path / "calls.jsonl")
+    descriptor = recorder._file
+    os.close(descriptor)
+    if opens_another:
+        assert os.open(other, os.O_WRONLY) == descriptor
+    with pytest.warns(RuntimeWarning, match="the program has closed its file"):
+        assert manager.can_allocate(group_of(1, [1])) is AllocStatus.OK
+    recorder.close()
+    assert other.read_text() == ""
+    if opens_another:
+        os.close(descriptor)
 
 
 def test_digests_hide_tokens_and_keep_their_equality(tmp_path: Path) -> None:

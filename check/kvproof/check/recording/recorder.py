@@ -92,6 +92,7 @@ class Recorder:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
         except OSError as error:
             raise RecordingRefused(f"{path} cannot be written: {error.strerror}") from error
+        self._identity = os.fstat(self._file)
         self._process = os.getpid()
         self._put(header)
         self._wrapped = {name: vars(manager).get(name) for name in self.calls if hasattr(manager, name)}
@@ -188,7 +189,7 @@ class Recorder:
     def _stop(self, why: str) -> None:
         self.is_on = False
         if self._is_torn:
-            os.close(self._file)
+            self._close_file()
         else:
             self._end(RecordedCall(self.num_lines + 1, STOPPED, answer=why))
         self._warn(why)
@@ -206,12 +207,26 @@ class Recorder:
             self._put(line)
         except OSError as error:
             self._warn(f"its last line: {error.strerror or error}")
-        os.close(self._file)
+        self._close_file()
+
+    def _has_file(self) -> bool:
+        """Whether the descriptor is that of the recording: a daemon closes all, and opens others with their numbers."""
+        try:
+            return os.path.samestat(os.fstat(self._file), self._identity)
+        except OSError:
+            return False
+
+    def _close_file(self) -> None:
+        if self._has_file():
+            os.close(self._file)
 
     def _put(self, line: RecordedCall | Header) -> None:
         data = self._encoder.encode(line) + b"\n"
-        if self._segments is not None:
-            self._file = self._segments.file_for(self._file, len(data))
+        self._is_torn = not self._has_file()
+        if self._is_torn:
+            raise OSError("the program has closed its file")
+        if self._segments is not None and (file := self._segments.file_for(self._file, len(data))) != self._file:
+            self._file, self._identity = file, os.fstat(file)
         self._is_torn = True
         if os.write(self._file, data) != len(data):
             raise OSError("the line was not written whole")
