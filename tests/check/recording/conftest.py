@@ -134,8 +134,10 @@ print(json.dumps([found, num_lines, witnesses]))
 def record_engine() -> Callable[..., Any]:
     """Records runs of an engine in another process, and returns the findings, the number of lines and the witnesses."""
 
-    def run(release: str, subject: str, fixed: dict[str, Any], num_runs: int, fault: str = "") -> Any:
-        download.add(f"vllm=={release}")
+    def run(
+        release: str, subject: str, fixed: dict[str, Any], num_runs: int, fault: str = "", package: str = "vllm"
+    ) -> Any:
+        download.add(f"{package}=={release}")
         arguments = json.dumps([f"{subject}=={release}", fixed, num_runs, fault])
         done = subprocess.run(
             [sys.executable, "-c", RECORD, arguments], capture_output=True, text=True, check=True, timeout=280

@@ -20,7 +20,7 @@ from kvproof.check.search.manager_operations import ManagerOperations
 from kvproof.check.search.scheduler_operations import SchedulerOperations
 from kvproof.spec.trace import Operation
 
-PATHS_TO_MANAGER = (("manager",), ("_manager",), ("scheduler", "kv_cache_manager"))
+PATHS_TO_MANAGER = (("manager",), ("_manager",), ("scheduler", "kv_cache_manager"), ("scheduler", "cache"))
 Driver = ManagerOperations | SchedulerOperations | store_operations.StoreOperations
 NUM_CONFIGURATIONS_MAX = 1000
 WITHOUT = {"transfers": False}  # for schedulers, as transfers cannot be judged from a recording

@@ -21,8 +21,10 @@ NUM_TOKENS_MAX = 10_000_000  # of a sequence
 NUM_SEQS_MAX = 10_000  # of a request
 Position = Annotated[int, msgspec.Meta(ge=0, le=NUM_TOKENS_MAX)]
 VLLM_V0, VLLM_V1 = "vllm-v0", "vllm-v1"
+TRANSFORMERS = "transformers"
 VLLM_OFFLOAD = "vllm-offload"  # a store: its slots are the blocks of the header
 STORES = (VLLM_OFFLOAD,)
+INTERFACES = (VLLM_V0, VLLM_V1, TRANSFORMERS, *STORES)
 IDS, DIGESTS = "ids", "digests"
 ENDED, STOPPED = "recording ended", "recording stopped"
 
@@ -71,6 +73,8 @@ class RecordedCall(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=Tru
     num_hit, num_seqs: arguments of the call: slots, tokens, sequences. status: the new status of the request. unjudged
     (`besides` in the file): options for features that kvproof does not judge. refs, free_ids: of the whole pool, if the
     recorder was asked to store them.
+
+    Of transformers: slots: where a step writes its first token, and the first one of each further page.
 
     Of a store: keys: the digests of the keys that the call names. found: the answer of a look-up for each key. slots:
     the slot of each key that is loaded, or of each key in `taken`, which are those that are stored. evicted: the keys

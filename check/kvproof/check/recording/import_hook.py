@@ -23,6 +23,7 @@ MANAGERS = {
     "vllm.v1.kv_offload.cpu.manager": "CPUOffloadingManager",
     "vllm.v1.kv_offload.lru_manager": "LRUOffloadingManager",
     "vllm.v1.kv_offload.arc_manager": "ARCOffloadingManager",
+    "transformers.generation.continuous_batching.cache": "PagedAttentionCache",
     "kvproof.impl.block_manager": "SelfAttnBlockSpaceManager",
 }
 PLACE = Path(__file__).with_name("on_start")  # of this install; the recorded Python may have another one

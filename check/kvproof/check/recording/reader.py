@@ -14,7 +14,7 @@ from typing import IO, Protocol, TypeVar
 
 import msgspec
 
-from kvproof.check.recording.format import SCHEMA_VERSION, STORES, VLLM_V0, VLLM_V1, Header, RecordedCall
+from kvproof.check.recording.format import INTERFACES, SCHEMA_VERSION, Header, RecordedCall
 from kvproof.reports.document import DocumentError
 
 GZIP = b"\x1f\x8b"
@@ -100,7 +100,7 @@ class RecordingReader:
         if num_blocks > NUM_BLOCKS_MAX or header.block_size > BLOCK_SIZE_MAX:
             what = f"at most {NUM_BLOCKS_MAX:,} blocks of at most {BLOCK_SIZE_MAX:,} slots can be judged"
             raise self._wrong(what, 1, "record a server with smaller pools")
-        if header.interface not in (VLLM_V0, VLLM_V1, *STORES):
+        if header.interface not in INTERFACES:
             raise self._wrong(f"there is no interface {header.interface!r}", 1, "validate it with a newer kvproof")
         return header
 

@@ -15,10 +15,20 @@ from kvproof.check.oracle import coverage
 from kvproof.check.oracle.level import STORE
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Assumption, Capabilities, Unsupported
-from kvproof.check.recording.format import ENDED, STORES, VLLM_OFFLOAD, VLLM_V0, VLLM_V1, Header, RecordedCall
+from kvproof.check.recording.format import (
+    ENDED,
+    STORES,
+    TRANSFORMERS,
+    VLLM_OFFLOAD,
+    VLLM_V0,
+    VLLM_V1,
+    Header,
+    RecordedCall,
+)
 from kvproof.check.recording.line_judge import LineJudge
 from kvproof.check.recording.reader import RecordingError, RecordingReader
 from kvproof.check.recording.replayed_subject import ASSUMPTIONS, Unjudged
+from kvproof.check.recording.transformers.judge import CacheJudge
 from kvproof.check.recording.vllm_offload.judge import ASSUMPTIONS as OF_STORES
 from kvproof.check.recording.vllm_offload.judge import NOT_RECORDED, OffloadJudge, capabilities_of
 from kvproof.check.recording.vllm_v0.judge import V0Judge
@@ -151,7 +161,13 @@ class Judging:
         done.line, self.is_over = reading.number, True
 
 
-JUDGES: dict[str, Callable[[Header], LineJudge]] = {VLLM_V0: V0Judge, VLLM_V1: V1Judge, VLLM_OFFLOAD: OffloadJudge}
+JUDGES: dict[str, Callable[[Header], LineJudge]] = {
+    VLLM_V0: V0Judge,
+    VLLM_V1: V1Judge,
+    TRANSFORMERS: CacheJudge,
+    VLLM_OFFLOAD: OffloadJudge,
+}
+ASKS_AGAIN = "a refusal is not final: the program evicts what is cached, or takes a request out, and asks again"
 
 
 def _explain(judge: LineJudge, call: RecordedCall) -> None:
@@ -170,16 +186,18 @@ def unjudged_properties(header: Header) -> dict[str, str]:
     """The properties that this recording cannot decide, each with the reason."""
     if header.interface in STORES:
         return _unjudged_of_a_store(header)
-    copies = header.interface == VLLM_V0  # managers of the other interfaces neither fork nor swap
+    is_v0, is_transformers = header.interface == VLLM_V0, header.interface == TRANSFORMERS
     can = Capabilities(
-        fork=copies,
-        swap=copies and header.num_host_blocks > 0,
+        fork=is_v0 or is_transformers,
+        swap=is_v0 and header.num_host_blocks > 0,
         window=header.window is not None,
         local_attention=header.local_chunk is not None,
         caching=header.caching,
     )
     facts = coverage.Facts(can, shows_refcounts=header.shows_pool)
     reasons = {name: coverage.PROPERTIES[name][coverage.RECORDING].unfulfilled(facts) for name in MEANINGS}
+    if is_transformers:
+        reasons["admission-final"] = ASKS_AGAIN
     return {name: reason for name, reason in reasons.items() if reason is not None}
 
 

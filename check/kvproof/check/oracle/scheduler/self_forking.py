@@ -8,6 +8,7 @@ it shares, and what is copied counts as computed. A child that finds no room wai
 from collections.abc import Sequence
 
 from kvproof.check.oracle.expected import ExpectedSequence, Status
+from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.oracle.scheduler.base import COMPLETE, ExpectedRequest, SchedulerState
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Pair
@@ -54,36 +55,54 @@ def explain_births(state: SchedulerState, born: Sequence[Birth], copies: Sequenc
 
     If the parent is over by now and shows no table, its table is known from the copies.
     """
-    size, worker, explainer = state.config.block_size, state.worker, state.explainer
+    worker, explainer = state.worker, state.explainer
     tables = explainer.observed.tables
     source_of = {target: source for source, target in copies}
-    needed = set()
+    needed = set[Pair]()
     for parent, child in born:
         if child.status is not Status.RUNNING:
             continue
         (table,) = tables[child.id]
         old = parent.observed_table if parent.slot >= 0 else [source_of.get(block, block) for block in table]
-        differs = (before != after for before, after in zip(old, table, strict=False))
-        num_shared = next((index for index, is_own in enumerate(differs) if is_own), len(old))
-        if len(table) != len(old) or num_shared > parent.computed // size:
-            raise Finding(
-                "cow-copied",
-                f"fork of {parent.id} with {parent.computed} tokens computed: parent $expected, child $observed",
-                call=COMPLETE,
-                expected=old,
-                observed=table,
-                sequence=child.name,
-            )
-        needed |= set(zip(old[num_shared:], table[num_shared:], strict=False))
-        for block in table[num_shared:]:  # its cached content is lost, even if it is the same
-            explainer.run(operations.take(state.state, block), COMPLETE)
-        explainer.admitted(child, num_shared * size, state.config.caching, COMPLETE)
-        explainer.executed([(child, num_shared * size, child.computed)])
-        state.coverage["shared with a child"] += num_shared > 0
-    if needed != set(copies) or len(source_of) != len(copies):
-        sentence = "copies $observed; the children need $expected"
-        raise Finding("cow-copied", sentence, call=COMPLETE, expected=sorted(needed), observed=sorted(copies))
+        copied = explain_birth(explainer, parent, old, child, COMPLETE)
+        needed |= copied
+        state.coverage["shared with a child"] += len(copied) < len(old)
+    require_copies(needed, copies, COMPLETE)
     if needed:
         worker.execute(0)
         worker.copies += copies
         state.execute()
+
+
+def explain_birth(
+    explainer: Explainer, parent: ExpectedSequence, old: list[int], child: ExpectedSequence, context: str
+) -> set[Pair]:
+    """Explain the table of one child, which is observed already. Returns the copies that the child needs.
+
+    old: the table of the parent.
+    """
+    size, config = explainer.block_size, explainer.config
+    (table,) = explainer.observed.tables[child.id]
+    differs = (before != after for before, after in zip(old, table, strict=False))
+    num_shared = next((index for index, is_own in enumerate(differs) if is_own), len(old))
+    if len(table) != len(old) or num_shared > parent.computed // size:
+        raise Finding(
+            "cow-copied",
+            f"fork of {parent.id} with {parent.computed} tokens computed: parent $expected, child $observed",
+            call=context,
+            expected=old,
+            observed=table,
+            sequence=child.name,
+        )
+    for block in table[num_shared:]:  # its cached content is lost, even if it is the same
+        explainer.run(operations.take(explainer.state, block), context)
+    explainer.admitted(child, num_shared * size, config.caching, context)
+    explainer.executed([(child, num_shared * size, child.computed)])
+    return set(zip(old[num_shared:], table[num_shared:], strict=False))
+
+
+def require_copies(needed: set[Pair], copies: Sequence[Pair], context: str) -> None:
+    """The copies are exactly those that the children need, to different blocks. Raises Finding."""
+    if needed != set(copies) or len({target for _, target in copies}) != len(copies):
+        sentence = "copies $observed; the children need $expected"
+        raise Finding("cow-copied", sentence, call=context, expected=sorted(needed), observed=sorted(copies))
