@@ -11,7 +11,6 @@ import typer
 from kvproof.check.cli.config import options_to_repeat
 from kvproof.check.cli.options import HistoryOption, JsonOption, seconds_option, workers_option
 from kvproof.check.runs.errors import UsageError, error_boundary
-from kvproof.reports.document import DocumentError, read_bytes
 from kvproof.spec.extras import require_extra
 
 if TYPE_CHECKING:
@@ -157,6 +156,8 @@ def answer_cache(settings: Settings) -> AnswerCache | None:
 
 def read_text(file: Path) -> str:
     """Read a UTF-8 file of at most TEXT_BYTES_MAX. Raises UsageError if that fails."""
+    from kvproof.reports.document import DocumentError, read_bytes
+
     try:
         return read_bytes(file, TEXT_BYTES_MAX).decode()
     except DocumentError as error:
