@@ -63,7 +63,10 @@ def test_kv_that_is_not_copied_is_noticed(change: str) -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("script", ["full_page_meets_one_not_computed", "reverted_page_counts_as_first"])
+@pytest.mark.parametrize(
+    "script",
+    ["full_page_meets_one_not_computed", "reverted_page_counts_as_first", "reverted_page_of_an_image_is_kept"],
+)
 def test_the_script_fails_on_the_faulty_release(script: str) -> None:
     done = output_of(RUN, "1.6.5", "exllamav3==1.6.5", str(SCRIPTS / f"exllamav3_{script}.py"))
     assert "Traceback" not in done.stderr, done.stderr
