@@ -192,16 +192,13 @@ class ExLlamaV3(ManagerAdapter):
 
     def allocate(self, seq: int, tokens: list[int]) -> int:
         """Start the job. A page that another job holds is computed, or is computed by this job in the same step."""
-        job = self._started[seq] = self._jobs.pop(seq) if seq in self._jobs else self._started_job(seq)
+        job = self._job(seq)
         job.allocate_pages()
+        self._started[seq] = self._jobs.pop(seq)
         (sequence,) = job.sequences
         claimed = sequence.allocated_pages[: len(sequence.page_hashes)]
         size = self.config.block_size
         return size * sum(1 for _ in takewhile(lambda p: p.kv_position == size or p.ref_count > 1, claimed))
-
-    def _started_job(self, seq: int) -> Any:
-        self._job(seq)
-        return self._jobs.pop(seq)
 
     def grow(self, seq: int, token: int) -> None:
         super().grow(seq, token)
@@ -273,7 +270,8 @@ class ExLlamaV3(ManagerAdapter):
 
     def tables(self) -> dict[int, list[int]]:
         ids = self._ids
-        return {seq: [ids[id(p)] for p in job.sequences[0].allocated_pages] for seq, job in self._started.items()}
+        pages = {seq: job.sequences[0].allocated_pages or () for seq, job in self._started.items()}
+        return {seq: [ids[id(page)] for page in claimed] for seq, claimed in pages.items()}
 
     def num_free(self) -> int:
         return int(self.manager.num_unreferenced_pages())
