@@ -42,11 +42,11 @@ def record(
     """Record the calls and answers of a live block manager; `kvproof validate FILE` judges the recording.
 
     Give a command after --. Every Python process that it starts records each block manager of vLLM V0, vLLM V1 or
-    kvproof, and each manager of vLLM's offloading to host memory that it creates, from its creation. The first manager
-    is recorded to FILE, the second to FILE-2, and so on; a number that a file has already is left out. kvproof must be
-    installed in that Python. The exit code is that of the command, but 5 if the command succeeds and nothing was
-    recorded. Two lines in your own process do the same without environment variables: `from kvproof.check.recording
-    import record`, `record(manager, FILE)`.
+    kvproof, each manager of vLLM's offloading to host memory, and each paged cache of transformers' continuous batching
+    that it creates, from its creation. The first manager is recorded to FILE, the second to FILE-2, and so on; a number
+    that a file has already is left out. kvproof must be installed in that Python. The exit code is that of the command,
+    but 5 if the command succeeds and nothing was recorded. Two lines in your own process do the same without
+    environment variables: `from kvproof.check.recording import record`, `record(manager, FILE)`.
 
     With --subject, one of kvproof's own subjects is driven in this process, with a configuration drawn from the seed.
     This makes an example, and serves as a check in a CI.
