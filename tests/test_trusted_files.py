@@ -11,7 +11,8 @@ DECIDES = re.compile(
     r"\b(?:Finding|Refuted|RefutedAt|Violation)\(|\bVerdict\.(?:PROVED|EXHAUSTED|NOT_REFUTED|REFUTED)\b"
 )
 # These only render or keep verdicts that were decided elsewhere.
-RENDERS = {f"reports/kvproof/reports/{name}.py" for name in ("terminal", "summary", "recorded_run", "run_page")}
+RENDERERS = "terminal", "summary", "recorded_run", "run_page", "campaign_page"
+RENDERS = {f"reports/kvproof/reports/{name}.py" for name in RENDERERS}
 
 
 def trusted() -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from kvproof.check.protocol.manager import Admission, Config
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import strategy_of
-from kvproof.check.subjects.builtin.manager import ANSWERS, BuiltIn, Generation1, blocks_of_ring
+from kvproof.check.subjects.builtin.manager import ANSWERS, BuiltIn, Generation1
 from kvproof.check.subjects.builtin.pool import OwnPool
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
 from kvproof.impl import BlockManager
@@ -134,10 +134,8 @@ class LargerRing(Generation1):
     capabilities = replace(Generation1.capabilities, refusal_slack=None)  # it needs more blocks than it should
 
     def make(self, config: Config) -> Any:
-        num_blocks = blocks_of_ring(config)
-        self.num_ring_blocks = None if num_blocks is None else num_blocks + 1
-        window = None if num_blocks is None else (num_blocks + 1) * config.block_size
-        return BuiltIn.make(self, replace(config, window=window))
+        window = None if config.window is None else config.window + config.block_size
+        return super().make(replace(config, window=window))
 
 
 class ShowsAnotherTable(BlockManager):

@@ -47,10 +47,12 @@ def refute_wrong(obligation: Obligation, text: object, seconds: float) -> Refuta
 def mixed_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     """A suite of three obligations, decided in this process, of which one has a counterexample; and no rules."""
 
-    def decide_here(obligations: Iterable[Obligation], settings: Settings, _: int) -> Iterator[ProofOutcome]:
+    def decide_here(
+        obligations: Iterable[Obligation], settings: Settings, *, num_processes: int
+    ) -> Iterator[ProofOutcome]:
         return (decide(one, settings) for one in obligations)
 
-    monkeypatch.setattr("kvproof.check.cli.prove_run.decide_all", decide_here)
+    monkeypatch.setattr("kvproof.check.workers.solver_questions.decide_all", decide_here)
     monkeypatch.setattr(suites, "obligations_of", lambda suite: mixed())
     monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", lambda suite: mixed())
     monkeypatch.setattr("kvproof.check.cli.prove_run.SUITES", {"mixed": ""})
@@ -329,11 +331,11 @@ def test_solvers_that_contradict_each_other_refute_the_obligation() -> None:
 def test_an_interrupt_before_the_first_obligation_is_named_and_has_its_own_exit_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def interrupted(*_: object) -> Iterator[ProofOutcome]:
+    def interrupted(*_: object, num_processes: int) -> Iterator[ProofOutcome]:
         raise KeyboardInterrupt
         yield
 
-    monkeypatch.setattr("kvproof.check.cli.prove_run.decide_all", interrupted)
+    monkeypatch.setattr("kvproof.check.workers.solver_questions.decide_all", interrupted)
     done = kvproof_prove()
     assert done.exit_code == 130
     assert "note: interrupted" in done.output
