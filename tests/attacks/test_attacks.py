@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.attacks import executors, processes_of_subjects, programs, subjects
+from tests.attacks import executors, executors_on_devices, processes_of_subjects, programs, subjects
 from tests.attacks.case import Attack, run
 
 CATALOGUES = {
@@ -16,6 +16,7 @@ CATALOGUES = {
     "process": processes_of_subjects,
     "program": programs,
     "executor": executors,
+    "executor on a device": executors_on_devices,
 }
 SAMPLE = {
     "fork: raises OutOfTime",

@@ -12,6 +12,7 @@ from kvproof.check.cli.baseline import baseline
 from kvproof.check.cli.campaign import campaign
 from kvproof.check.cli.config import ANY_ARGUMENTS, config, configure
 from kvproof.check.cli.device import devices
+from kvproof.check.cli.device_process import is_apart
 from kvproof.check.cli.examples import examples
 from kvproof.check.cli.explore import explore
 from kvproof.check.cli.faults import faults
@@ -123,7 +124,7 @@ def main() -> None:
         except SystemExit as done:
             if isinstance(done.__context__, BrokenPipeError):  # click ends then as a refutation does
                 raise done.__context__ from None
-            if done.code == Exit.INTERRUPTED:
+            if done.code == Exit.INTERRUPTED and not is_apart():
                 fail("interrupted", Exit.INTERRUPTED)
             raise
         finally:

@@ -1,6 +1,6 @@
 """`kvproof config`: what is in force, and where each value comes from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,16 +79,12 @@ def typed(context: typer.Context, name: str, value: Any) -> Any:
     return value if source is not None and source.name == "COMMANDLINE" else None
 
 
-def options_to_repeat(context: typer.Context) -> list[str]:
-    """The options in force that decide what a run does, as words of a command, but for those in `NOT_REPEATED`."""
+def options_to_repeat(context: typer.Context, left_out: Collection[str] = NOT_REPEATED) -> list[str]:
+    """The options in force as words of a command, but for those in `left_out`; by default, what decides a run."""
     words: list[str] = []
     for option in context.command.params:
         value = context.params.get(option.name or "")
-        if (
-            option.name in NOT_REPEATED
-            or not option.opts[0].startswith("--")
-            or value in (None, [], (), option.default)
-        ):
+        if option.name in left_out or not option.opts[0].startswith("--") or value in (None, [], (), option.default):
             continue
         if isinstance(value, bool):
             words.append(option.opts[0] if value else option.secondary_opts[0])

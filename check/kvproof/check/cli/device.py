@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from kvproof.check.cli.config import options_to_repeat
+from kvproof.check.cli.device_process import is_apart, report_work, run_apart
 from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
     HistoryOption,
@@ -86,6 +87,10 @@ def device(
     """
     if context.invoked_subcommand is not None:
         return
+    own = [name for name in executor or [] if ":" in name]
+    if own and device != "cpu" and not is_apart():
+        with error_boundary():
+            raise typer.Exit(run_apart(context, own, out, json, history))
     with error_boundary(json), ExitStack() as simulation:
         from kvproof.check.runs.bandwidth_stage import timing_stage
         from kvproof.check.runs.data_plane_stage import DataPlaneOptions, correctness_stage, generating_stage
@@ -100,7 +105,7 @@ def device(
         environment = facts_of_host(chosen, label or host_name()) | environment
         executors, layouts, dtypes = _settled_names(executor or [], layout or [], dtype or [], chosen)
         plane = DataPlane(name, notes=[note] if note else [])
-        options = DataPlaneOptions(chosen, executors, layouts, dtypes, plane=plane)
+        options = DataPlaneOptions(chosen, executors, layouts, dtypes, report_work=report_work, plane=plane)
         run_options = RunOptions("device", f"the data plane of {name}", settled_seed(seed), budget, out, json)
         run_options.history, run_options.words = history, options_to_repeat(context)
         stages = [

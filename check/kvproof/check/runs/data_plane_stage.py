@@ -59,8 +59,9 @@ class DataPlaneOptions:
     """The options of the stages of the data plane, and what they share.
 
     layouts, dtypes: empty for the defaults of the harness. manager: a manager whose mappings replace those of the
-    harness. broken: after an executor has broken the device, the reason why it can no longer be used. plane: the part
-    of the result document that the stages fill.
+    harness. broken: after an executor has broken the device, the reason why it can no longer be used.
+    report_work: is called with what is done next, which begins with the name of the executor and a colon if it is a
+    case. plane: the part of the result document that the stages fill.
     """
 
     device: str
@@ -70,6 +71,7 @@ class DataPlaneOptions:
     is_short: bool = False
     manager: EmittingManager | None = None
     broken: list[str] = field(default_factory=list)
+    report_work: Callable[[str], None] = lambda what: None
     plane: DataPlane = field(default_factory=lambda: DataPlane("cpu"))
 
 
@@ -115,9 +117,14 @@ def correctness_stage(options: DataPlaneOptions, share: float) -> Stage:
             seconds_max=budget.seconds - (time.monotonic() - began),
         )
         cases: list[CaseResult] = []
+
+        def advance(what: str, done: int, total: int) -> None:
+            options.report_work(what)
+            budget.advance(done)
+
         try:
             with budget.within_the_run():
-                found = run_correctness(config, lambda what, done, total: budget.advance(done), cases.append)
+                found = run_correctness(config, advance, cases.append)
         except KeyboardInterrupt:  # refutations so far remain; the other checks stay unknown
             add_cases(options.plane, cases)
             yield from (
@@ -286,6 +293,7 @@ def generating_stage(options: DataPlaneOptions, share: float) -> Stage:
 
         def advance(what: str) -> None:
             nonlocal done
+            options.report_work(what)
             done += 1
             budget.advance(done)
 

@@ -1,0 +1,23 @@
+"""Hostile executors on the simulated device: there they run in the process of the run, which they can end."""
+
+# ruff: noqa: E501 (a row of a table is one attack)
+
+from tests.attacks import executors
+from tests.attacks.case import REFUTED, USAGE, replaced
+from tests.attacks.executors import at, whole
+
+FILE = executors.FILE
+ARGUMENTS = replaced(executors.ARGUMENTS, "--device", "simulated")
+
+ATTACKS = [
+    at("raises SystemExit", "sys.exit('enough')", REFUTED),
+    at("ends with 0", "os._exit(0)", REFUTED, "the executor crashed: its process ended with exit code 0"),
+    at("ends by SIGSEGV", "ctypes.string_at(0)", REFUTED, "the executor crashed: its process was ended by SIGSEGV"),
+    at("kills its process", "os.kill(os.getpid(), signal.SIGKILL)", REFUTED, "the executor crashed: its process was ended by SIGKILL"),
+    at("writes to every descriptor, and ends", "for number in range(3, 30):\n    try: os.write(number, b'\\xff' * 99)\n    except OSError: pass\nos._exit(0)", REFUTED, "the executor crashed: its process ended with exit code 0"),
+    at("starts daemons, and ends", "subprocess.Popen(['sleep', '100'], start_new_session=True); os._exit(0)", REFUTED, "the executor crashed: its process ended with exit code 0"),
+    at("exits with a thread that goes on", "threading.Thread(target=time.sleep, args=(100,)).start(); raise RuntimeError('lost')", REFUTED),
+    whole("ends at import", "os._exit(0)", USAGE, "the process that imported it ended with exit code 0"),
+    whole("atexit ends with 7", "move = lambda caches, moves: 1 / 0\natexit.register(lambda: os._exit(7))", REFUTED),
+    whole("is not there", "del move", USAGE),
+]  # fmt: skip
