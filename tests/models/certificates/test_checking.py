@@ -1,5 +1,8 @@
 """Certificates are rejected if anything in them is wrong. Tests that need ethos are skipped where it is not found."""
 
+import gzip
+import os
+import tracemalloc
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +12,7 @@ import pytest
 import z3
 
 from kvproof.models.certificates import __main__ as command
+from kvproof.models.certificates import folder
 from kvproof.models.certificates.checking import Checked, Ethos, check_index, found_ethos, without_declarations
 from kvproof.models.certificates.folder import (
     INDEX,
@@ -19,6 +23,7 @@ from kvproof.models.certificates.folder import (
     compressed,
     encode_index,
     proof_file,
+    read_index,
     read_text,
     row,
     sha256,
@@ -161,6 +166,36 @@ def test_a_damaged_file_is_rejected(tmp_path: Path, write: Write, ending: str) -
     assert checked(tmp_path, rows, ACCEPTS_ALL)["twice"].verdict is Verdict.REFUTED
     file.write_bytes(whole)
     assert checked(tmp_path, rows, ACCEPTS_ALL)["twice"].verdict is Verdict.PROVED
+
+
+def test_a_file_that_unpacks_to_too_much_is_not_read_whole(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [write(TWICE)]
+    (file,) = tmp_path.rglob("twice*.cpc.gz")
+    monkeypatch.setattr(folder, "TEXT_BYTES_MAX", 10_000)
+    file.write_bytes(gzip.compress(bytes(20_000_000)))  # 20 kB
+    tracemalloc.start()
+    found = checked(tmp_path, rows, ACCEPTS_ALL)["twice"]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.verdict is Verdict.REFUTED
+    assert found.reason == f"{file} cannot be read: it has more than 10,000 bytes"
+    assert peak < 1_000_000
+
+
+@pytest.mark.parametrize("is_pipe", [True, False], ids=["a pipe", "too large"])
+def test_an_index_that_cannot_be_read_whole_is_refused(
+    tmp_path: Path, is_pipe: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder, "TEXT_BYTES_MAX", 10_000)
+    index = tmp_path / INDEX
+    if is_pipe:
+        os.mkfifo(index)
+    else:
+        index.write_bytes(b" " * 10_001)
+    with pytest.raises(CertificateError, match="is not a regular file" if is_pipe else "has more than 10,000 bytes"):
+        read_index(tmp_path)
 
 
 def test_every_obligation_of_today_needs_a_certificate_and_every_certificate_an_obligation(

@@ -10,11 +10,14 @@ that is damaged, or belongs to another question or solver, is known. Hashes do n
 checker can say whether it is a proof.
 """
 
+import errno
 import gzip
 import hashlib
 import re
+import stat
 import zlib
 from dataclasses import dataclass, field
+from io import BufferedIOBase
 from pathlib import Path
 
 import msgspec
@@ -25,6 +28,7 @@ FILE_NAME_LENGTH = 60
 SCHEMA_VERSION = 1
 COMMENT = "; "
 COMPRESSION = 6
+TEXT_BYTES_MAX = 1 << 26  # 64 MiB, of a question or a proof, and of the index
 
 
 class CertificateError(Exception):
@@ -106,12 +110,28 @@ def compressed(text: str) -> bytes:
 
 
 def read_text(file: Path) -> str:
-    """The text of a question or a proof. Raises CertificateError if the file is missing or damaged."""
+    """The text of a question or a proof. Raises CertificateError if the file is missing, damaged or too large."""
     try:
-        return gzip.decompress(file.read_bytes()).decode()
+        with gzip.open(_regular(file)) as unpacked:
+            return _bounded(unpacked).decode()
     except (OSError, EOFError, ValueError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise CertificateError(f"{file} cannot be read: {reason}") from error
+
+
+def _regular(file: Path) -> Path:
+    """The same file. Raises OSError if it is missing, or a pipe or a device, from which a read may not return."""
+    if not stat.S_ISREG(file.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return file
+
+
+def _bounded(file: BufferedIOBase) -> bytes:
+    """What is left of an open file. Raises ValueError if that is too much."""
+    data = file.read(TEXT_BYTES_MAX + 1)
+    if len(data) > TEXT_BYTES_MAX:
+        raise ValueError(f"it has more than {TEXT_BYTES_MAX:,} bytes")
+    return data
 
 
 def proof_file(origin: Origin, proof: str) -> str:
@@ -138,10 +158,11 @@ def read_index(folder: Path) -> Index:
     file = folder / INDEX
     again = f"kvproof prove --certificates {folder} writes it"
     try:
-        index = msgspec.json.decode(file.read_bytes(), type=Index)
+        with _regular(file).open("rb") as opened:
+            index = msgspec.json.decode(_bounded(opened), type=Index)
     except OSError as error:
         raise CertificateError(f"{file} cannot be read ({error.strerror}); {again}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise CertificateError(f"{file} is not an index of certificates ({error}); {again}") from error
     if index.schema_version != SCHEMA_VERSION:
         raise CertificateError(f"{file} has version {index.schema_version}, and this is {SCHEMA_VERSION}; {again}")
