@@ -21,8 +21,7 @@ PROCESS = """
 import os, signal, sys, time
 from kvproof.check.cli import device_process
 assert sys.argv[2:] == ["device", "--device", "simulated", "--executor", "mover.py:move", "--seed", "1", "--out", "out"]
-device_process._record.append(record := int(sys.argv[1]))
-device_process.report_work("")
+device_process.open_record(record := int(sys.argv[1]))
 device_process.report_work("mover.py:move: nhd, float16, empty")
 """
 Ending = Callable[[str], Result]
@@ -64,7 +63,7 @@ def test_an_executor_that_ends_the_process_is_refuted(ending: Ending, code: str,
 
 
 def test_the_exit_code_that_the_process_records_is_that_of_the_command(ending: Ending) -> None:
-    done = ending("device_process._write(device_process.Record(os.getpid(), code=4)); os._exit(7)")
+    done = ending("device_process.report_end(4); os._exit(7)")
     assert (done.exit_code, done.stderr) == (4, "")
 
 

@@ -24,7 +24,7 @@ from kvproof.check.cli.config import options_to_repeat
 from kvproof.check.runs.errors import UsageError, fail
 from kvproof.spec.verdict import Exit, Verdict
 
-PROCESS = "kvproof.check.cli.device_process"
+PROCESS = "kvproof.check.cli.device_main"
 RECORD_BYTES_MAX = 1 << 16
 
 
@@ -45,15 +45,26 @@ def is_apart() -> bool:
     return bool(_record)
 
 
+def open_record(descriptor: int) -> None:
+    """Make this the process of the executors. descriptor: of the record."""
+    _record.append(descriptor)
+    report_work("")
+
+
 def report_work(what: str) -> None:
     """Write into the record, if there is one, what is done from now on."""
-    if _record:
-        _write(Record(os.getpid(), what))
+    _write(what)
 
 
-def _write(record: Record) -> None:
-    with suppress(OSError):  # the executor has closed it
-        os.pwrite(_record[0], msgspec.json.encode(record) + b"\n", 0)
+def report_end(code: int) -> None:
+    """Write the exit code into the record. Nothing of the command may run after this."""
+    _write(code=code)
+
+
+def _write(work: str = "", code: int | None = None) -> None:
+    for descriptor in _record:
+        with suppress(OSError):  # the executor has closed it
+            os.pwrite(descriptor, msgspec.json.encode(Record(os.getpid(), work, code)) + b"\n", 0)
 
 
 def _read(descriptor: int) -> Record | None:
@@ -157,27 +168,3 @@ def _signals_passed_on(read: Callable[[], Record | None]) -> Iterator[set[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def main(record: int) -> None:
-    """Run the command of this process, record its exit code, and end without the threads of the executors."""
-    from kvproof.check.cli import app
-
-    _record.append(record)
-    report_work("")
-    try:
-        app.main()
-    except SystemExit as done:
-        code = done.code if isinstance(done.code, int) else Exit.OK
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    _write(Record(os.getpid(), code=code))
-    os._exit(code)
-
-
-if __name__ == "__main__":
-    from kvproof.check.cli import device_process
-
-    sys.argv[0] = "kvproof"
-    device_process.main(int(sys.argv.pop(1)))
