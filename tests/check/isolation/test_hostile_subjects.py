@@ -63,6 +63,7 @@ class Smashes(BuiltIn):
     def fork(self, parent, child):
         def smash(descriptor):
             with mmap.mmap(descriptor, 1 << 16) as memory:
+                memory[:16] = b"\\xff" * 16  # the counts
                 memory[24:] = b"\\xc1" * ((1 << 16) - 24)
         to_all(smash)
         os._exit(0)
@@ -154,8 +155,10 @@ def test_an_attack_on_its_process_is_a_finding_with_a_run(
     make: Callable[[str], RemoteFactory], name: str, property: str, text: str
 ) -> None:
     factory = make(name)
-    found = walked(factory).counterexample
+    result = walked(factory)
+    found = result.counterexample
     assert found is not None
+    assert max(result.num_operations, result.num_runs, result.num_drawn) <= 4_000
     assert (found.finding.property, text in found.finding.text) == (property, True), found.finding.text
     if property == "total-calls" and name != "Smashes":
         again = confirm(factory, found)
@@ -232,6 +235,15 @@ def test_no_daemon_of_a_subject_outlives_its_run(
     else:
         factory.close()
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+
+
+def test_a_result_that_counts_more_than_its_time_allows_is_refused() -> None:
+    journal = Journal()
+    for result in (SearchResult(num_operations=1 << 60), SearchResult(num_runs=1 << 60), SearchResult(depth=1 << 60)):
+        with pytest.raises(ChannelError, match="no search does that in its time"):
+            remote_search.require_possible(result, SearchResult, 10, journal.count_max)
+    remote_search.require_possible(SearchResult(num_states=1_000_000), SearchResult, 10, journal.count_max)
+    journal.close()
 
 
 def test_the_journal_cannot_be_made_smaller_by_who_has_its_descriptor() -> None:

@@ -11,6 +11,7 @@ import os
 import struct
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
 from typing import SupportsIndex
 
@@ -22,6 +23,7 @@ from kvproof.check.protocol.manager import Config
 from kvproof.spec.trace import Operation
 
 SIZE_BYTES = 1 << 26  # a short run takes a few thousand, a long one with long prompts some millions
+COUNT_PER_SECOND_MAX = 10_000_000  # operations, runs or states; the fastest search of a subject does a twentieth
 HEADER = struct.Struct("=QQQ")  # number of runs, number of operations of all runs, end of the last run
 
 
@@ -34,6 +36,7 @@ class Journal:
         self.descriptor = descriptor
         self.memory = mmap.mmap(descriptor, SIZE_BYTES)
         self._encoder = msgspec.msgpack.Encoder()
+        self.began = time.monotonic()
         self.num_runs = self.num_operations = 0
         self.end = HEADER.size
 
@@ -62,15 +65,20 @@ class Journal:
 
     # The other side -------------------------------------------------------------------------------------------------
 
+    @property
+    def count_max(self) -> int:
+        """No search has done more operations or runs since the journal was created."""
+        return int(COUNT_PER_SECOND_MAX * (1 + time.monotonic() - self.began))
+
     def look(self) -> tuple[int, int]:
-        """The number of runs, and the number of operations of all runs, so far."""
+        """The number of runs, and the number of operations of all runs, so far; 0 if the subject wrote over them."""
         runs, operations, _ = HEADER.unpack_from(self.memory, 0)
-        return runs, operations
+        return (runs, operations) if max(runs, operations) <= self.count_max else (0, 0)
 
     def last_run(self) -> tuple[Config, list[Operation]] | None:
         """The last run; None if there is none, or if the subject wrote into it. The writing process must have ended."""
-        runs, _, end = HEADER.unpack_from(self.memory, 0)
-        if not runs:
+        end = HEADER.unpack_from(self.memory, 0)[2]
+        if not self.look()[0]:
             return None
         items, at = [], HEADER.size
         try:

@@ -115,7 +115,8 @@ def walk(
                 )
                 total.continue_with(done)
                 return total
-            done.num_operations, done.num_drawn = stuck.num_operations, stuck.num_runs
+            done.num_operations = min(stuck.num_operations, max_operations - before)
+            done.num_drawn = stuck.num_runs
             done.seconds = time.monotonic() - began
             total.continue_with(done)
             end = min(max_operations, options.pause_after)
@@ -225,7 +226,7 @@ def _result(
             raise JudgeFailed(f"the judge failed in the process of the subject:\n{answer[-1]}", journal)
         try:
             result: Result = answered(answer, subject.server.subject)
-            require_possible(result, kind, max_operations)
+            require_possible(result, kind, max_operations, journal.count_max)
             return result
         except Unsupported as error:
             if search == "explore":  # of the scope; a walk and a shrinker draw only what the subject supports
@@ -270,8 +271,11 @@ def _answer(
     return answer
 
 
-def require_possible(result: object, kind: type, max_operations: int = UNLIMITED) -> None:
-    """Raise ChannelError or CounterexampleError if the result is one that no search of so many operations has."""
+def require_possible(result: object, kind: type, max_operations: int = UNLIMITED, count_max: int = UNLIMITED) -> None:
+    """Raise ChannelError or CounterexampleError if the result is one that no search of so many operations has.
+
+    max_operations: of its run. count_max: of the operations, runs and states that it counts.
+    """
     if not isinstance(result, kind):
         raise ChannelError(f"it is a {type(result).__name__}")
     found = result
@@ -280,6 +284,8 @@ def require_possible(result: object, kind: type, max_operations: int = UNLIMITED
         counts = (result.num_operations, result.num_runs, result.num_drawn, result.num_states, result.depth)
         if min(*counts, result.seconds) < 0 or not isfinite(result.seconds):
             raise ChannelError("its counts or its time are negative or without end")
+        if max(counts) > count_max:
+            raise ChannelError(f"it counts {max(counts):,} runs or operations, and no search does that in its time")
     if isinstance(found, Counterexample):
         if (length := len(found.operations)) > max_operations + BEYOND_EFFORT_MAX:
             raise ChannelError(f"its run has {length:,} operations, where {max_operations:,} were asked for")
