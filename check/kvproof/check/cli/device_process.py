@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
-import msgspec
 import typer
 
 from kvproof.check.cli.config import options_to_repeat
@@ -62,6 +61,8 @@ def report_end(code: int) -> None:
 
 
 def _write(work: str = "", code: int | None = None) -> None:
+    import msgspec
+
     for descriptor in _record:
         with suppress(OSError):  # the executor has closed it
             os.pwrite(descriptor, msgspec.json.encode(Record(os.getpid(), work, code)) + b"\n", 0)
@@ -69,6 +70,8 @@ def _write(work: str = "", code: int | None = None) -> None:
 
 def _read(descriptor: int) -> Record | None:
     """The record; None if the executor wrote over it, or nothing is written yet."""
+    import msgspec
+
     try:
         return msgspec.json.decode(os.pread(descriptor, RECORD_BYTES_MAX, 0).partition(b"\n")[0], type=Record)
     except (msgspec.DecodeError, UnicodeDecodeError):
