@@ -9,11 +9,14 @@ before it writes, and writes in reverse order. Copies are queued on the current 
 Source: vLLM 0.33, vllm/_custom_ops.py; SGLang 0.5.23, sgl_kernel/kvcacheio.py.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 
-from kvproof.check.data_plane.memory.layouts import WORD_BYTES
+from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
+from kvproof.check.data_plane.memory.layouts import WORD_BYTES, Geometry
+from kvproof.check.data_plane.memory.world import Caches
 from kvproof.check.data_plane.steps.moves import Pair
 
 
@@ -188,3 +191,23 @@ def _runs(pairs: Sequence[Pair]) -> Iterator[tuple[int, int, int]]:
         if number == len(pairs) or pairs[number] != (source + 1, target + 1):
             yield *pairs[first], number - first
             first = number
+
+
+def reference_executor(
+    name: str,
+    engine: str,
+    prepare_with: Callable[[Any, Caches], MoveBlocks],
+    unsupported: Callable[[Geometry, torch.device], str],
+) -> Executor:
+    """An executor that makes the calls of an engine's executor to `ReferenceOperators`.
+
+    name: of the engine's executor. prepare_with: prepares its calls to given operators.
+    """
+
+    def prepare(caches: Caches) -> MoveBlocks:
+        return prepare_with(ReferenceOperators([*caches.gpu_planes, *caches.cpu_planes]), caches)
+
+    note = (
+        f"{name}-reference ran the reference semantics of {engine}'s operators, not the kernels: they remain unknown."
+    )
+    return Executor(f"{name}-reference", prepare, unsupported, note=note)

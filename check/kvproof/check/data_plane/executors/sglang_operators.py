@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
-from kvproof.check.data_plane.executors.reference_operators import ReferenceOperators
+from kvproof.check.data_plane.executors.reference_operators import reference_executor
 from kvproof.check.data_plane.memory.layouts import WORD_BYTES, Geometry, Layout
 from kvproof.check.data_plane.memory.world import Caches
 from kvproof.check.data_plane.steps.moves import Moves, Pair
@@ -106,15 +106,5 @@ def _addresses(buffers: list[torch.Tensor], device: torch.device) -> torch.Tenso
     return torch.tensor([buffer.data_ptr() for buffer in buffers], dtype=torch.uint64).to(device)
 
 
-def prepare_reference(caches: Caches) -> MoveBlocks:
-    """Make the same calls to the reference of the operators."""
-    return prepare_with(ReferenceOperators([*caches.gpu_planes, *caches.cpu_planes]), caches)
-
-
 EXECUTOR = Executor("sglang", prepare, unsupported)
-REFERENCE = Executor(
-    "sglang-reference",
-    prepare_reference,
-    unsupported_by_reference,
-    note="sglang-reference ran the reference semantics of SGLang's operators, not the kernels: they remain unknown.",
-)
+REFERENCE = reference_executor("sglang", "SGLang", prepare_with, unsupported_by_reference)

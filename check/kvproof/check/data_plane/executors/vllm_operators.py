@@ -29,7 +29,7 @@ from typing import Any
 import torch
 
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
-from kvproof.check.data_plane.executors.reference_operators import ReferenceOperators
+from kvproof.check.data_plane.executors.reference_operators import reference_executor
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout
 from kvproof.check.data_plane.memory.world import Caches
 from kvproof.check.data_plane.steps.moves import Moves, Pair
@@ -129,15 +129,5 @@ def _copier(operators: Any, caches: Caches) -> Callable[[tuple[Pair, ...]], obje
     return by_slots
 
 
-def prepare_reference(caches: Caches) -> MoveBlocks:
-    """Make the same calls to the reference of the operators."""
-    return prepare_with(ReferenceOperators([*caches.gpu_planes, *caches.cpu_planes]), caches)
-
-
 EXECUTOR = Executor("vllm", prepare, unsupported)
-REFERENCE = Executor(
-    "vllm-reference",
-    prepare_reference,
-    unsupported_by_reference,
-    note="vllm-reference ran the reference semantics of vLLM's operators, not the kernels: they remain unknown.",
-)
+REFERENCE = reference_executor("vllm", "vLLM", prepare_with, unsupported_by_reference)
