@@ -39,8 +39,8 @@ Confirm = Callable[[Found, list[Any]], Counterexample]
 class _Part:
     """What the head knows of one part.
 
-    inbox: batches for the next round. has_ended: it has ended the level. counted: what it did in this level. num_lost:
-    how often its worker was lost in this level.
+    inbox: batches for the next round. is_done: it has no state left to expand. level: what it has found, once it has
+    ended the level. counted: what it did in this level. num_lost: how often its worker was lost in this level.
     """
 
     inbox: list[tuple[int, bytes]] = field(default_factory=list)
@@ -163,10 +163,7 @@ class PartitionedSearch:
             before = part.num_states_before + level.num_new
             self.parts[number] = _Part(num_states=before, num_states_before=before)
         requests: dict[int, Request] = {n: ("begin_level", (ranks,)) for n, ranks in enumerate(self.ranks)}
-        self._take_lost(self.keepers.answers(requests))
-
-    def _take_lost(self, answers: dict[int, Any]) -> None:
-        for number, answer in answers.items():
+        for number, answer in self.keepers.answers(requests).items():
             if answer is Lost.LOST:
                 self._restore(number)
 
