@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 DEFAULT_OUT = Path(".kvproof/watch")
 LOCAL = "127.0.0.1"
 PORT_MAX = 65_535
+REASONS = {
+    Exit.OK: "no finding",
+    Exit.REFUTED: "there is a finding",
+    Exit.INCONCLUSIVE: "a recording could not be judged to its end",
+    Exit.NOTHING_CHECKED: "nothing was judged",
+}
 
 
 class OnFinding(str, Enum):
@@ -74,13 +80,21 @@ def _watched(
     if shutil.which(command[0]) is None:
         raise UsageError(f"{command[0]} cannot be run: there is no such program")
     running: list[subprocess.Popen[bytes]] = []
+    stopped = False
 
     def stop(*of_signal: Any) -> None:
         for process in running:
             process.terminate()
 
+    def stop_at_finding() -> None:
+        nonlocal stopped
+        if any(process.poll() is None for process in running):
+            stopped = True
+            _say("SIGTERM is sent to the command (--on-finding stop)")
+            stop()
+
     try:
-        judge = JudgeProcess(out, on_finding.value, None if metrics is None else _address(metrics), stop)
+        judge = JudgeProcess(out, on_finding.value, None if metrics is None else _address(metrics), stop_at_finding)
     except RecordingRefused as error:
         raise UsageError(str(error)) from error
     if judge.address:
@@ -99,29 +113,50 @@ def _watched(
         signal.signal(signal.SIGTERM, at_end)
         signal.signal(signal.SIGINT, at_interrupt)
     is_whole = judge.end()
-    code = code if code >= 0 else 128 - code
-    if on_finding is OnFinding.stop and judge.findings:
+    found = _verdict(judge, is_whole)
+    ended = _ending(code, stopped)
+    _say(f"{ended}; {_watched_lines(judge)}" if is_whole else ended)
+    if code == 0 or (on_finding is OnFinding.stop and found is Exit.REFUTED):
+        code, reason = found, REASONS[found]
+    else:
+        code, reason = code if code > 0 else 128 - code, "that of the command"
+    if code != Exit.OK or found != Exit.OK:
+        _say(f"exit code {int(code)}: {reason}")
+    return code
+
+
+def _verdict(judge: "JudgeProcess", is_whole: bool) -> Exit:
+    """The exit code by what the judge reported. is_whole: it came to its end."""
+    done = judge.last
+    if judge.findings:
         return Exit.REFUTED
-    return code or (_verdict(judge) if is_whole else code)
+    if not is_whole:
+        return Exit.OK
+    if done.num_unjudged:
+        return Exit.INCONCLUSIVE
+    return Exit.OK if done.num_lines else Exit.NOTHING_CHECKED
 
 
-def _verdict(judge: "JudgeProcess") -> int:
-    """The exit code by what the judge reports at its end, which is printed."""
+def _ending(code: int, stopped: bool) -> str:
+    """How the command ended, as a sentence. code: as `subprocess` has it. stopped: by a finding."""
+    import signal
+
+    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    return f"the command was stopped at the finding and ended {how}" if stopped else f"the command ended {how}"
+
+
+def _watched_lines(judge: "JudgeProcess") -> str:
+    """What the judge, which came to its end, has read and found."""
     from kvproof.check.protocol.operations import count
 
     done = judge.last
     if not done.num_recordings:
-        _say("nothing was watched: no Python process of the command created a block manager")
-        return Exit.NOTHING_CHECKED
+        return "nothing was watched, because no Python process of it created a block manager"
     watched = f"{done.num_lines:,} lines of {count(done.num_recordings, 'manager')} were judged"
     if done.num_findings:
-        _say(f"{watched}: {count(done.num_findings, 'finding')}")
-        return Exit.REFUTED
-    if done.num_unjudged:
-        _say(f"{watched}, but not to the end")
-        return Exit.INCONCLUSIVE
-    _say(f"{watched}: consistent")
-    return Exit.OK if done.num_lines else Exit.NOTHING_CHECKED
+        lines = f"; the last lines before it: {', '.join(judge.last_lines)}" if judge.last_lines else ""
+        return f"{watched}: {count(done.num_findings, 'finding')}{lines}"
+    return f"{watched}, but not to the end" if done.num_unjudged else f"{watched}: consistent"
 
 
 def _address(text: str) -> tuple[str, int]:

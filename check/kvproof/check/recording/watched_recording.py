@@ -16,7 +16,11 @@ NUM_LINES_KEPT = 10_000  # before a finding, for the file
 
 
 class WatchedRecording:
-    """One recording that grows. caught_up_at: when its last line was judged at the latest, in monotonic seconds."""
+    """One recording that grows.
+
+    caught_up_at: when its last line was judged at the latest, in monotonic seconds. tail: the file of the last lines
+    before a finding, if it could be written.
+    """
 
     def __init__(self, path: Path, settings: Settings) -> None:
         self.name, self.out = path.stem, Path(settings.out)
@@ -25,6 +29,7 @@ class WatchedRecording:
         self.judging: Judging | None = None
         self.problem = ""  # why it is not a recording
         self.caught_up_at = time.monotonic()
+        self.tail: Path | None = None
 
     @property
     def is_judged(self) -> bool:
@@ -69,7 +74,8 @@ class WatchedRecording:
             return f"{self.name}: not judged from line {done.line:,} on: {done.reason}; the program goes on unwatched"
         head = f"{done.finding.property} is refuted for {done.header.manager}."
         try:
-            files = [f"The last {len(self.judging.kept):,} lines: {self.write_tail(reading.header)}"]
+            self.tail = self.write_tail(reading.header)
+            files = [f"The last {len(self.judging.kept):,} lines: {self.tail}"]
         except OSError as error:
             files = [f"The last lines cannot be written: {error.strerror}"]
         if self.lines.keep_error:

@@ -61,7 +61,7 @@ class Watcher:
                 self._note(one)
             one.lines.close()
         numbers = (len(self.recordings), self.num_findings, self.num_unjudged)
-        _tell(Event(DONE, "", sum(one.num_lines for one in self.recordings.values()), *numbers))
+        _tell(Event(DONE, "", "", sum(one.num_lines for one in self.recordings.values()), *numbers))
 
     def _advance(self, one: WatchedRecording) -> int:
         was_judged = one.is_judged
@@ -78,7 +78,8 @@ class Watcher:
         elif one.judging is not None and one.judging.done.finding is not None:
             self.num_findings += 1
             _say(one.report())
-            _tell(Event(FINDING, f"{one.judging.done.finding.property}: {one.judging.done.finding.text}"))
+            sentence = f"{one.judging.done.finding.property}: {one.judging.done.finding.text}"
+            _tell(Event(FINDING, sentence, "" if one.tail is None else str(one.tail)))
         elif one.judging is not None and one.judging.done.reason:
             self.num_unjudged += 1
             _say(one.report())

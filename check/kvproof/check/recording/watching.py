@@ -40,12 +40,14 @@ class Settings(msgspec.Struct):
 class Event(msgspec.Struct, omit_defaults=True):
     """A line of the judge's standard output.
 
-    kind: READY with the address of the metrics, if any; FINDING with the sentence; REFUSED with the reason; DONE with
-    the numbers of lines, recordings, findings and recordings that could not be judged to their end.
+    kind: READY with the address of the metrics, if any; FINDING with the sentence and the file of the last lines, if it
+    could be written; REFUSED with the reason; DONE with the numbers of lines, recordings, findings and recordings that
+    could not be judged to their end.
     """
 
     kind: str
     text: str = ""
+    path: str = ""
     num_lines: int = 0
     num_recordings: int = 0
     num_findings: int = 0
@@ -55,9 +57,9 @@ class Event(msgspec.Struct, omit_defaults=True):
 class JudgeProcess:
     """The judge beside a program, seen from the process that started it.
 
-    live: the folder in which the program writes. findings: one sentence for each. last: the last event, which is DONE
-    if the judge came to its end. address: of the metrics. on_stop: called at the first finding if that shall stop the
-    program. Raises RecordingRefused if the judge cannot be started.
+    live: the folder in which the program writes. findings: one sentence for each. last_lines: the files of the lines
+    before them. last: the last event, which is DONE if the judge came to its end. address: of the metrics. on_stop:
+    called at the first finding if that shall stop the program. Raises RecordingRefused if the judge cannot be started.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class JudgeProcess:
         except OSError as error:
             raise RecordingRefused(f"{out} cannot be written: {error.strerror}") from error
         self.findings: list[str] = []
+        self.last_lines: list[str] = []
         self.last = Event("")
         self._on_stop = on_stop if on_finding == STOP else None
         settings = Settings(str(self.live), str(out), on_finding, metrics)
@@ -106,6 +109,7 @@ class JudgeProcess:
             self.last = event
             if event.kind == FINDING:
                 self.findings.append(event.text)
+                self.last_lines += filter(None, [event.path])
                 if self._on_stop is not None and len(self.findings) == 1:
                     self._on_stop()
         self._clear_up()
