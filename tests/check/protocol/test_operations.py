@@ -4,6 +4,7 @@ from pathlib import Path
 from random import Random
 from typing import ClassVar
 
+import msgspec
 import pytest
 
 from kvproof.check.counterexample import trace_schema
@@ -121,3 +122,31 @@ def test_the_last_ones_of_many_keys_are_tried_before_each_key_is_left_out() -> N
     assert (19,) in tried
     assert all(keys in (many[: len(keys)], many[-len(keys) :]) for keys in tried)
     assert (1, 2) in [operation.keys for operation in Evict((0, 1, 2)).simpler()]
+
+
+RICH: list[Operation] = [
+    ("new", 1, (1, 2), (1, 0), ("X", 1, None), (("P", 0, 1),), (9, (1, 0))),
+    ("sample", 1, (1, 0)),
+    ("add", 1, (1, 2), (1, 0), 2, ("X", 1, None), (("P", 0, 1),), (9, (1, 0))),
+    ("launch", (1, 0)),
+    ("complete", (1, 0), ((1, 2),), (3,), (4, 5), (0, 1)),
+    ("store", 1, (1, 0)),
+    ("find", (1, 0)),
+    ("look_up", 1, (1, 0)),
+    ("land", 1, (0, 1)),
+    ("evict", (1, 0)),
+]
+
+
+@pytest.mark.parametrize("operation", RICH, ids=[name for name, *_ in RICH])
+def test_what_a_shrinker_makes_of_an_operation_can_stand_in_a_trace(operation: Operation) -> None:
+    made = {operation}
+    new = [operation]
+    while new:
+        simpler = {one.as_tuple() for each in new for one in typed(each).simpler()}
+        new = sorted(simpler - made, key=repr)
+        made |= simpler
+    assert len(made) > 1
+    trace = Trace("any", "total-calls", "", {}, [[*one] for one in sorted(made, key=repr)])
+    read = operations_of(msgspec.convert(msgspec.to_builtins(trace), Trace), Path("trace.json"))
+    assert set(read) == made

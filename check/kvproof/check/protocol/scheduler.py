@@ -416,7 +416,7 @@ class Complete(SchedulerOperation, tag="complete", frozen=True):
     forks: tuple[tuple[int, int], ...] | UnsetType = UNSET
     stops: tuple[int, ...] | UnsetType = UNSET
     arrivals: tuple[int, ...] | UnsetType = UNSET
-    copied: Ids | UnsetType = UNSET
+    copied: tuple[int, ...] | UnsetType = UNSET
 
     def simpler(self) -> Iterator["Complete"]:
         events = {name: getattr(self, name) for name in ("forks", "stops", "arrivals", "copied") if getattr(self, name)}

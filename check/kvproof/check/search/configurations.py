@@ -114,6 +114,10 @@ def draw_for_scheduler(
         drawn |= {"window": None, "local_chunk": None, "kv_groups": ("full",)} | fixed
     if drawn.get("async_steps"):
         drawn |= {"group_size": drawn["group_size"] if capabilities.forks_itself else 1, "cross": False}
+    if drawn["preemption"] == "swap" and capabilities.swaps_into_room:
+        num_entries = -(-(drawn["max_model_len"] + drawn["lookahead"]) // drawn["block_size"])
+        num_host_blocks = max(drawn["num_host_blocks"], drawn["max_num_seqs"] * num_entries)
+        drawn |= {"chunked": False, "partial_prefills": 1, "num_host_blocks": num_host_blocks} | fixed
     least = drawn["max_num_seqs"]
     if not drawn["chunked"]:
         least = max(least, drawn["max_model_len"])

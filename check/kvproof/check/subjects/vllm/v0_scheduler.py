@@ -131,6 +131,7 @@ class VllmV0Scheduler(SchedulerAdapter):
         adapters=True,
         same_step_hits=True,
         reports_ends=True,
+        swaps_into_room=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
