@@ -49,6 +49,10 @@ def record_run(
         raise RecordingRefused(
             f"{subject.name} is a pool of blocks; only managers, schedulers and stores can be recorded"
         )
+    if subject.capabilities.leases:
+        raise RecordingRefused(
+            f"{subject.name} has leases, which end by the clock of the judge; record a server, whose leases end by time"
+        )
     if subject.name.startswith("vllm-v0") and level_of(subject) is not SCHEDULER:
         raise RecordingRefused(
             f"{subject.name} runs without its scheduler, which informs the manager about steps; "

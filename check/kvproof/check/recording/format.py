@@ -20,10 +20,11 @@ SCHEMA_VERSION = 1
 NUM_TOKENS_MAX = 10_000_000  # of a sequence
 NUM_SEQS_MAX = 10_000  # of a request
 Position = Annotated[int, msgspec.Meta(ge=0, le=NUM_TOKENS_MAX)]
+Moment = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 VLLM_V0, VLLM_V1 = "vllm-v0", "vllm-v1"
 TRANSFORMERS = "transformers"
-VLLM_OFFLOAD = "vllm-offload"  # a store: its slots are the blocks of the header
-STORES = (VLLM_OFFLOAD,)
+VLLM_OFFLOAD, LMCACHE_L1 = "vllm-offload", "lmcache-l1"  # stores: their slots are the blocks of the header
+STORES = (VLLM_OFFLOAD, LMCACHE_L1)
 INTERFACES = (VLLM_V0, VLLM_V1, TRANSFORMERS, *STORES)
 IDS, DIGESTS = "ids", "digests"
 ENDED, STOPPED = "recording ended", "recording stopped"
@@ -80,6 +81,10 @@ class RecordedCall(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=Tru
     the slot of each key that is loaded, or of each key in `taken`, which are those that are stored. evicted: the keys
     that the call evicted. entries: if the recorder was asked to store them, the key, the slot and the count of each
     entry; the count is -1 while it is written, else the number of loads.
+
+    Of LMCache also: taken: the keys for which the call succeeded. at: when the call began and ended, in microseconds
+    since the recording began. group: the tag of the writer. num_seqs: the locks that are taken or given back for each
+    key. answer: whether there was memory, or whether keys are deleted by force.
     """
 
     n: int
@@ -100,6 +105,7 @@ class RecordedCall(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=Tru
     taken: list[int] = []
     evicted: list[int] = []
     found: list[str] = []
+    at: tuple[Moment, Moment] = (0, 0)
     entries: list[tuple[int, int, int]] | None = None
     unjudged: list[str] = msgspec.field(default_factory=list, name="besides")
     refs: list[int] | None = None
@@ -112,6 +118,7 @@ class Header(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     free, reserved, refs, free_ids: the state of the manager at the start. is_fresh: no block was held or cached yet.
     watermark: a fraction of the GPU blocks. window, local_chunk: in tokens. kv_groups: the kind of attention of each
     group. tokens: how tokens are stored, IDS or DIGESTS. refuses_exactly: a store refuses only if it must.
+    lease_us: for how long a write and a read of LMCache are in force, in microseconds.
     """
 
     kvproof_recording: int
@@ -134,6 +141,7 @@ class Header(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     version: str = ""
     started: str = ""
     refuses_exactly: bool = True
+    lease_us: tuple[Moment, Moment] = (0, 0)
 
     @property
     def shows_pool(self) -> bool:

@@ -23,6 +23,7 @@ MANAGERS = {
     "vllm.v1.kv_offload.cpu.manager": "CPUOffloadingManager",
     "vllm.v1.kv_offload.lru_manager": "LRUOffloadingManager",
     "vllm.v1.kv_offload.arc_manager": "ARCOffloadingManager",
+    "lmcache.v1.distributed.l1_manager": "L1Manager",
     "transformers.generation.continuous_batching.cache": "PagedAttentionCache",
     "kvproof.impl.block_manager": "SelfAttnBlockSpaceManager",
 }

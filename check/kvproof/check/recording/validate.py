@@ -17,6 +17,7 @@ from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Assumption, Capabilities, Unsupported
 from kvproof.check.recording.format import (
     ENDED,
+    LMCACHE_L1,
     STORES,
     TRANSFORMERS,
     VLLM_OFFLOAD,
@@ -26,11 +27,13 @@ from kvproof.check.recording.format import (
     RecordedCall,
 )
 from kvproof.check.recording.line_judge import LineJudge
+from kvproof.check.recording.lmcache.judge import L1Judge
 from kvproof.check.recording.reader import RecordingError, RecordingReader
 from kvproof.check.recording.replayed_subject import ASSUMPTIONS, Unjudged
+from kvproof.check.recording.store_lines import ASSUMPTIONS as OF_STORES
+from kvproof.check.recording.store_lines import NOT_RECORDED, capabilities_of
 from kvproof.check.recording.transformers.judge import CacheJudge
-from kvproof.check.recording.vllm_offload.judge import ASSUMPTIONS as OF_STORES
-from kvproof.check.recording.vllm_offload.judge import NOT_RECORDED, OffloadJudge, capabilities_of
+from kvproof.check.recording.vllm_offload.judge import OffloadJudge
 from kvproof.check.recording.vllm_v0.judge import V0Judge
 from kvproof.check.recording.vllm_v1.judge import V1Judge
 from kvproof.spec.text.properties import MEANINGS
@@ -166,6 +169,7 @@ JUDGES: dict[str, Callable[[Header], LineJudge]] = {
     VLLM_V1: V1Judge,
     TRANSFORMERS: CacheJudge,
     VLLM_OFFLOAD: OffloadJudge,
+    LMCACHE_L1: L1Judge,
 }
 ASKS_AGAIN = "a refusal is not final: the program evicts what is cached, or takes a request out, and asks again"
 
@@ -207,4 +211,6 @@ def _unjudged_of_a_store(header: Header) -> dict[str, str]:
     reasons |= {"source-held": NOT_RECORDED, "nondeterministic": "a recording has every call once"}
     if not header.shows_pool:
         reasons |= dict.fromkeys(("refcount-exact", "lists-agree"), coverage.RECORDED_POOL.reason)
+    if header.interface == LMCACHE_L1:
+        reasons["refcount-exact"] = "a lock of LMCache does not say how often it is taken"
     return {name: reason for name, reason in reasons.items() if reason is not None}

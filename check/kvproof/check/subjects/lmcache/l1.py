@@ -74,7 +74,8 @@ class Memory:
             return self.errors.OUT_OF_MEMORY, []
         taken, self.free_slots = self.free_slots[:number], self.free_slots[number:]
         return self.errors.SUCCESS, [
-            StubObject(slot=slot, get_size=lambda: 1, set_l1_manager=nothing) for slot in taken
+            StubObject(slot=slot, meta=StubObject(address=slot), get_size=lambda: 1, set_l1_manager=nothing)
+            for slot in taken
         ]
 
     def free(self, objects: list[Any]) -> Any:

@@ -1,0 +1,1 @@
+"""Recording of LMCache's L1 manager, which is a store."""

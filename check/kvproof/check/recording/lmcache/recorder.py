@@ -1,0 +1,237 @@
+"""Record LMCache's L1 manager, from release 0.5.6 on.
+
+A slot is a memory object that is in use. The recorder follows the objects that the manager takes from its memory and
+gives back to it, and an object has the number that its address got when it was taken. So memory that is given to two
+keys has one slot, and memory that is lost or given back twice shows in the count of free slots. The number of slots is
+a bound: objects may differ in size, so the recording does not say when the memory is full.
+
+Threads. The server calls the manager from several threads, and the manager has a lock of its own around each call. The
+recorder takes another lock around the call and its line. It takes this lock first and releases it last, so two recorded
+calls never overlap, and the order of the lines is the order in which the manager made the calls. To write the line
+within the manager's own lock would be as true, but then the recorder would have to exchange that lock, for which a
+thread may be waiting. The recorder's lock causes no deadlock: who waits for it does not hold the manager's lock, and a
+call from within a call, as of a listener, is made by the thread that has both. The calls that do not take the manager's
+lock (`touch_keys`, `is_key_evictable`, the figures) are not recorded, and take no lock.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from os import getpid
+from typing import Any
+
+from kvproof.check.recording.format import LMCACHE_L1, SCHEMA_VERSION, Header, RecordedCall
+from kvproof.check.recording.recorder import POSITIVE, Recorder, RecordingRefused
+
+NUM_OBJECTS_MAX = 1 << 16
+SUCCESS, NO_MEMORY = "SUCCESS", "OUT_OF_MEMORY"
+MICROSECONDS = 1_000_000
+
+
+class L1Recorder(Recorder):
+    """Records an `L1Manager`."""
+
+    calls = (
+        "reserve_write",
+        "finish_write",
+        "finish_write_and_delete",
+        "finish_write_and_reserve_read",
+        "reserve_read",
+        "unsafe_read",
+        "finish_read",
+        "delete",
+        "clear",
+    )
+
+    def __init__(self, *arguments: Any) -> None:
+        self._lock = threading.RLock()
+        with self._lock:
+            super().__init__(*arguments)
+            for name, follow in (("allocate", self._allocated), ("free", self._freed)):
+                setattr(self._memory, name, self._following(getattr(self._memory, name), follow))
+
+    def header(self) -> Header:
+        """The configuration, from that of the manager. Raises RecordingRefused before release 0.5.6."""
+        manager = self.manager
+        if not hasattr(manager, "finish_write_and_delete") or not hasattr(manager, "_memory_manager"):
+            raise RecordingRefused(f"{type(manager).__name__} is not the L1 manager of LMCache 0.5.6 or newer")
+        self._memory: Any = manager._memory_manager
+        self._objects: dict[Any, Any] = manager._objects
+        self._slots: dict[int, int] = {}  # of the objects in use, by their addresses
+        self._spare: list[int] = []
+        self._numbers_of: dict[Any, int] = {}  # of keys
+        self._num_taken = self._num_slots_used = self._began = 0
+        self._start = time.monotonic_ns()
+        config = manager.config
+        return Header(
+            kvproof_recording=SCHEMA_VERSION,
+            interface=LMCACHE_L1,
+            manager=f"{type(manager).__module__}.{type(manager).__name__}",
+            block_size=1,
+            num_gpu_blocks=NUM_OBJECTS_MAX,
+            free=(NUM_OBJECTS_MAX, 0),
+            is_fresh=not self._objects and not manager._staging,
+            caching=True,
+            refuses_exactly=False,
+            lease_us=(int(config.write_ttl_seconds * MICROSECONDS), int(config.read_ttl_seconds * MICROSECONDS)),
+        )
+
+    def close(self) -> None:
+        with self._lock:
+            for name in ("allocate", "free"):
+                vars(self._memory).pop(name, None)
+            super().close()
+
+    def free(self) -> tuple[int, int]:
+        return NUM_OBJECTS_MAX - self._num_taken, 0
+
+    def reserved(self) -> list[int]:
+        """There are none."""
+        return []
+
+    def pool(self) -> tuple[list[int] | None, list[int] | None]:
+        """The entries are in the field `entries`; a lock does not say how often it is taken."""
+        return [], None
+
+    def show_pool(self, line: RecordedCall) -> None:
+        super().show_pool(line)
+        line.entries = [(self._key(key), self._slot(one.memory_obj), 0) for key, one in self._objects.items()]
+        for key, by_tag in self.manager._staging.items():
+            line.entries += [(self._key(key), self._slot(one.memory_obj), -1) for one in by_tag.values()]
+
+    # Memory ---------------------------------------------------------------------------------------------------------
+
+    def _following(self, inner: Callable[..., Any], follow: Callable[[Any, Any], None]) -> Callable[..., Any]:
+        def followed(*arguments: Any, **options: Any) -> Any:
+            answer = inner(*arguments, **options)
+            if self.is_on and getpid() == self._process:
+                try:
+                    follow(answer, arguments)
+                except Exception as error:
+                    self._stop(f"{type(error).__name__}: {error}")
+            return answer
+
+        return followed
+
+    def _allocated(self, answer: Any, arguments: Any) -> None:
+        for one in answer[1]:
+            self._num_taken += 1
+            address = one.meta.address
+            if address not in self._slots:
+                self._slots[address] = self._spare.pop() if self._spare else self._new_slot()
+
+    def _new_slot(self) -> int:
+        if self._num_slots_used == NUM_OBJECTS_MAX:
+            raise OverflowError(f"more than {NUM_OBJECTS_MAX:,} objects are in use at a time")
+        self._num_slots_used += 1
+        return self._num_slots_used - 1
+
+    def _freed(self, answer: Any, arguments: Any) -> None:
+        for one in arguments[0]:
+            self._num_taken -= 1
+            slot = self._slots.pop(one.meta.address, None)
+            if slot is not None:
+                self._spare.append(slot)
+
+    def _slot(self, one: Any) -> int:
+        """The slot of an object; -1 if its memory was given back."""
+        return self._slots.get(one.meta.address, -1)
+
+    # Calls ----------------------------------------------------------------------------------------------------------
+
+    def _recorded(self, name: str, inner: Callable[..., Any]) -> Callable[..., Any]:
+        recorded = super()._recorded(name, inner)
+
+        def in_order(*arguments: Any, **options: Any) -> Any:
+            """The call and its line, before the next call."""
+            if not self.is_on or getpid() != self._process:
+                return inner(*arguments, **options)
+            with self._lock:
+                if not self._is_inside:
+                    self._began = self._now()
+                return recorded(*arguments, **options)
+
+        return in_order
+
+    def _now(self) -> int:
+        """The time since the beginning of the recording, in microseconds."""
+        return (time.monotonic_ns() - self._start) // 1000
+
+    def _key(self, key: Any) -> int:
+        number = self._numbers_of.get(key)
+        if number is None:
+            name = b"%s@%d@%d" % (key.chunk_hash, key.kv_rank, key.object_group_id)
+            digest = self._digest(name + f"{key.model_name}@{key.cache_salt}".encode())
+            if len(self._numbers_of) == NUM_OBJECTS_MAX:
+                self._numbers_of.clear()  # they are only kept because a digest takes longer than to find it
+            number = self._numbers_of[key] = int.from_bytes(digest, "big") & POSITIVE
+        return number
+
+    def _line(self, keys: Iterable[Any]) -> RecordedCall:
+        return RecordedCall(0, "", keys=[self._key(key) for key in keys], at=(self._began, self._now()))
+
+    def _with_errors(self, answer: Any, keys: Iterable[Any], tag: str = "") -> RecordedCall:
+        """The line of a call that answers an error for each key."""
+        line = self._line(keys)
+        line.group = tag
+        line.taken = [self._key(key) for key, error in (answer or {}).items() if error.name == SUCCESS]
+        return line
+
+    def _with_objects(self, answer: Any, keys: Iterable[Any], read_locks: int, tag: str = "") -> RecordedCall:
+        """The line of a call that answers an error and an object for each key."""
+        line = self._line(keys)
+        line.group, line.num_seqs = tag, read_locks
+        given = [(key, one) for key, (error, one) in (answer or {}).items() if error.name == SUCCESS]
+        line.taken = [self._key(key) for key, _ in given]
+        line.slots = [self._slot(one) for _, one in given]
+        return line
+
+    def on_reserve_write(
+        self, answer: Any, keys: list[Any], is_temporary: Any, layout_desc: Any, tag: str = ""
+    ) -> RecordedCall:
+        """The line of stores that begin. answer: whether there was memory for them."""
+        line = self._with_objects(answer, keys, 0, tag)
+        line.answer = all(error.name != NO_MEMORY for error, _ in (answer or {}).values())
+        return line
+
+    def on_finish_write(self, answer: Any, keys: list[Any], tag: str = "") -> RecordedCall:
+        """The line of stores that have been written."""
+        return self._with_errors(answer, keys, tag)
+
+    on_finish_write_and_delete = on_finish_write
+
+    def on_finish_write_and_reserve_read(
+        self, answer: Any, keys: list[Any], read_locks: int = 1, tag: str = ""
+    ) -> RecordedCall:
+        """The line of stores that have been written, and are read from now on."""
+        return self._with_objects(answer, keys, read_locks, tag)
+
+    def on_reserve_read(self, answer: Any, keys: list[Any], read_locks: int = 1) -> RecordedCall:
+        """The line of loads that begin."""
+        return self._with_objects(answer, keys, read_locks)
+
+    def on_unsafe_read(self, answer: Any, keys: list[Any]) -> RecordedCall:
+        """The line of a read under a lock that was taken before."""
+        return self._with_objects(answer, keys, 0)
+
+    def on_finish_read(self, answer: Any, keys: list[Any], read_locks: int = 1) -> RecordedCall:
+        """The line of loads that end. evicted: temporary objects that went."""
+        line = self._with_errors(answer, keys)
+        line.num_seqs = read_locks
+        objects = self._objects
+        line.evicted = [
+            self._key(key) for key, error in (answer or {}).items() if error.name == SUCCESS and key not in objects
+        ]
+        return line
+
+    def on_delete(self, answer: Any, keys: list[Any], force: bool = False) -> RecordedCall:
+        """The line of an eviction. answer: whether it was by force."""
+        line = self._with_errors(answer, keys)
+        line.answer = force
+        return line
+
+    def on_clear(self, answer: Any, force: bool = False) -> RecordedCall:
+        """The line of a reset. answer: whether it was by force. keys: of a gentle one, those that are left."""
+        line = self._line(() if force else self._objects)
+        line.answer = force
+        return line
