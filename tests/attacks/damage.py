@@ -183,22 +183,26 @@ SCHEMA_CHANGES = (  # the first changes nothing
 
 def database(tables: Any, statements: Iterable[str], application_id: int, version: int) -> bytes:
     """An SQLite file with these rows of tables, as far as SQLite takes them. `change`: numbers of `SCHEMA_CHANGES`."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "d"
-        with closing(sqlite3.connect(path, isolation_level=None)) as made:
-            settings = f"PRAGMA application_id = {application_id}", f"PRAGMA user_version = {version}"
-            for statement in ("PRAGMA synchronous = OFF", "PRAGMA journal_mode = OFF", *statements, *settings):
-                made.execute(statement)
-            rows = [(name, _items(one)) for name, table in _items(tables) if isinstance(table, list) for one in table]
-            for name, row in rows:
-                with suppress(sqlite3.Error, OverflowError, UnicodeEncodeError):
-                    names, marks = ", ".join(key for key, _ in row), ", ".join("?" * len(row))
-                    made.execute(f"INSERT INTO {name} ({names}) VALUES ({marks})", [_bound(value) for _, value in row])
-            changes = dict(_items(tables)).get("change")
-            for number in changes if isinstance(changes, list) else ():
-                with suppress(sqlite3.Error, TypeError):
-                    made.executescript(SCHEMA_CHANGES[number % len(SCHEMA_CHANGES)].format(next(iter(tables))))
-        return path.read_bytes()
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
+        settings = f"PRAGMA application_id = {application_id}", f"PRAGMA user_version = {version}"
+        for statement in (*statements, *settings):
+            made.execute(statement)
+        rows = [(name, _items(one)) for name, table in _items(tables) if isinstance(table, list) for one in table]
+        for name, row in rows:
+            with suppress(sqlite3.Error, OverflowError, UnicodeEncodeError):
+                names, marks = ", ".join(key for key, _ in row), ", ".join("?" * len(row))
+                made.execute(f"INSERT INTO {name} ({names}) VALUES ({marks})", [_bound(value) for _, value in row])
+        changes = dict(_items(tables)).get("change")
+        for number in changes if isinstance(changes, list) else ():
+            with suppress(sqlite3.Error, TypeError):
+                made.executescript(SCHEMA_CHANGES[number % len(SCHEMA_CHANGES)].format(next(iter(tables))))
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "d"
+            with closing(sqlite3.connect(path)) as file:
+                file.execute("PRAGMA synchronous = OFF")
+                file.execute("PRAGMA journal_mode = OFF")
+                made.backup(file)
+            return path.read_bytes()
 
 
 def _bound(value: Any) -> Any:

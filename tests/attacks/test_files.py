@@ -339,6 +339,7 @@ def test_a_broken_file_gives_one_message(kinds: dict[str, Kind], name: str, tmp_
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", NAMES)
 def test_broken_files_by_the_thousand_give_one_message(kinds: dict[str, Kind], name: str, tmp_path: Path) -> None:
     attack(kinds[name], tmp_path, NUM_CASES_LONG, derandomize=False)
