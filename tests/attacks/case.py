@@ -39,7 +39,8 @@ class Attack:
 
     code: the exit code, or several if the machine decides. words: a part of the output. made: files that the attack
     itself leaves beside the output folder. budget: seconds that replace those of the catalogue, for an attack
-    that needs much work: a busy machine does not do it in less. judge: the one that replaces that of the catalogue.
+    that needs much work: a busy machine does not do it in less. judge: the one that replaces that of the catalogue,
+    as does device.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Attack:
     made: frozenset[str] = frozenset()
     budget: float = 0.0
     judge: str = ""
+    device: str = ""
 
     @property
     def codes(self) -> tuple[int, ...]:
@@ -73,6 +75,8 @@ def run(folder: Path, file: str, attack: Attack, arguments: Sequence[str]) -> Ou
         arguments = replaced(arguments, "--budget", str(attack.budget))
     if attack.judge:
         arguments = replaced(arguments, "--judges", attack.judge)
+    if attack.device:
+        arguments = replaced(arguments, "--device", attack.device)
     for place in PLACES:
         (folder / place).mkdir(exist_ok=True)
     (folder / file).write_text(attack.source, encoding="utf-8")

@@ -2,14 +2,31 @@
 
 # ruff: noqa: E501 (a row of a table is one attack)
 
+from dataclasses import replace
+
 from tests.attacks import executors
-from tests.attacks.case import REFUTED, USAGE, replaced
+from tests.attacks.case import REFUTED, UNREACHED, USAGE, replaced
 from tests.attacks.executors import at, whole
 
 FILE = executors.FILE
 ARGUMENTS = replaced(executors.ARGUMENTS, "--device", "simulated")
 
+RAISED = {
+    "KeyboardInterrupt": "raise KeyboardInterrupt",
+    "GeneratorExit": "raise GeneratorExit",
+    "a BaseException of its own": "raise type('Mine', (BaseException,), {})('lost')",
+    "the end of time": "from kvproof.check.protocol.time_limit import OutOfTime; raise OutOfTime",
+    "that it cannot be imported": "from kvproof.check.data_plane.memory.layouts import UnknownSetting; raise UnknownSetting('x')",
+    "without text": "raise type('E', (Exception,), {'__str__': lambda s: 1 / 0})",
+}
 ATTACKS = [
+    *(at(f"raises {name}", code, REFUTED, "the executor raised") for name, code in RAISED.items()),
+    *(
+        replace(at(f"raises {name}, on the chosen device", code, REFUTED), device="auto")
+        for name, code in RAISED.items()
+    ),
+    at("interrupts its process, as the user can", "os.kill(os.getpid(), signal.SIGINT)", UNREACHED, "interrupted"),
+    whole("raises KeyboardInterrupt at import", "raise KeyboardInterrupt", USAGE, "cannot be imported: KeyboardInterrupt"),
     at("raises SystemExit", "sys.exit('enough')", REFUTED),
     at("ends with 0", "os._exit(0)", REFUTED, "the executor crashed: its process ended with exit code 0"),
     at("ends by SIGSEGV", "ctypes.string_at(0)", REFUTED, "the executor crashed: its process was ended by SIGSEGV"),

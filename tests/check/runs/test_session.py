@@ -14,8 +14,9 @@ import pytest
 import typer
 
 from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.protocol.interrupt import uninterrupted
 from kvproof.check.runs.errors import error_boundary
-from kvproof.check.runs.session import Session, Stage, StageBudget, StageOutput, uninterrupted
+from kvproof.check.runs.session import Session, Stage, StageBudget, StageOutput
 from kvproof.check.runs.store import Store
 from kvproof.reports.document import read
 from kvproof.reports.result import Check, Result, Run, WitnessCount

@@ -37,12 +37,12 @@ def campaign(
 
         import msgspec
 
+        from kvproof.check.protocol.interrupt import interruptible
         from kvproof.check.runs.campaign.file import read_plan, schema_text
         from kvproof.check.runs.campaign.head import Campaign, as_data, check_fields
         from kvproof.check.runs.campaign.progress import Display
         from kvproof.check.runs.campaign.store import CampaignStore
         from kvproof.check.runs.json_output import write_document
-        from kvproof.check.runs.session import interruptible
         from kvproof.check.runs.store import explained
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.workers.choice import opened

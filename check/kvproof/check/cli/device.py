@@ -173,6 +173,7 @@ def _settled_names(
     from kvproof.check.data_plane.executors.base import own_function
     from kvproof.check.data_plane.executors.isolation import require_function
     from kvproof.check.data_plane.memory.layouts import UnknownSetting, dtype_named, layout_named
+    from kvproof.check.protocol.interrupt import interruptible
 
     try:
         for name in layouts:
@@ -183,7 +184,8 @@ def _settled_names(
             if named(name).is_own and device == "cpu":
                 require_function(name)  # in another process, as the import may crash
             elif named(name).is_own:
-                own_function(name)
+                with interruptible():
+                    own_function(name)
     except UnknownSetting as error:
         raise UsageError(str(error)) from error
     return tuple(dict.fromkeys(executors or BUILT_IN)), tuple(dict.fromkeys(layouts)), tuple(dict.fromkeys(dtypes))
@@ -198,7 +200,7 @@ def settled_device(asked: str, simulation: ExitStack | None = None) -> tuple[str
     if asked not in known:
         raise UsageError(f"there is no device {asked!r}; --device must be {', '.join(known[:-1])} or {known[-1]}")
     require_extra("device", "the data plane")
-    from kvproof.check.runs.session import uninterrupted
+    from kvproof.check.protocol.interrupt import uninterrupted
 
     try:
         with uninterrupted():

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+from kvproof.check.protocol.interrupt import interruptible
 from kvproof.check.runs.fault_store import FaultStore, StoredResult
 from kvproof.check.runs.run import close, host, now, version
-from kvproof.check.runs.session import interruptible
 from kvproof.check.runs.store import StoreError
 from kvproof.check.runs.terminal import PLAIN_INTERVAL_SECONDS, Output, output, say
 from kvproof.reports.result import Check, Result, Run

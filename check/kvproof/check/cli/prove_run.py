@@ -21,11 +21,11 @@ import z3
 from kvproof.check.cli.prove_kept import Checked, keep, kept
 from kvproof.check.cli.prove_options import ProofOptions
 from kvproof.check.cli.prove_report import ProofProgress, core_text, proof_lines
+from kvproof.check.protocol.interrupt import interruptible
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.runs.history import add_to_history
 from kvproof.check.runs.processor_time import processor_seconds
 from kvproof.check.runs.run import close, host, now, version
-from kvproof.check.runs.session import interruptible
 from kvproof.check.runs.store import StoreError
 from kvproof.check.runs.terminal import output, say
 from kvproof.models.counterexamples.case import RULES

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from kvproof.check.protocol.interrupt import uninterrupted
 from kvproof.check.protocol.manager import Unsupported
-from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput, left_out, uninterrupted
+from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput, left_out
 from kvproof.check.runs.verdicts import NO_TIME
 from kvproof.reports.data_plane_result import DataPlane
 from kvproof.reports.result import Check, WitnessCount

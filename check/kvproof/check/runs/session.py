@@ -6,17 +6,15 @@ full, the run reports it, goes on, and prints its findings.
 """
 
 import math
-import signal
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from types import FrameType
 from typing import Protocol
 
 from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.protocol.interrupt import interruptible
 from kvproof.check.protocol.manager import Assumption
 from kvproof.check.protocol.time_limit import GRACE_SECONDS, OutOfTime, calls_end_at
 from kvproof.check.runs.processor_time import processor_seconds
@@ -256,38 +254,3 @@ class Session:
     def _note(self, message: str) -> None:
         self.result.messages.append(message)
         self.progress.say(message)
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Let SIGINT and SIGTERM wait for the end of the block, where native code is imported that would abort."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    pending: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda number, frame: pending.append(number)) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if pending:
-        signal.raise_signal(pending[0])
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Let SIGTERM, which CI systems send before they kill a job, interrupt like Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

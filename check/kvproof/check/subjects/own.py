@@ -14,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from kvproof.check.protocol.finding import error_text
+from kvproof.check.protocol.interrupt import is_from_outside
 from kvproof.check.subjects import UnknownSubject
 
 OUR_CODE = Path(__file__).parents[1]
@@ -95,14 +97,14 @@ def _module(name: str, where: str) -> ModuleType:
     is_file = where.endswith(".py") or "/" in where or os.sep in where
     try:
         return _from_file(Path(where)) if is_file else _imported(where)
-    except KeyboardInterrupt:
-        raise
     except FileNotFoundError as error:
         if is_file and not Path(where).is_file():
             raise UnknownSubject(f"{name}: there is no file {where}") from error
         raise UnknownSubject(f"{name}: {where} cannot be imported: {type(error).__name__}: {error}") from error
     except BaseException as error:
-        text = f"{name}: {where} cannot be imported: {type(error).__name__}: {error}{_line_of(error)}"
+        if is_from_outside(error):
+            raise
+        text = f"{name}: {where} cannot be imported: {type(error).__name__}: {error_text(error)}{_line_of(error)}"
         raise UnknownSubject(text) from error
 
 

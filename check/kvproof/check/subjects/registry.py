@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kvproof.check.protocol.finding import error_text
+from kvproof.check.protocol.interrupt import is_from_outside
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.loading import EngineError
@@ -288,9 +290,10 @@ def _guarded(name: str, factory: Callable[[], Any]) -> Factory:
     def make() -> ManagerSubject:
         try:
             return factory()  # type: ignore[no-any-return]
-        except (KeyboardInterrupt, UnknownSubject):
-            raise
         except BaseException as error:
-            raise UnknownSubject(f"{name}: the subject cannot be made: {type(error).__name__}: {error}") from error
+            if isinstance(error, UnknownSubject) or is_from_outside(error):
+                raise
+            text = f"{name}: the subject cannot be made: {type(error).__name__}: {error_text(error)}"
+            raise UnknownSubject(text) from error
 
     return make

@@ -19,6 +19,7 @@ from kvproof.check.data_plane.memory.arena import Arena
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout, UnknownSetting
 from kvproof.check.data_plane.memory.world import caches_of
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
+from kvproof.check.protocol.finding import error_text
 
 
 def prepare(name: str, sizes: dict[str, Any], memory: list[int]) -> MoveBlocks:
@@ -65,10 +66,10 @@ def main(name: str, requests: int, answers: int) -> None:
                 began = time.perf_counter()
                 move(moves)
                 answer["seconds"] = time.perf_counter() - began
-        except UnknownSetting as error:
-            answer = {"unknown": str(error)}
         except Exception as error:
-            answer = {"raised": f"{type(error).__name__}: {error}"}
+            is_import = isinstance(error, UnknownSetting) and "open" in request
+            text = error_text(error)
+            answer = {"unknown": text} if is_import else {"raised": f"{type(error).__name__}: {text}"}
         os.write(answers, json.dumps(answer).encode() + b"\n")
 
 

@@ -29,8 +29,9 @@ from kvproof.check.data_plane.simulated_cuda import new_races
 from kvproof.check.data_plane.speed.stopwatch import one_thread
 from kvproof.check.data_plane.steps.linter import lint
 from kvproof.check.data_plane.steps.moves import Moves, Scenario, Step
-from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.time_limit import OutOfTime, time_limit
+from kvproof.check.protocol.finding import Finding, error_text
+from kvproof.check.protocol.interrupt import is_from_outside
+from kvproof.check.protocol.time_limit import time_limit
 
 STEP_SECONDS_MAX = 20.0
 REST_SECONDS_MAX = 2.0  # for threads that an executor left running
@@ -84,9 +85,10 @@ def run_case(
         reason = f"there is no memory for pools of {geometry.num_bytes() / 2**20:.3g} MiB"
         return replace(case, status=CaseStatus.SKIPPED, reason=reason)
     num_steps = num_pairs = 0
-    caught = _Caught(step=1)
+    caught = _Caught(step=1, is_prepared=False)
     with caught:
         move = _prepared(executor, world, process, stream, step_seconds_max)
+    caught.is_prepared = True
     for number, step in enumerate(scenario.steps, start=1):
         if caught.finding is None:
             caught.step = number
@@ -111,17 +113,20 @@ def run_case(
 
 
 class _Caught:
-    """A context manager that turns an exception of the executor into a finding about the step."""
+    """A context manager that turns an exception of the executor into a finding about the step.
 
-    def __init__(self, step: int) -> None:
-        self.step = step
+    is_prepared: the executor could be imported. Before that, UnknownSetting says that it could not.
+    """
+
+    def __init__(self, step: int, is_prepared: bool = True) -> None:
+        self.step, self.is_prepared = step, is_prepared
         self.finding: DataFinding | None = None
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
-        if error is None or isinstance(error, UnknownSetting | KeyboardInterrupt | GeneratorExit | OutOfTime):
+        if error is None or is_from_outside(error) or (isinstance(error, UnknownSetting) and not self.is_prepared):
             return False
         where = f"in step {self.step}, the executor"
         match error:
@@ -134,7 +139,7 @@ class _Caught:
             case Finding():
                 found = FindingKind.HANG, f"{where} gave {error.text}"
             case _:
-                found = FindingKind.RAISED, f"{where} raised {type(error).__name__}: {error}"
+                found = FindingKind.RAISED, f"{where} raised {type(error).__name__}: {error_text(error)}"
         self.finding = DataFinding(*found, self.step)
         return True
 

@@ -31,6 +31,8 @@ from kvproof.check.data_plane.speed.workload import (
     reference_of,
 )
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
+from kvproof.check.protocol.finding import error_text
+from kvproof.check.protocol.interrupt import is_from_outside
 from kvproof.check.protocol.time_limit import require_time
 
 ROUNDS_MIN, ROUNDS_MAX = 5, 200
@@ -73,7 +75,8 @@ class Load:
 
     def prepared(self, executor: Executor, world: World) -> MoveBlocks:
         if self.isolation is None:
-            return executor.prepare(world.caches())
+            move = executor.prepare(world.caches())
+            return _raising(move) if executor.is_own else move
         self.isolation.open(self.geometry)
         return self.isolation.move
 
@@ -174,6 +177,20 @@ class Trial:
             timed.append(Timed(name, VERIFY, works, num_bytes, COMPARED))
         self.plain.append(plain_copy(COMPARED, [(pool[place], arena.memory[place]) for place in places], num_bytes))
         return timed
+
+
+def _raising(move: MoveBlocks) -> MoveBlocks:
+    """A user's executor in this process, of which any exception becomes Raised, even one that would end the run."""
+
+    def moved(moves: Moves) -> object:
+        try:
+            return move(moves)
+        except BaseException as error:
+            if is_from_outside(error):
+                raise
+            raise Raised(f"{type(error).__name__}: {error_text(error)}") from error
+
+    return moved
 
 
 class _TooSlow(Exception):
