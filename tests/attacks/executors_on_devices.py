@@ -19,13 +19,11 @@ RAISED = {
     "that it cannot be imported": "from kvproof.check.data_plane.memory.layouts import UnknownSetting; raise UnknownSetting('x')",
     "without text": "raise type('E', (Exception,), {'__str__': lambda s: 1 / 0})",
 }
+RAISING = [replace(at(f"raises {name}", code, REFUTED), budget=60) for name, code in RAISED.items()]
 ATTACKS = [
-    *(at(f"raises {name}", code, REFUTED, "the executor raised") for name, code in RAISED.items()),
-    *(
-        replace(at(f"raises {name}, on the chosen device", code, REFUTED), device="auto")
-        for name, code in RAISED.items()
-    ),
-    at("interrupts its process, as the user can", "os.kill(os.getpid(), signal.SIGINT)", UNREACHED, "interrupted"),
+    *RAISING,
+    *(replace(row, name=f"{row.name}, on the device that is there", device="auto") for row in RAISING[:3]),
+    at("interrupts its process, as the user can", "os.kill(os.getpid(), signal.SIGINT)", UNREACHED),
     whole("raises KeyboardInterrupt at import", "raise KeyboardInterrupt", USAGE, "cannot be imported: KeyboardInterrupt"),
     at("raises SystemExit", "sys.exit('enough')", REFUTED),
     at("ends with 0", "os._exit(0)", REFUTED, "the executor crashed: its process ended with exit code 0"),

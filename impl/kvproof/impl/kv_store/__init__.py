@@ -9,8 +9,8 @@ by the rules of `kvproof.spec.store`. `disk` keeps bytes in a file, with a check
 together: what host memory evicts goes to the disk, and what the disk is asked for comes back.
 """
 
-from kvproof.impl.kv_store.disk import DiskSlots
+from kvproof.impl.kv_store.disk import DiskSlots, StoreFileError
 from kvproof.impl.kv_store.slots import NoSlotError, StagedSlots, StoreSlots
 from kvproof.impl.kv_store.tiers import TieredStore
 
-__all__ = ["DiskSlots", "NoSlotError", "StagedSlots", "StoreSlots", "TieredStore"]
+__all__ = ["DiskSlots", "NoSlotError", "StagedSlots", "StoreFileError", "StoreSlots", "TieredStore"]

@@ -9,14 +9,15 @@ The store belongs to one thread.
 
 from pathlib import Path
 
-from kvproof.impl.kv_store.disk import DiskSlots
+from kvproof.impl.kv_store.disk import KEY_BYTES, DiskSlots
 from kvproof.impl.kv_store.slots import NoSlotError, StoreSlots
 
 
 class TieredStore:
     """KV by key, in host memory and in a directory. Every value has `slot_bytes` bytes.
 
-    A directory of a former process is taken over: every key whose slot is whole is there again.
+    A directory of a former process is taken over: every key whose slot is whole is there again. Raises StoreFileError
+    if the directory cannot be used, for example because another process uses it.
     """
 
     def __init__(
@@ -40,9 +41,10 @@ class TieredStore:
         return self.host.has(key) or self.disk.has(key)
 
     def put(self, key: bytes, data: bytes) -> bool:
-        """Keep the data of a key in memory. False if there is no slot for it. Raises ValueError for another size."""
-        if len(data) != self.slot_bytes:
-            raise ValueError(f"a value has {self.slot_bytes} bytes, not {len(data)}")
+        """Keep the data of a key in memory. False if there is no slot for it. Raises ValueError for other sizes."""
+        if len(data) != self.slot_bytes or len(key) != KEY_BYTES:
+            sizes = f"{len(key)} and {len(data)}"
+            raise ValueError(f"a key has {KEY_BYTES} bytes and a value {self.slot_bytes}, not {sizes}")
         if self.host.has(key):
             self.host.touch([key])
             return True

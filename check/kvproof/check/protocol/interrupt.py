@@ -1,0 +1,70 @@
+"""Ctrl-C and SIGTERM of the user, as opposed to a KeyboardInterrupt that the judged code raises.
+
+Within `interruptible` both signals raise UserInterrupt. So where judged code runs in this process, its own
+KeyboardInterrupt is a fault of that code, and does not end the run. Code that sends the signal to its own process
+interrupts the run as the user does: nothing here says who sent a signal.
+"""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from kvproof.check.protocol.time_limit import OutOfTime, seconds_left
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_num_handlers = 0  # blocks of `interruptible` that are open
+
+
+class UserInterrupt(KeyboardInterrupt):
+    """The user interrupts the run by a signal."""
+
+
+def is_from_outside(error: BaseException) -> bool:
+    """Whether the user or the end of the run raised this, and not the code that was called.
+
+    Outside of `interruptible` every KeyboardInterrupt counts as the user's.
+    """
+    if isinstance(error, OutOfTime):
+        return seconds_left() <= 0
+    return isinstance(error, UserInterrupt if _num_handlers else KeyboardInterrupt)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM, which CI systems send before they kill a job, interrupt like Ctrl-C. An ignored signal stays so."""
+    global _num_handlers
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise UserInterrupt
+
+    numbers = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in numbers}
+    _num_handlers += 1
+    try:
+        yield
+    finally:
+        _num_handlers -= 1
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let SIGINT and SIGTERM wait for the end of the block, where native code is imported that would abort."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pending: list[int] = []
+    before = {number: signal.signal(number, lambda number, frame: pending.append(number)) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if pending:
+        signal.raise_signal(pending[0])
