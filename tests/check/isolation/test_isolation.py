@@ -324,9 +324,24 @@ def is_alive(pid: int) -> bool:
 
 def test_the_process_of_a_subject_ends_silently_if_its_parent_has_ended_before_it_answers() -> None:
     here, there = socket.socketpair()
-    Connection(here).send(["kvproof", sys.path, None])
+    Connection(here).send(["kvproof", sys.path, None, os.getpid()])
     here.close()
+    assert _served(there) == (0, "")
+
+
+def test_the_process_of_a_subject_ends_if_its_parent_ended_before_it_began(tmp_path: Path) -> None:
+    (tmp_path / "hangs.py").write_text("import time\ntime.sleep(100)\n")
+    here, there = socket.socketpair()
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
+    with here:
+        Connection(here).send([f"{tmp_path / 'hangs.py'}:Subject", sys.path, None, gone.pid])
+        assert _served(there) == (0, "")
+
+
+def _served(there: socket.socket) -> tuple[int, str]:
+    """How the process of a subject ends with this end of its connection, and what it prints."""
     with there:
         command = [*COMMAND, str(there.fileno())]
         ended = subprocess.run(command, pass_fds=[there.fileno()], capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    return ended.returncode, ended.stderr

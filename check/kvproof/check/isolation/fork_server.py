@@ -9,7 +9,6 @@ import select
 import signal
 import socket
 import sys
-import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +22,7 @@ from kvproof.check.isolation.limits import limit_memory
 from kvproof.check.isolation.messages import SEARCH, Connection, pack
 from kvproof.check.oracle.level import level_of
 from kvproof.check.oracle.refinement import Explainer
+from kvproof.check.protocol.finding import error_text
 from kvproof.check.protocol.manager import Config, Observation
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.descendants import adopt_descendants, end_children, end_with, may_be_child
@@ -41,9 +41,9 @@ def main(descriptor: int) -> None:
     hello = control.receive()
     if hello is None:
         return
-    name, sys.path[:], memory_bytes = hello
+    name, sys.path[:], memory_bytes, parent = hello
     try:
-        with ending_with_the_parent():
+        with ending_with(parent):
             factory = found(name)
             subject = factory()
     except UnknownSubject as error:
@@ -56,9 +56,11 @@ def main(descriptor: int) -> None:
 
 
 @contextmanager
-def ending_with_the_parent() -> Iterator[None]:
-    """Within the block, end this process soon after its parent: a subject may hang where nobody reads the socket."""
-    parent = os.getppid()
+def ending_with(parent: int) -> Iterator[None]:
+    """Within the block, end this process soon after its parent: a subject may hang where nobody reads the socket.
+
+    parent: its id by its own account. It may have ended before this process could ask for it.
+    """
 
     def look(number: int, frame: object) -> None:
         if os.getppid() != parent:
@@ -156,10 +158,20 @@ class ForkServer:
             os.close(self.waker)
             limit_memory(self.memory_bytes)
             serve(Connection(socket.socket(fileno=descriptor)), self.factory, Journal(journal))
-        except BaseException:
-            traceback.print_exc()
+        except BaseException as error:
+            with suppress(BaseException):  # the subject may have changed everything here
+                os.write(2, f"the process of the subject failed{_place_of(error)}\n".encode(errors="replace"))
             os._exit(FAULT)
         os._exit(0)  # without running exit handlers that the subject registered
+
+
+def _place_of(error: BaseException) -> str:
+    """The exception and where it was raised, in one line."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    place = "" if at is None else f", {at.tb_frame.f_code.co_filename} line {at.tb_lineno}"
+    return f": {type(error).__name__}: {error_text(error)}{place}"
 
 
 if __name__ == "__main__":

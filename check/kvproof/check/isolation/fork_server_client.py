@@ -69,7 +69,7 @@ class ForkClient:
         seconds = min(self.limits.start_seconds, max(AGAIN_SECONDS_MIN, seconds_left()))
         self.control.stream.settimeout(seconds)
         try:
-            self.control.send([self.subject, sys.path, self.limits.memory_bytes])
+            self.control.send([self.subject, sys.path, self.limits.memory_bytes, os.getpid()])
             answer = self.control.receive()
         except TimeoutError:
             self.process.kill()
