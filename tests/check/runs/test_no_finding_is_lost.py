@@ -5,7 +5,7 @@ The subjects declare every capability, take everything, and fail in one call: so
 
 import errno
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.features import FEATURES
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission, Assumption, Capabilities, Config, Observation
+from kvproof.check.protocol.store import MISS, NO_SLOT, StoreConfig, StoreObservation
 from kvproof.check.runs import run as running
 from kvproof.check.runs import save_findings, store
 from kvproof.check.runs.run import RunOptions, run_stages
@@ -113,6 +114,28 @@ def is_refuted_again(make: Callable[[], Any], path: Path) -> bool:
     return finding_of(make(), config_of(trace, path), operations_of(trace, path)) is not None
 
 
+class WillingConnector(WillingScheduler):
+    capabilities = replace(EVERY, connectors=("offloading",), async_steps=0)
+    copied = reset_caches = Willing._call
+
+
+class WillingStore(Willing):
+    finish = touch = advance = end_store = end_load = clear = Willing._call
+    begin_store = Willing._fail
+
+    def observe(self) -> Any:
+        return StoreObservation({}, self.config.num_gpu_blocks)
+
+    def look_up(self, request: int, keys: list[int]) -> list[str]:
+        return [MISS] * len(keys)
+
+    def begin_load(self, transfer: int, request: int, keys: list[int]) -> list[int]:
+        return [NO_SLOT] * len(keys)
+
+    def evict(self, keys: list[int]) -> list[int]:
+        return []
+
+
 ON: dict[str, Any] = {"group_size": 2, "keys": 3, "images": True, "caching": True, "window": 3, "num_host_blocks": 4}
 ON |= {"lookahead": 2, "chunked": True, "watermark": 0.1, "num_gpu_blocks": 16, "block_size": 1}
 GROUPS = ON | {"kv_groups": ("full", "window")}
@@ -126,11 +149,15 @@ CASES: list[tuple[type[Willing], list[dict[str, Any]], set[str]]] = [
         [ON | {"cross": True, "transfers": True, "async_steps": 0}, GROUPS | ASYNC, LOCAL_GROUPS | ASYNC],
         {*(feature.field for feature in FEATURES), "transfers", "async_steps"} - {"prefixes"},
     ),
+    (WillingConnector, [{"connector": "offloading"}], {"connector"}),
     (WillingPool, [{"caching": True}], {"caching"}),
+    (WillingStore, [{}], {"store"}),
 ]
 
 
-@pytest.mark.parametrize(("make", "configs", "expected"), CASES, ids=["manager", "scheduler", "pool"])
+@pytest.mark.parametrize(
+    ("make", "configs", "expected"), CASES, ids=["manager", "scheduler", "connector", "pool", "store"]
+)
 def test_every_step_is_done_with_a_finding_whatever_features_it_has(
     make: type[Willing], configs: list[dict[str, Any]], expected: set[str], tmp_path: Path
 ) -> None:
@@ -147,6 +174,8 @@ def test_every_step_is_done_with_a_finding_whatever_features_it_has(
         assert len(trace.steps) == len(operations)
         assert is_refuted_again(make, path)
         reached |= {*features_of(config, operations), *(["async_steps"] * getattr(config, "async_steps", 0))}
+        reached |= {"store"} if isinstance(config, StoreConfig) else set()
+        reached |= {"connector"} if getattr(config, "connector", "") else set()
         reached |= {"transfers" for name, *arguments in operations if name == "add" and len(arguments) > 7}
         if reached >= expected:
             return
