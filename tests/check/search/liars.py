@@ -99,9 +99,12 @@ images_side_by_side = partial(confusing, ImagesSideBySide)
 class Leaking(BlockManager):
     """A manager that loses a free block: after one free in so many, or when a block with a large id becomes free."""
 
-    num_frees = 0
     one_in = 0
     first_lost = 0
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.num_frees = 0
 
     def free(self, seq: Any) -> None:
         is_held = seq.seq_id in self.tables
