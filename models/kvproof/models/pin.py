@@ -36,6 +36,7 @@ REPAIR = "take it from version control, or write it again with make proofs-accep
 WHOLE = "every one of "  # before the name of a group
 OBLIGATION_LINE = re.compile(r"(.*) \[([0-9a-f]{8}), given (\d+)\]")
 GIVEN_LINE = re.compile(r"(.*?) \[(\d+)\]: (.*)")
+SUITE_OF_LINE = re.compile(r"\w+: (\w+)")
 ENTRY = re.compile(rf"({WHOLE}[^;\[\]]+|.+? \[[0-9a-f]{{8}}\])(?:; |$)")
 
 Given = frozenset[str]  # hypotheses, each as `NAME [DIGEST]`
@@ -108,14 +109,14 @@ class Pin:
                 yield f"vanished {line}"
 
 
-def pinned_lines() -> list[str]:
-    """The lines of the committed file. Raises PinError."""
+def pinned_lines(suites: Container[str] = SUITES) -> list[str]:
+    """The lines of the committed file that are about these suites. Raises PinError."""
     try:
         lines = FILE.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise PinError(f"{FILE} cannot be read ({error}), so nothing says what is to be proved; {REPAIR}") from error
     _read(lines)
-    return lines
+    return [line for line in lines if SUITE_OF_LINE.match(line)[1] in suites]  # type: ignore[index]  # each line has one
 
 
 def pinned_names(kinds: Container[str] = (OBLIGATION, TRIVIAL)) -> set[str]:

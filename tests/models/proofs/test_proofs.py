@@ -1,83 +1,51 @@
 """Every obligation is proved; and obligations about a faulty text are not."""
 
 import ast
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
 import msgspec
 import pytest
-import z3
+from tests.models.proofs.proving import SAMPLED, decided, differences, grown, is_recorded, not_proved, proved
 
 from kvproof.models import proof_record
-from kvproof.models.pin import Pin, pinned_lines
 from kvproof.models.proofs.contracts import contract_obligations
 from kvproof.models.proofs.induction import INITIAL, SUITE, Induction
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.proofs.vacuity import Hypotheses
-from kvproof.models.solvers.solver_effort import Efforts, efforts, worse
 from kvproof.models.solvers.solving import ProofOutcome, Settings, decide
-from kvproof.models.solvers.workers import decide_all
-from kvproof.models.suites import SUITES, obligations_of
+from kvproof.models.suites import OF_CODE, SUITES, obligations_of
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.language import COLLECTED, Contract
 from kvproof.spec.verdict import Verdict
 
-EFFORTS = Path(__file__).with_name("efforts.json")
 RULES = {rule.__name__: rule for rule in COLLECTED.rules}
-SOLVER = f"z3 {z3.get_version_string()}"
-SAMPLED = 10  # of so many obligations that are recorded as proved, one is proved again
 EFFORT_MAX = 1_000_000  # for an obligation of a faulty text: about a third of a second
-
-
-def every_obligation() -> Iterator[Obligation]:
-    for suite in SUITES:
-        yield from obligations_of(suite)
 
 
 @pytest.fixture(scope="module")
 def obligations() -> list[Obligation]:
-    return list(every_obligation())
+    """The obligations of every suite but that of the small classes, which `tests/models/concolic` makes and proves."""
+    return [one for suite in SUITES if suite != OF_CODE for one in obligations_of(suite)]
+
+
+@pytest.fixture(scope="module")
+def every_obligation(obligations: list[Obligation]) -> list[Obligation]:
+    return [*obligations, *obligations_of(OF_CODE)]
 
 
 @pytest.fixture(scope="module")
 def outcomes(obligations: list[Obligation]) -> list[ProofOutcome]:
-    """What the solver answers to a sample of the obligations, or to all of them if the record is not about the pin.
-
-    `make proofs-record` writes the record after both solvers have proved everything. That the obligations of today are
-    those of the pin is a test of its own.
-    """
-    return [decide(one) for one in sample(obligations)] if is_recorded() else decided(obligations)
+    return proved(obligations)
 
 
 @pytest.fixture(scope="module")
-def all_outcomes(obligations: list[Obligation]) -> list[ProofOutcome]:
-    return decided(obligations)
-
-
-def decided(obligations: Iterable[Obligation], seed: int = Settings().seed) -> list[ProofOutcome]:
-    return list(decide_all(obligations, Settings(seed=seed), num_processes=2))
-
-
-def is_recorded() -> bool:
-    """Whether the record is about proofs of what is pinned, by this version of the solver."""
-    record = msgspec.json.decode(proof_record.FILE.read_bytes(), type=proof_record.ProofRecord)
-    return record.obligations == proof_record.digest_of_pin() and SOLVER in record.solvers
-
-
-def sample(obligations: Iterable[Obligation]) -> list[Obligation]:
-    """One in `SAMPLED` obligations of each suite, of those that need a solver and of the others."""
-    groups = defaultdict[tuple[str, bool], list[Obligation]](list)
-    for one in obligations:
-        groups[one.suite, one.is_trivial()].append(one)
-    return [one for group in groups.values() for one in group[::SAMPLED]]
-
-
-def not_proved(outcomes: Iterable[ProofOutcome]) -> list[str]:
-    return [one.obligation.id for one in outcomes if one.answer.verdict is not Verdict.PROVED]
+def all_outcomes(every_obligation: list[Obligation]) -> list[ProofOutcome]:
+    return decided(every_obligation)
 
 
 def test_every_rule_is_asked_about_every_invariant(obligations: list[Obligation]) -> None:
@@ -92,16 +60,13 @@ def test_every_rule_is_asked_about_every_invariant(obligations: list[Obligation]
 
 def test_the_claims_and_the_assumptions_are_those_that_are_pinned(obligations: list[Obligation]) -> None:
     """`make proofs-accept` pins what is proved today."""
-    pin = Pin()
-    for one in obligations:
-        pin.add(one)
-    assert list(pin.differences(pinned_lines())) == []
+    assert differences(obligations, SUITES.keys() - {OF_CODE}) == []
 
 
 def test_what_is_not_recorded_and_a_sample_of_what_is_are_proved(outcomes: list[ProofOutcome]) -> None:
     assert not_proved(outcomes) == []
     assert len(outcomes) > 2000 // SAMPLED
-    assert {one.obligation.suite for one in outcomes if not one.is_trivial} == SUITES.keys()
+    assert {one.obligation.suite for one in outcomes if not one.is_trivial} == SUITES.keys() - {OF_CODE}
 
 
 def test_a_record_of_another_pin_or_another_solver_covers_nothing(
@@ -123,9 +88,9 @@ def test_every_obligation_is_proved_within_the_effort_of_the_baseline(all_outcom
 
 
 @pytest.mark.long  # `kvproof prove` does the same in every run
-def test_every_set_of_hypotheses_has_a_model(obligations: list[Obligation]) -> None:
+def test_every_set_of_hypotheses_has_a_model(every_obligation: list[Obligation]) -> None:
     found = Hypotheses()
-    for one in obligations:
+    for one in every_obligation:
         found.note(one)
     found.decide()
     assert (found.contradictory, found.undecided) == ([], [])
@@ -134,23 +99,13 @@ def test_every_set_of_hypotheses_has_a_model(obligations: list[Obligation]) -> N
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
-def test_every_obligation_is_proved_whatever_the_seed(obligations: list[Obligation], seed: int) -> None:
-    assert not_proved(decided(obligations, seed)) == []
+def test_every_obligation_is_proved_whatever_the_seed(every_obligation: list[Obligation], seed: int) -> None:
+    assert not_proved(decided(every_obligation, seed)) == []
 
 
 def test_no_proof_takes_half_as_much_effort_again_as_the_baseline(outcomes: list[ProofOutcome]) -> None:
     """`kvproof prove --save-baseline tests/models/proofs/efforts.json` writes the baseline."""
     assert grown(outcomes) == []
-
-
-def grown(outcomes: list[ProofOutcome]) -> list[str]:
-    """The proofs that take half as much effort again as in the baseline."""
-    before = msgspec.json.decode(EFFORTS.read_bytes(), type=Efforts)
-    if before.solver != SOLVER:
-        pytest.skip(f"the baseline was written with {before.solver}, this is {SOLVER}")
-    assert before.seed == Settings().seed
-    assert before.subjects.keys() & efforts(outcomes, SOLVER, before.seed).subjects.keys() != set()
-    return list(worse(before, outcomes))
 
 
 def changed(name: str, change: Callable[[str], str]) -> Text:
