@@ -25,7 +25,7 @@ from kvproof.check.search.shrinking import shrink
 from kvproof.check.search.strategies import MANAGERS
 from kvproof.spec.trace import Operation
 
-NUM_OPERATIONS = 6_000
+NUM_OPERATIONS, NUM_OPERATIONS_LONG = 2_000, 6_000
 SHORTEN_SECONDS_MAX = 60.0
 LENGTH_MAX = 1 << 20  # tokens of a sequence
 
@@ -214,7 +214,7 @@ LOCAL = {"kv_groups": ("full", "local"), "window": None, "local_chunk": 3}  # a 
 
 @dataclass(frozen=True)
 class Fault:
-    """One line of the manager, wrong. properties: of which one must be refuted."""
+    """One line of the manager, wrong. properties: of which one must be refuted. seed: of a walk that finds it soon."""
 
     name: str
     function: str
@@ -222,10 +222,11 @@ class Fault:
     replacement: str
     properties: set[str]
     config: dict[str, Any] = field(default_factory=dict)
+    seed: int = 1
 
 
 FAULTS = (
-    Fault("a block of another group is shared", "key", "return group,", "return 0,", {"sharing-equal"}, CACHED),
+    Fault("a block of another group is shared", "key", "return group,", "return 0,", {"sharing-equal"}, CACHED, seed=0),
     Fault(
         "the window frees a block too early",
         "first_read",
@@ -262,6 +263,7 @@ FAULTS = (
         "for (end, table), do in product(zip(ends, tables, strict=True), (self.touch, self.fill)):",
         {"no-use-after-free", "hit-computed"},
         CACHED | {"num_gpu_blocks": 8},
+        seed=4,
     ),
     Fault(
         "the second group gets no room",
@@ -269,6 +271,7 @@ FAULTS = (
         "zip(ends, tables, strict=True)) > len",
         "zip(ends, tables[:1], strict=False)) > len",
         {"admission-sound"},
+        seed=2,
     ),
     Fault(
         "a chunk is left one block early",
@@ -293,6 +296,7 @@ FAULTS = (
         "range(self.first_read(group, num) if self.windows[group] >= 0 else num // size, num // size)",
         {"hit-computed", "sharing-equal", "window-kept"},
         LOCAL | CACHED,
+        seed=4,
     ),
     Fault(
         "the window is kept in no group",
@@ -324,6 +328,7 @@ FAULTS = (
         "num_done - window + 1) // min(self.sizes)",
         {"window-kept", "total-calls", "admission-sound"},
         SIZES | {"kv_groups": ("full:2", "window:4")},
+        seed=2,
     ),
     Fault(
         "a block is cached before its last token",
@@ -332,6 +337,7 @@ FAULTS = (
         "-(-stop // self.sizes[group])",
         {"hit-computed", "sharing-equal", "cow-copied"},
         SIZES | {"caching": True, "chunked": True},  # after a whole prompt such a block has a key that nobody asks for
+        seed=2,
     ),
     Fault(
         "a state is found under the boundary before its own",
@@ -340,6 +346,7 @@ FAULTS = (
         "(index + 1 - (group in self.states))",
         {"hit-computed", "sharing-equal"},
         STATES,
+        seed=0,
     ),
     Fault(
         "a state is given up before the next token has read it",
@@ -374,7 +381,12 @@ Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
 def test_one_wrong_line_is_found_and_named(fault: Fault, plant: Plant) -> None:
     with plant(__name__, f"HybridManager.{fault.function}", fault.line, fault.replacement):
         done = walk(
-            MANAGERS, Adapter(), 1, max_operations=NUM_OPERATIONS, seconds=float("inf"), fixed=HYBRID | fault.config
+            MANAGERS,
+            Adapter(),
+            1,
+            max_operations=NUM_OPERATIONS_LONG,
+            seconds=float("inf"),
+            fixed=HYBRID | fault.config,
         )
         found = done.counterexample
         assert found is not None, "not found"
@@ -384,14 +396,19 @@ def test_one_wrong_line_is_found_and_named(fault: Fault, plant: Plant) -> None:
     assert run_on(Adapter(), short.config, short.operations) is None
 
 
+LENGTHS = [NUM_OPERATIONS, pytest.param(NUM_OPERATIONS_LONG, marks=pytest.mark.long)]
+
+
+@pytest.mark.parametrize("num_operations", LENGTHS)
 @pytest.mark.parametrize("chunk", [3, 4])
-def test_the_right_manager_with_local_attention_is_not_refuted(chunk: int) -> None:
+def test_the_right_manager_with_local_attention_is_not_refuted(chunk: int, num_operations: int) -> None:
     fixed = HYBRID | LOCAL | {"caching": True, "local_chunk": chunk}
-    done = walk(MANAGERS, Adapter(), 2, max_operations=NUM_OPERATIONS, seconds=float("inf"), fixed=fixed)
-    assert (done.finding, done.num_operations) == (None, NUM_OPERATIONS)
+    done = walk(MANAGERS, Adapter(), 2, max_operations=num_operations, seconds=float("inf"), fixed=fixed)
+    assert (done.finding, done.num_operations) == (None, num_operations)
     assert {"local attention left an entry", "pool full", "hit", "hit past a window", "evict"} <= done.coverage.keys()
 
 
+@pytest.mark.parametrize("num_operations", LENGTHS)
 @pytest.mark.parametrize(
     "groups",
     [
@@ -404,12 +421,12 @@ def test_the_right_manager_with_local_attention_is_not_refuted(chunk: int) -> No
     ],
 )
 @pytest.mark.parametrize("caching", [False, True], ids=["no-cache", "cache"])
-def test_the_right_manager_is_not_refuted(groups: tuple[str, ...], caching: bool) -> None:
+def test_the_right_manager_is_not_refuted(groups: tuple[str, ...], caching: bool, num_operations: int) -> None:
     size = common_block_size(groups, 2)
     fixed = HYBRID | {"kv_groups": groups, "caching": caching, "num_gpu_blocks": 6 * len(groups), "block_size": size}
     fixed["chunked"] = "state" not in ",".join(groups)  # this manager may pass over states from boundaries only
-    done = walk(MANAGERS, Adapter(), 2, max_operations=NUM_OPERATIONS, seconds=float("inf"), fixed=fixed)
-    assert (done.finding, done.num_operations) == (None, NUM_OPERATIONS)
+    done = walk(MANAGERS, Adapter(), 2, max_operations=num_operations, seconds=float("inf"), fixed=fixed)
+    assert (done.finding, done.num_operations) == (None, num_operations)
     wanted = {"slide", "pool full", "admitted", *({"hit", "hit past a window", "evict"} if caching else ())}
     assert wanted <= done.coverage.keys()
 

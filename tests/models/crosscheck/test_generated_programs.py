@@ -16,7 +16,7 @@ from tests.models.crosscheck.running import loaded
 
 from kvproof.models.translation.errors import NotInLanguage
 
-NUM_PROGRAMS, NUM_PROGRAMS_LONG = 100, 10_000
+NUM_PROGRAMS, NUM_PROGRAMS_LONG = 50, 10_000
 NUM_SIZES, NUM_STATES = 2, 3
 
 
@@ -68,7 +68,7 @@ def compared(num_programs: int) -> Figures:
     return figures
 
 
-def test_the_translator_and_python_agree_on_a_hundred_programs_that_nobody_wrote() -> None:
+def test_the_translator_and_python_agree_on_fifty_programs_that_nobody_wrote() -> None:
     figures = compared(NUM_PROGRAMS)
     assert figures.counts["programs"] >= NUM_PROGRAMS
     assert CONSTRUCTS - figures.used.keys() == set()

@@ -49,7 +49,7 @@ FAULTS = [
         "self._free(group)",
         "pass",
         {"no-leak-at-rest"},
-        seed=2,
+        seed=12,
     ),
     Fault(
         "an abort forgets what the step under way used",
@@ -101,6 +101,7 @@ FAULTS = [
         "outputs.blocks_to_copy += manager.append_slots(seq, scheduled.num_lookahead_slots)",
         "manager.append_slots(seq, scheduled.num_lookahead_slots)",
         {"cow-copied"},
+        seed=6,
     ),
     Fault(
         "the copies of a group that was swapped in are dropped",
@@ -136,7 +137,7 @@ FAULTS = [
         "self.num_tokens_left -= num_tokens",
         "pass",
         {"budget-kept"},
-        seed=4,
+        seed=7,
     ),
     Fault(
         "the sequence budget is not spent",
@@ -154,7 +155,7 @@ FAULTS = [
         "or len(seqs) > num_places",
         "",
         {"budget-kept"},
-        seed=3,
+        seed=10,
     ),
     Fault(
         "a group that is swapped and can never come back is taken for one that can",
@@ -172,6 +173,7 @@ FAULTS = [
         "self.block_manager.fork(parent_seq, child_seq)",
         "pass",
         {"frame-kept"},
+        seed=13,
     ),
     Fault(
         "a preempted group is lost",
@@ -180,7 +182,7 @@ FAULTS = [
         "{WAITING: self.waiting, RUNNING: self.running, SWAPPED: self.swapped}[status].add(arrival, group)",
         "status and {RUNNING: self.running, SWAPPED: self.swapped}[status].add(arrival, group)",
         {"progress", "arrival-order"},
-        seed=3,
+        seed=7,
     ),
     Fault(
         "a prompt for which there is never room waits for ever",
@@ -197,6 +199,7 @@ FAULTS = [
         "if answer is AllocStatus.NEVER:",
         "if answer is not AllocStatus.OK:",
         {"admission-final"},
+        seed=10,
     ),
     Fault(
         "nobody comes back from the host while anybody waits",
@@ -232,6 +235,7 @@ FAULTS = [
         "seqs[0].reset_state_for_recompute()",
         "pass",
         {"read-back", "hit-computed", "total-calls"},
+        seed=13,
     ),
     Fault(
         "a preempted sequence keeps its blocks",
