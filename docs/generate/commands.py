@@ -3,7 +3,9 @@
 A block of code whose fence names a file, such as ```python title="adapter.py", is written to the folder of the
 document. In a block that begins with `$ `, each line that begins so is a command for bash, and the lines below it are
 its output: a … stands for any text, on a line of its own for any lines. Each line of a ```sh block, and each indented
-line that begins with `kvproof`, is a command without an output; it must end with exit code 0 or 1.
+line that begins with `kvproof`, is a command without an output; it must end with exit code 0 or 1. A block that is a
+part of a file is run inside the rest of that file (`FRAMES` of `prepared`). A block that is none of these is not run,
+and `BLOCKS_NOT_RUN` has the reason.
 
 `python -m docs.generate.commands PAGE…` runs documents, and prints for each difference what was printed.
 """
@@ -18,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from docs.generate.prepared import ENGINES, NOT_RUN, PREPARED
+from docs.generate.prepared import BLOCKS_NOT_RUN, ENGINES, FRAMES, NOT_RUN, PREPARED, Frame
 
 TREE = Path(__file__).parents[2]
 BLOCK = re.compile(
@@ -26,6 +28,7 @@ BLOCK = re.compile(
     r"|(?P<indented>(?:^    kvproof [^\n]*\n)+)",
     re.M | re.S,
 )
+FENCED = re.compile(r"^ *```(\w*)(?: title=\"([^\"]+)\")?\n(.*?)^ *```$", re.M | re.S)
 SCRIPT = "sh"  # the language of a block of commands without outputs
 LEFT_OUT = "…"
 SECONDS_MAX = 1_800
@@ -39,10 +42,13 @@ class Command(NamedTuple):
     path: str = ""
 
 
-def commands(document: str) -> Iterator[Command]:
-    """The files and commands of a document, in their order."""
+def commands(page: str, document: str) -> Iterator[Command]:
+    """The files and commands of a page, in their order. page: relative to docs/."""
     for block in BLOCK.finditer(document):
-        if block["title"]:
+        if frame := frame_of(page, block["text"]):
+            yield Command("", frame.before + block["text"] + frame.after, frame.path)
+            yield Command(frame.command, None)
+        elif block["title"]:
             yield Command("", block["text"], block["title"])
         elif block["indented"] or block["language"] == SCRIPT:
             for line in (block["indented"] or block["text"]).replace("\\\n", "").splitlines():
@@ -52,6 +58,23 @@ def commands(document: str) -> Iterator[Command]:
             for part in re.split(r"^\$ ", block["text"], flags=re.M)[1:]:
                 command, _, output = part.partition("\n")
                 yield Command(command, output)
+
+
+def frame_of(page: str, text: str | None) -> Frame | None:
+    """The rest of the file that a block is a part of; None if it is no part of one."""
+    return next((one for begin, one in FRAMES.get(page, {}).items() if text and text.startswith(begin)), None)
+
+
+def blocks_without_reason(page: str, document: str) -> list[str]:
+    """The first lines of the blocks that are not run and for which `BLOCKS_NOT_RUN` has no reason."""
+    reasons = tuple(BLOCKS_NOT_RUN.get(page, {}))
+    return [
+        text.partition("\n")[0]
+        for language, title, text in FENCED.findall(document)
+        if not (
+            title or language == SCRIPT or text.startswith("$ ") or frame_of(page, text) or text.startswith(reasons)
+        )
+    ]
 
 
 def shows(output: str, printed: str) -> bool:
@@ -80,7 +103,7 @@ def differences(
     code = 0
     shutil.copytree(TREE / "examples", folder / "examples", dirs_exist_ok=True)
     subprocess.run(["bash", "-ec", PREPARED.get(page, "")], cwd=folder, env=environment, check=True)
-    for one in commands(document):
+    for one in commands(page, document):
         if one.path:
             (folder / one.path).parent.mkdir(parents=True, exist_ok=True)
             (folder / one.path).write_text(one.output or "", encoding="utf-8")

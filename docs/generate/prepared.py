@@ -1,7 +1,10 @@
-"""What a reader has before the commands of a page, and the commands that are not run, each with its reason.
+"""What a reader has before the commands of a page, what is around a block of code that is a part of a file, and the
+commands and blocks that are not run, each with its reason.
 
-Paths of pages are relative to `docs/`. A command is named by its beginning.
+Paths of pages are relative to `docs/`. A command is named by its beginning, and so is a block.
 """
+
+from typing import NamedTuple
 
 ENGINES = "engines add", "vllm-v", "sglang", "transformers==", "lmdeploy", "benchmarks manager"  # it needs a release
 
@@ -32,8 +35,10 @@ NOT_RUN = {
     "blind-spots.md": {"kvproof faults --of impl --jobs": "it takes an hour; `make faults` runs it"},
     "data-plane.md": {"make gpu": "it needs a GPU; tests/benchmarks try its stages without one"},
     "engines.md": {"kvproof hunt --subject mini-sglang==PATH": "it needs a checkout, which no index has"},
-    "findings.md": {"kvproof bisect": "it needs each release of the range; the engine tests replay these traces"},
     "install.md": {"python -m pip": INDEX},
+    "recording.md": {
+        "kvproof record --out trace.jsonl -- python generate.py": "it needs a model; tests/check/recording has one"
+    },
     "peers.md": {"make peers": MAKE},
     "proofs.md": {
         "kvproof prove --no-cache": "`make proofs-record` asks the solver everything",
@@ -50,5 +55,91 @@ NOT_RUN = {
         "pip install": INDEX,
         "kvproof campaign nightly.toml --workers 8": "it takes a night",
         "kvproof explore --scope tables-6x4x8": "a scope of minutes to hours; tests/check/workers search smaller ones",
+    },
+}
+
+
+class Frame(NamedTuple):
+    """A file with the block in it, and a command that runs it, which must end with exit code 0 or 1."""
+
+    path: str
+    command: str
+    before: str = ""
+    after: str = ""
+
+
+ADAPTED = "from examples.forty_lines import Adapter, BlockManager\n"
+NAMES = "from kvproof.check import Capabilities, Config, ManagerAdapter, run_conformance\n"
+SCHEDULER = """
+from types import SimpleNamespace
+from kvproof.impl import BlockManager
+scheduler = SimpleNamespace(kv_cache_manager=BlockManager(block_size=4, num_gpu_blocks=8, num_cpu_blocks=0))
+"""
+LINE = """python -c "import msgspec; from kvproof.check.recording.format import RecordedCall
+msgspec.json.decode(open('line.jsonl').read(), type=RecordedCall)" """
+PLAN = """python -c "from pathlib import Path; from kvproof.check.runs.campaign.file import read_plan
+read_plan(Path('campaign.toml'))" """
+FRAMES = {
+    "../README.md": {
+        "from kvproof.check import Capabilities": Frame("test_adapter.py", "python -m pytest test_adapter.py", ADAPTED)
+    },
+    "ci.md": {
+        "[tool.pytest.ini_options]": Frame(
+            "pyproject.toml",
+            "mkdir -p tests/crashes && cp examples/traces/f4-*.json tests/crashes &&"
+            " python -m pytest --collect-only | grep f4- && rm -r pyproject.toml tests/crashes",
+        ),
+        "def test_the_manager_conforms(kvproof_options)": Frame(
+            "test_options.py", "python -m pytest test_options.py --kvproof-budget 2", ADAPTED + NAMES
+        ),
+        "[[known]]": Frame(
+            "known.toml",
+            "kvproof hunt --subject examples/forty_lines.py:Adapter --effort 2000 --seed 1 --known known.toml",
+        ),
+    },
+    "data-plane.md": {
+        "def move(caches, moves)": Frame(
+            "own.py", "kvproof device --device cpu --layout nhd --dtype int8 --executor own.py:move --seed 1"
+        )
+    },
+    "engines.md": {
+        "from pathlib import Path": Frame(
+            "store.py", "python store.py", "import hashlib\nkey, data = hashlib.sha256(b'1').digest(), bytes(1 << 20)\n"
+        )
+    },
+    "own-manager.md": {
+        "from kvproof.check import run_conformance": Frame("test_it.py", "python -m pytest test_it.py", ADAPTED),
+        "class Adapter(ManagerAdapter)": Frame(
+            "adapted.py", "python adapted.py", ADAPTED + NAMES, "\nrun_conformance(Adapter, operations=500)\n"
+        ),
+    },
+    "recording.md": {
+        "from kvproof.check.recording import record": Frame(
+            "recorded.py", "python recorded.py", SCHEDULER, "\nrecorder.close()\n"
+        ),
+        "from kvproof.check.recording import watch": Frame("watched.py", "python watched.py", SCHEDULER),
+        '{"n":3,': Frame("line.jsonl", LINE),
+        '{"n":9,': Frame("line.jsonl", LINE),
+    },
+    "scale.md": {
+        "out = ": Frame(
+            "campaign.toml",
+            PLAN,
+        )
+    },
+}
+
+GITHUB = "it runs on GitHub; tests/test_workflows.py checks the action and the workflow"
+BLOCKS_NOT_RUN = {
+    "architecture.md": {"spec/      the specification": "a list of folders"},
+    "ci.md": {
+        "on: [pull_request]": GITHUB,
+        "jobs:": GITHUB,
+        "block-manager:": "it runs on GitLab",
+        "trusted_subjects": "the configuration of the repository on the same page has this line",
+    },
+    "data-plane.md": {"PCIe link": "facts of one machine"},
+    "history.md": {
+        " run        started": "ids, times and speeds of one machine; the command above it prints such a table"
     },
 }

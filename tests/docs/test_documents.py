@@ -11,6 +11,7 @@ import typer
 from docs.generate import chromium, properties, reference
 from docs.generate.commands import (
     Command,
+    blocks_without_reason,
     commands,
     differences,
     environment,
@@ -18,7 +19,7 @@ from docs.generate.commands import (
     reason_not_to_run,
     shows,
 )
-from docs.generate.prepared import NOT_RUN, PREPARED
+from docs.generate.prepared import BLOCKS_NOT_RUN, FRAMES, NOT_RUN, PREPARED
 from docs.generate.property_pictures import PICTURES, picture
 
 from kvproof.check.cli.app import app
@@ -26,7 +27,8 @@ from kvproof.spec.text.properties import MEANINGS
 
 TREE = Path(__file__).parents[2]
 DOCS = TREE / "docs"
-PAGES = sorted([TREE / "README.md", *DOCS.rglob("*.md")])
+ROOT_PAGES = [TREE / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
+PAGES = sorted([*ROOT_PAGES, *DOCS.rglob("*.md")])
 LONG = [pytest.mark.long, pytest.mark.timeout(7_200)]
 ENGINE = [pytest.mark.engine, pytest.mark.timeout(7_200)]
 QUICK = "index.md"  # the default tests run it; it shows what the README shows of a hunt
@@ -40,7 +42,7 @@ def name_of(page: Path) -> str:
 
 def shown(page: Path) -> list[Command]:
     """The commands of a page that are run."""
-    found = commands(page.read_text(encoding="utf-8"))
+    found = commands(name_of(page), page.read_text(encoding="utf-8"))
     return [one for one in found if one.command and not reason_not_to_run(name_of(page), one.command)]
 
 
@@ -61,7 +63,7 @@ def test_a_page_shows_what_its_commands_print(page: str, engines: bool, tmp_path
 
 
 def test_what_is_prepared_and_what_is_not_run_is_of_commands_that_a_page_shows() -> None:
-    texts = {name_of(page): list(commands(page.read_text(encoding="utf-8"))) for page in PAGES}
+    texts = {name_of(page): list(commands(name_of(page), page.read_text(encoding="utf-8"))) for page in PAGES}
     unknown = [
         (page, begin)
         for page, reasons in NOT_RUN.items()
@@ -70,6 +72,18 @@ def test_what_is_prepared_and_what_is_not_run_is_of_commands_that_a_page_shows()
     ]
     assert unknown == []
     assert {page for page in PREPARED if not texts[page]} == set()
+
+
+def test_every_block_of_a_page_is_run_or_has_a_reason_why_not() -> None:
+    texts = {name_of(page): page.read_text(encoding="utf-8") for page in PAGES}
+    assert {page: lines for page, text in texts.items() if (lines := blocks_without_reason(page, text))} == {}
+    named = [(page, begin) for of_pages in (FRAMES, BLOCKS_NOT_RUN) for page in of_pages for begin in of_pages[page]]
+    assert [(page, begin) for page, begin in named if f"```\n{begin}" not in unnamed(texts[page])] == []
+
+
+def unnamed(document: str) -> str:
+    """The document with the languages of its blocks left out."""
+    return re.sub(r"^```\w+", "```", document, flags=re.M)
 
 
 def test_a_file_is_written_a_command_sees_the_exit_code_before_it_and_a_wrong_output_is_reported(
