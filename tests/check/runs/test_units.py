@@ -16,7 +16,15 @@ from kvproof.check.runs.scope_units import ScopeUnits
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.walk_stage import walker_stage
-from kvproof.check.runs.walk_units import Judged, WalkUnit, WalkUnits, operations_of_unit, seed_of, walk_unit
+from kvproof.check.runs.walk_units import (
+    Judged,
+    WalkUnit,
+    WalkUnits,
+    operations_of_next_unit,
+    operations_of_unit,
+    seed_of,
+    walk_unit,
+)
 from kvproof.check.search.result import UNLIMITED
 from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.registry import find
@@ -109,6 +117,10 @@ def without_time(walk: Any) -> Any:
 def test_a_walk_has_enough_units_for_many_workers_and_none_that_is_all_overhead() -> None:
     sizes = [operations_of_unit(number) for number in (1_000, 50_000, 500_000, 5_000_000, UNLIMITED)]
     assert sizes == [5_000, 5_000, 20_000, 20_000, 20_000]
+    sizes = []
+    while sum(sizes) < 200_000:
+        sizes.append(operations_of_next_unit(200_000, sum(sizes)))
+    assert sizes == [8_000] * 22 + [6_000, 5_000, 5_000, 5_000, 3_000]  # smaller ones at the end
     assert len({seed_of(seed, index) for seed in range(9) for index in range(9)}) == 81
 
 

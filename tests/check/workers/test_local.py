@@ -46,12 +46,26 @@ def test_a_unit_whose_worker_is_killed_is_done_again_and_no_process_is_left(work
     assert next(given_up) == 0
     given_up.close()
     assert list(workers.results(operator.pos, [5])) == [5]  # no answer of a unit that was given up
+    beside = workers.results(operator.abs, [-3])
+    (busy,) = workers._workers
+    busy.connection.send((-1, operator.neg, 7))  # its answer is not that of a unit that somebody waits for
+    assert list(workers.results(operator.neg, [4, 5])) == [-4, -5]
+    assert list(beside) == [3]
     with pytest.raises(TypeError, match="bad operand"):
         list(workers.results(operator.neg, [1, "two"]))
     assert workers.process_ids == [other]
     workers.close()
     assert not is_alive(killed)
     assert not is_alive(other)
+
+
+def test_workers_that_are_made_ready_have_started_when_the_first_unit_comes(
+    workers: LocalWorkers, tmp_path: Path
+) -> None:
+    workers.prepare(Path.touch, tmp_path / "ready")
+    (started,) = workers.process_ids
+    assert list(workers.results(Path.exists, [tmp_path / "ready"])) == [True]
+    assert workers.process_ids == [started]
 
 
 def test_a_unit_that_ends_every_worker_is_an_error_and_not_an_endless_loop(

@@ -1,5 +1,6 @@
 """`kvproof hunt`: search for counterexamples of one subject."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -86,7 +87,7 @@ def hunt(
     The hunt goes on after a finding. Findings are grouped by property and mechanism; one of each group is minimised,
     saved and reported at once, and later runs leave out the features that it needs.
     """
-    with error_boundary(json, place_in(context)):
+    with error_boundary(json, place_in(context)), ExitStack() as ending:
         from kvproof.check.oracle.level import level_named, level_of
         from kvproof.check.runs.arguments import agrees, factory_of, fixed_fields, require_fields_of, wanted_properties
         from kvproof.check.runs.effort import effort_of
@@ -97,7 +98,7 @@ def hunt(
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.runs.trust import trust
         from kvproof.check.runs.walk_stage import walker_stage
-        from kvproof.check.runs.walk_units import Judged, WalkUnits
+        from kvproof.check.runs.walk_units import Judged, WalkUnits, make_ready
         from kvproof.check.search.strategies import strategy_of
         from kvproof.check.workers.choice import opened
 
@@ -119,6 +120,9 @@ def hunt(
             bookmark = Bookmark(out, HuntProgress(subject, settled_seed(seed), *kept))
         progress = bookmark.progress
         chosen_effort = effort_of(effort, budget, progress.subject)
+        pool, judged = ending.enter_context(opened(workers)), Judged(progress.subject, isolation, budget)
+        if pool is not None:
+            pool.prepare(make_ready, judged)
         make, one = factory_of(progress.subject, isolation, budget)
         try:
             if level is not None and (named := level_named(level)) is not (actual := level_of(one)):
@@ -143,22 +147,20 @@ def hunt(
             }
         for name, reason in strategy.level.excluded_witnesses(progress.fixed).items():
             say(output(), f"not expected with these fixed fields: {name} ({reason})")
-        with opened(workers) as pool:
-            own: Bookmark | None = bookmark
-            facts, walk_units, scope_units = dict[str, str](), None, None
-            is_done = bookmark.scope_is_done
-            if pool is not None:  # a walk in units is not resumed
-                judged = Judged(progress.subject, isolation, budget)
-                walk_units, scope_units = WalkUnits(pool, judged), ScopeUnits(pool, judged)
-                own, facts, is_done = None, {"workers": pool.name}, lambda name: None
-            if strategy.can_explore:
-                share = EXPLORER_SHARE if budget is None else min(EXPLORER_SHARE, 100 * EXPLORER_SECONDS_MAX / budget)
-                most = chosen_effort.hunted_transitions
-                stages.append(
-                    subject_stage(make, one, scopes, saving, share, True, keep_going, is_done, most, scope_units)
-                )
-            share = 100.0 - sum(stage.share for stage in stages)
-            most, fixed = chosen_effort.operations, progress.fixed
-            stages.append(walker_stage(make, one, saving, share, most, keep_going, own, fixed, walk_units))
-            is_short = not keep_going and resume is None
-            raise typer.Exit(run_stages(options, stages, one, stops_at_first=is_short, environment=facts))
+        own: Bookmark | None = bookmark
+        facts, walk_units, scope_units = dict[str, str](), None, None
+        is_done = bookmark.scope_is_done
+        if pool is not None:  # a walk in units is not resumed
+            walk_units, scope_units = WalkUnits(pool, judged), ScopeUnits(pool, judged)
+            own, facts, is_done = None, {"workers": pool.name}, lambda name: None
+        if strategy.can_explore:
+            share = EXPLORER_SHARE if budget is None else min(EXPLORER_SHARE, 100 * EXPLORER_SECONDS_MAX / budget)
+            most = chosen_effort.hunted_transitions
+            stages.append(subject_stage(make, one, scopes, saving, share, True, keep_going, is_done, most, scope_units))
+        share = 100.0 - sum(stage.share for stage in stages)
+        most, fixed = chosen_effort.operations, progress.fixed
+        walker = walker_stage(make, one, saving, share, most, keep_going, own, fixed, walk_units)
+        is_beside = scope_units is not None and scope_units.is_beside_the_walk(not keep_going)
+        stages.insert(0 if is_beside else len(stages), walker)
+        is_short = not keep_going and resume is None
+        raise typer.Exit(run_stages(options, stages, one, stops_at_first=is_short, environment=facts))

@@ -168,7 +168,11 @@ def subject_stage(
         with search_ends_after(seconds):
             return explore(strategy, make(), scope, progress=progress, **bounds)
 
-    chosen = search if units is None else units.search_of(scopes, max_transitions, is_hunt)
+    chosen: Search = search
+    if units is not None and is_hunt:
+        chosen = units.shared_search_of(scopes, max_transitions, not keeps_going)
+    elif units is not None:
+        chosen = units.search_of(scopes, max_transitions)
     planned_checks = planned_checks_of_scopes(EXPLORER, scopes, subject)
     searches = Searches(EXPLORER, scopes, planned_checks, chosen, save, is_hunt=is_hunt, keeps_going=keeps_going)
     searches.is_done, searches.max_transitions = is_done, max_transitions

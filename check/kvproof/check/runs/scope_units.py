@@ -1,6 +1,12 @@
-"""The exhaustive search of scopes as units of work: each scope is one unit, and the results come in their order."""
+"""The exhaustive search of scopes as units of work, with the results in the order of the scopes.
 
+In a gate each scope is a unit. The scopes of a hunt share their transitions, so one unit searches them one after the
+other; its result does not depend on the units of the walk, so workers can do these beside it.
+"""
+
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,27 +27,49 @@ Search = Callable[[Scope, float, int, OnCount], SearchResult]  # of a scope: sec
 
 @dataclass(frozen=True)
 class ScopeUnit:
-    """A scope to search. seconds: until the search must end."""
+    """Scopes to search one after the other, with so many transitions together, until one is not left.
+
+    seconds: until the search must end. stops_at_first: no scope is searched after one with a finding.
+    """
 
     subject: Judged
-    scope: Scope
+    scopes: tuple[Scope, ...]
     max_transitions: int
     seconds: float
+    stops_at_first: bool = False
+
+    @property
+    def need(self) -> str:
+        """The subject that a worker must be able to make."""
+        return self.subject.name
 
 
-def explore_unit(unit: ScopeUnit) -> Any:
-    """The packed result of the search, or why the subject does not support the scope, as a text."""
-    bounds: dict[str, Any] = {"seconds": unit.seconds, "max_transitions": unit.max_transitions}
+def explore_unit(unit: ScopeUnit) -> list[Any]:
+    """The packed result of each search that began, or why the subject does not support the scope, as a text."""
+    deadline, num_left, found = time.monotonic() + unit.seconds, unit.max_transitions, list[Any]()
+    for scope in unit.scopes:
+        seconds = max(0.0, deadline - time.monotonic())
+        if found and (num_left <= 0 or not seconds):
+            break
+        try:
+            done = _explored(unit.subject, scope, num_left, seconds)
+        except Unsupported as error:
+            found.append(str(error))
+            continue
+        found.append(pack(done))
+        num_left -= done.num_operations
+        if unit.stops_at_first and done.finding is not None:
+            break
+    return found
 
+
+def _explored(subject: Judged, scope: Scope, max_transitions: int, seconds: float) -> SearchResult:
     def search() -> list[SearchResult]:
-        subject = factory_of(unit.subject)()
-        with search_ends_after(unit.seconds):
-            return [explore(strategy_of(subject), subject, unit.scope, **bounds)]
+        one = factory_of(subject)()
+        with search_ends_after(seconds):
+            return [explore(strategy_of(one), one, scope, seconds=seconds, max_transitions=max_transitions)]
 
-    try:
-        return pack(unless_killed(search)[0])
-    except Unsupported as error:
-        return str(error)
+    return unless_killed(search)[0]
 
 
 @dataclass
@@ -51,29 +79,58 @@ class ScopeUnits:
     workers: Workers
     subject: Judged
 
-    def search_of(self, scopes: Mapping[str, Scope], max_transitions: int, is_shared: bool) -> Search:
-        """A function that gives the result of each scope, called in the order of the scopes.
+    def search_of(self, scopes: Mapping[str, Scope], max_transitions: int) -> Search:
+        """A function that gives the result of each scope of a gate, called in the order of the scopes.
 
-        max_transitions: of each scope, and then later scopes begin before they are asked for; of all scopes together if
-        is_shared, and then each is searched when it is asked for, with what the earlier ones have left. So the results
-        are those of one search after the other.
+        max_transitions: of each scope. Later scopes begin before they are asked for.
         """
         begun: list[Iterator[Any]] = []
 
         def search(scope: Scope, seconds: float, num_left: int, progress: OnCount) -> SearchResult:
-            if is_shared:
-                begun[:] = [self.workers.results(explore_unit, [ScopeUnit(self.subject, scope, num_left, seconds)])]
-            elif not begun:
+            if not begun:
                 begun.append(self.workers.results(explore_unit, self._units(scopes, max_transitions, seconds)))
-            packed = next(begun[0])
-            if isinstance(packed, str):
-                raise Unsupported(packed)
-            done: SearchResult = unpack(packed)
-            return done
+            return _result(next(begun[0])[0])
 
         return search
+
+    def shared_search_of(self, scopes: Mapping[str, Scope], max_transitions: int, stops_at_first: bool) -> Search:
+        """As `search_of`, of a hunt. max_transitions: of all scopes together.
+
+        Without a time limit, and unless the first finding ends the hunt, the search begins now.
+        """
+        begun: list[Iterator[Any]] = []
+        found, places = deque[Any](), {scope: place for place, scope in enumerate(scopes.values())}
+
+        def begin(first: int, num_left: int, seconds: float) -> None:
+            left = tuple(scopes.values())[first:]
+            unit = ScopeUnit(self.subject, left, num_left, seconds, stops_at_first)
+            begun.append(self.workers.results(explore_unit, [unit]))
+
+        if scopes and self.is_beside_the_walk(stops_at_first):
+            begin(0, max_transitions, math.inf)
+
+        def search(scope: Scope, seconds: float, num_left: int, progress: OnCount) -> SearchResult:
+            if not found:
+                if not begun:
+                    begin(places[scope], num_left, seconds)
+                found.extend(next(begun.pop()))
+            return _result(found.popleft())
+
+        return search
+
+    def is_beside_the_walk(self, stops_at_first: bool) -> bool:
+        """Whether the search of a hunt is done beside its walk, and not before it."""
+        return self.subject.budget is None and not stops_at_first
 
     def _units(self, scopes: Mapping[str, Scope], max_transitions: int, seconds: float) -> Iterator[ScopeUnit]:
         deadline = time.monotonic() + seconds
         for scope in scopes.values():
-            yield ScopeUnit(self.subject, scope, max_transitions, max(0.0, deadline - time.monotonic()))
+            yield ScopeUnit(self.subject, (scope,), max_transitions, max(0.0, deadline - time.monotonic()))
+
+
+def _result(packed: Any) -> SearchResult:
+    """The result of one scope. Raises Unsupported."""
+    if isinstance(packed, str):
+        raise Unsupported(packed)
+    done: SearchResult = unpack(packed)
+    return done

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kvproof.check.protocol.fault_attribution import StandInError
+from kvproof.check.workers.workers import FULL
 from kvproof.reports.device_page import PAGE, device_page
 from kvproof.reports.document import DocumentError, encode, read_bytes, write_atomically
 from kvproof.reports.junit import junit
@@ -44,7 +45,6 @@ LACKS = {  # what the machine, or a limit of this process, does not give
     errno.ENOMEM: "no memory is left for another process",
 }
 NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.ENOENT)
 
 

@@ -32,6 +32,7 @@ from kvproof.check.subjects import UnknownSubject
 from kvproof.check.workers.workers import NUM_TRIES_MAX, Workers
 
 NUM_UNITS, OPERATIONS_MIN, OPERATIONS_MAX = 25, 5_000, 20_000  # of a walk; of a unit
+NUM_UNITS_AT_END = 4  # what is left of a walk is divided by it, if that makes a smaller unit
 NUM_SUBJECTS = 4  # whose processes one worker keeps
 SEED_BYTES = 7  # so that a message can hold it
 
@@ -63,6 +64,11 @@ class WalkUnit:
     fixed: Mapping[str, Any] | None = None
     seconds: float = float("inf")
 
+    @property
+    def need(self) -> str:
+        """The subject that a worker must be able to make."""
+        return self.subject.name
+
 
 def seed_of(seed: int, index: int) -> int:
     """The seed of a unit, from the seed of the run and the number of the unit."""
@@ -74,6 +80,17 @@ def operations_of_unit(max_operations: int) -> int:
     """How many operations a unit of such a walk does."""
     share = OPERATIONS_MAX if max_operations == UNLIMITED else max_operations // NUM_UNITS
     return min(OPERATIONS_MAX, max(OPERATIONS_MIN, share))
+
+
+def operations_of_next_unit(max_operations: int, num_before: int) -> int:
+    """How many operations the unit does that begins after so many: fewer near the end, so that workers end together."""
+    left = max_operations - num_before
+    return min(left, operations_of_unit(max_operations), max(OPERATIONS_MIN, left // NUM_UNITS_AT_END))
+
+
+def make_ready(subject: Judged) -> None:
+    """Start the process from which the subject's processes are forked."""
+    factory_of(subject)
 
 
 def walk_unit(unit: WalkUnit) -> list[Any]:
@@ -165,8 +182,7 @@ class WalkUnits:
         known: tuple[KnownFailure, ...],
         deadline: float,
     ) -> Iterator[WalkUnit]:
-        size = operations_of_unit(max_operations)
         while num_before < max_operations and (left := deadline - time.monotonic()) > 0:
-            num_operations = min(size, max_operations - num_before)
+            num_operations = operations_of_next_unit(max_operations, num_before)
             yield WalkUnit(self.subject, seed, index, num_operations, known, fixed, left)
             index, num_before = index + 1, num_before + num_operations

@@ -20,6 +20,7 @@ from kvproof.check.subjects import UnknownSubject
 
 OUR_CODE = Path(__file__).parents[1]
 FORMS = "module:factory or path/to/file.py:factory"
+SHIPPED = "KVPROOF_SHIPPED"  # a variable: the path of a file as a subject names it, a new line, and where it is here
 
 
 def own(name: str, kind: str = "factory") -> Callable[..., Any]:
@@ -96,7 +97,7 @@ def _file_of(factory: Callable[..., Any]) -> str | None:
 def _module(name: str, where: str) -> ModuleType:
     is_file = where.endswith(".py") or "/" in where or os.sep in where
     try:
-        return _from_file(Path(where)) if is_file else _imported(where)
+        return _from_file(_place_here(where)) if is_file else _imported(where)
     except FileNotFoundError as error:
         if is_file and not Path(where).is_file():
             raise UnknownSubject(f"{name}: there is no file {where}") from error
@@ -115,6 +116,12 @@ def _line_of(error: BaseException) -> str:
         if not is_ours and not frame.filename.startswith("<"):
             return f" ({os.path.relpath(frame.filename)}:{frame.lineno})"
     return ""
+
+
+def _place_here(where: str) -> Path:
+    """The path of a file that a subject names; another one, if the file came from another machine."""
+    named, _, place = os.environ.get(SHIPPED, "").partition("\n")
+    return Path(place if named == where else where)
 
 
 def _imported(module: str) -> ModuleType:

@@ -8,9 +8,10 @@ import os
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -26,13 +27,24 @@ END_SECONDS = 2.0  # for an idle process to end by itself
 
 @dataclass(eq=False)
 class _Ticket:
-    """One unit that was given out. is_wanted: whether somebody waits for its result."""
+    """One unit that was given out. number: in its messages. is_wanted: whether somebody waits for its result."""
 
     do: Callable[[Any], Any]
     unit: Any
+    number: int = field(default_factory=count().__next__)
     num_tries: int = 0
     is_wanted: bool = True
     outcome: Outcome | None = None
+
+
+@dataclass(eq=False)
+class _Stream:
+    """The units of one call of `results`. begun: in their order, without those whose result was taken."""
+
+    do: Callable[[Any], Any]
+    source: Iterator[Any]
+    begun: deque[_Ticket] = field(default_factory=deque)
+    is_over: bool = False
 
 
 @dataclass(eq=False)
@@ -52,6 +64,8 @@ class LocalWorkers:
         self.name = str(num_processes)
         self._num_processes = num_processes
         self._workers: list[_Worker] = []
+        self._streams: list[_Stream] = []
+        self._again = deque[_Ticket]()  # those whose worker was lost
         self._folder = tempfile.TemporaryDirectory(prefix="kvproof-workers-")
 
     @property
@@ -59,31 +73,35 @@ class LocalWorkers:
         """The ids of the processes that run now."""
         return [worker.process.pid for worker in self._workers if worker.process.pid is not None]
 
+    def prepare(self, do: Callable[[Any], Any], unit: Any) -> None:
+        """As `Workers.prepare`."""
+        while len(self._workers) < self._num_processes:
+            self._give(self._started(), _Ticket(do, unit, is_wanted=False))
+
     def results(self, do: Callable[[Any], Answer], units: Iterable[Any]) -> Generator[Answer, None, None]:
         """As `Workers.results`."""
-        source, is_over = iter(units), False
-        begun, again = deque[_Ticket](), deque[_Ticket]()  # in order; those that must be done again
+        stream = _Stream(do, iter(units))
+        self._streams.append(stream)
+        answers = self._answers(stream)
+        next(answers)
+        return answers
+
+    def _answers(self, stream: _Stream) -> Generator[Any, None, None]:
+        """Yield None when the first units have begun, and then the result of each unit."""
         try:
+            self._begin_units()
+            yield None
             while True:
-                while begun and begun[0].outcome is not None:
-                    yield value_of(begun.popleft().outcome)  # type: ignore[arg-type]
-                while (again or not is_over) and (worker := self._idle()) is not None:
-                    if not again:
-                        if len(begun) >= NUM_AHEAD * self._num_processes:
-                            break
-                        unit = next(source, begun)
-                        if unit is begun:
-                            is_over = True
-                            break
-                        begun.append(_Ticket(do, unit))
-                        again.append(begun[-1])
-                    self._give(worker, again.popleft(), again)
-                if begun:
-                    self._wait(again)
-                elif is_over:
+                while stream.begun and (outcome := stream.begun[0].outcome) is not None:
+                    stream.begun.popleft()
+                    yield value_of(outcome)
+                self._begin_units()
+                if stream.is_over and not stream.begun:
                     return
+                self._wait()
         finally:
-            for ticket in begun:
+            self._streams.remove(stream)
+            for ticket in stream.begun:
                 ticket.is_wanted = False
 
     def keepers(self, make: Make) -> LocalKeepers:
@@ -104,10 +122,33 @@ class LocalWorkers:
         self._workers.clear()
         self._folder.cleanup()
 
-    def _idle(self) -> _Worker | None:
-        idle = next((worker for worker in self._workers if worker.ticket is None), None)
-        if idle is not None or len(self._workers) >= self._num_processes:
-            return idle
+    def _begin_units(self) -> None:
+        """Give units to the workers that have none."""
+        while True:
+            idle = next((worker for worker in self._workers if worker.ticket is None), None)
+            if idle is None and len(self._workers) >= self._num_processes:
+                return
+            if (ticket := self._next_ticket()) is None:
+                return
+            self._give(idle or self._started(), ticket)
+
+    def _next_ticket(self) -> _Ticket | None:
+        """A unit to do: one whose worker was lost, or else the next of the stream that began first."""
+        while self._again:
+            if (ticket := self._again.popleft()).is_wanted:
+                return ticket
+        for stream in self._streams:
+            if stream.is_over or len(stream.begun) >= NUM_AHEAD * self._num_processes:
+                continue
+            unit = next(stream.source, stream)
+            if unit is stream:
+                stream.is_over = True
+                continue
+            stream.begun.append(_Ticket(stream.do, unit))
+            return stream.begun[-1]
+        return None
+
+    def _started(self) -> _Worker:
         context = multiprocessing.get_context("spawn")  # not a fork: a subject may have started threads here
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, os.getpid(), self._folder.name))
@@ -117,15 +158,15 @@ class LocalWorkers:
         self._workers.append(_Worker(process, ours))
         return self._workers[-1]
 
-    def _give(self, worker: _Worker, ticket: _Ticket, again: deque[_Ticket]) -> None:
+    def _give(self, worker: _Worker, ticket: _Ticket) -> None:
         worker.ticket, worker.deadline = ticket, time.monotonic() + SECONDS_MAX
         ticket.num_tries += 1
         try:
-            worker.connection.send((ticket.do, ticket.unit))
+            worker.connection.send((ticket.number, ticket.do, ticket.unit))
         except OSError:  # the process has ended
-            self._lose(worker, again)
+            self._lose(worker)
 
-    def _wait(self, again: deque[_Ticket]) -> None:
+    def _wait(self) -> None:
         """Wait for a worker, and take its answer. Raises WorkerLost."""
         busy = {worker.connection: worker for worker in self._workers if worker.ticket is not None}
         left = min(worker.deadline for worker in busy.values()) - time.monotonic()
@@ -133,20 +174,19 @@ class LocalWorkers:
         for worker in busy.values() if not ready else ():
             if time.monotonic() >= worker.deadline:
                 worker.process.kill()
-                self._lose(worker, again)
+                self._lose(worker)
         for connection in ready:
             worker = busy[connection]  # type: ignore[index]
-            ticket = worker.ticket
             try:
-                outcome = worker.connection.recv()
+                number, outcome = worker.connection.recv()
             except (EOFError, OSError):
-                self._lose(worker, again)
+                self._lose(worker)
                 continue
-            worker.ticket = None
-            if ticket is not None:
-                ticket.outcome = outcome
+            ticket = worker.ticket
+            if ticket is not None and ticket.number == number:  # not a second answer to an earlier unit
+                ticket.outcome, worker.ticket = outcome, None
 
-    def _lose(self, worker: _Worker, again: deque[_Ticket]) -> None:
+    def _lose(self, worker: _Worker) -> None:
         """Forget a worker whose process has ended; its unit must be done again."""
         self._workers.remove(worker)
         worker.connection.close()
@@ -159,7 +199,7 @@ class LocalWorkers:
                 f"{ticket.num_tries} workers ended while they did the same unit, the last with exit code "
                 f"{worker.process.exitcode}: {ticket.unit}. If the subject ends its process, leave out --no-isolation"
             )
-        again.append(ticket)
+        self._again.append(ticket)
 
 
 def _serve(connection: "Connection[Any, Any]", parent: int, folder: str) -> None:
@@ -168,5 +208,5 @@ def _serve(connection: "Connection[Any, Any]", parent: int, folder: str) -> None
     tempfile.tempdir = folder
     with suppress(EOFError, OSError):
         while True:
-            do, unit = connection.recv()
-            connection.send(done(do, unit))
+            number, do, unit = connection.recv()
+            connection.send((number, done(do, unit)))

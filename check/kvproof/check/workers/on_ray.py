@@ -1,45 +1,58 @@
 """Workers that are processes of a Ray cluster, which is started on this machine if no address is given.
 
 Every unit is a Ray task. Ray starts a task again whose worker or node is lost; what Ray gives up is submitted again
-here. A worker uses the subject's files under the same path as this process, and refuses units of another kvproof.
+here. A worker uses the sources of a subject that it has, if they are those of this process; otherwise it takes them
+from Ray's store of objects, where this process puts them once. A node whose worker lacks what a unit needs, such as
+the same kvproof or a package, is given no more units of this need, and the unit is done on another node.
 """
 
 import logging
 import os
+import pickle
 import signal
 import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it when it is imported
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads both when it is imported
+os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
 
 import ray
 
 from kvproof.check.subjects.descendants import MARK, end_marked, marked
 from kvproof.check.workers.keepers import Keeper
+from kvproof.check.workers.shipping import Sources, at_hand, packed, place_of, sources_of
 from kvproof.check.workers.sources import code_digest
 from kvproof.check.workers.workers import (
     NUM_TRIES_MAX,
     SECONDS_MAX,
     Answer,
+    Lack,
+    Lacks,
     Lost,
     Make,
     NoWorkers,
     Outcome,
     Request,
+    WorkerLacks,
     WorkerLost,
     done,
+    lack_in,
+    need_of,
     value_of,
 )
 
 NUM_AHEAD, NUM_AHEAD_MIN = 4, 16  # units for each processor, submitted before the result of the oldest one is there
 CONNECT_PAUSE_SECONDS = 3.0
 TIMED_OUT = "timed out during startup"  # in the text of an exception that has no class of its own
+KEEPER = "a search of the specification"  # what a keeper is needed for
 STORE_BYTES = 100_000_000  # of Ray's store of objects on this machine: a result has a few kilobytes
 
 
@@ -62,8 +75,11 @@ class RayWorkers:
             self._ending.close()
             raise
         self._ending.callback(ray.shutdown)
-        self._task = ray.remote(max_retries=NUM_TRIES_MAX - 1)(_do)
+        self._task = ray.remote(max_retries=NUM_TRIES_MAX - 1)(_doing())
         self._place = _Place(code_digest(), os.getcwd(), tuple(sys.path))
+        self._is_here = address is None
+        self._lacks = Lacks(lambda text: print(f"kvproof: {text}", file=sys.stderr, flush=True))
+        self._shipped: dict[str, tuple[Sources | None, list[Any]]] = {}  # by need, with where Ray has the archive
 
     def _start(self, quiet: dict[str, Any]) -> None:
         """Start Ray here. Everything that it starts has a mark, and what it writes is in a folder that is removed."""
@@ -84,45 +100,84 @@ class RayWorkers:
 
     def results(self, do: Callable[[Any], Answer], units: Iterable[Any]) -> Generator[Answer, None, None]:
         """As `Workers.results`."""
-        source, is_over = iter(units), False
-        begun = deque[tuple[Any, Any]]()  # units and references of their results, in order
+        answers = self._answers(do, iter(units))
+        next(answers)
+        return answers
+
+    def prepare(self, do: Callable[[Any], Any], unit: Any) -> None:
+        """As `Workers.prepare`: Ray starts its workers itself, and it does not say which of them do not work yet."""
+
+    def _answers(self, do: Callable[[Any], Any], source: Iterator[Any]) -> Generator[Any, None, None]:
+        """Yield None when the first units have begun, and then the result of each unit."""
+        begun = deque[_Task]()  # in the order of their units
         num_ahead = max(NUM_AHEAD_MIN, NUM_AHEAD * int(ray.cluster_resources().get("CPU", 1)))
+
+        def begin() -> None:
+            for unit in islice(source, max(0, num_ahead - len(begun))):
+                begun.append(self._begun(do, unit))
+
         try:
-            while True:
-                while not is_over and len(begun) < num_ahead:
-                    unit = next(source, begun)
-                    if unit is begun:
-                        is_over = True
-                        break
-                    begun.append((unit, self._task.remote(self._place, do, unit)))
-                if not begun:
-                    return
-                outcome = self._outcome(do, *begun[0])
+            begin()
+            yield None
+            while begun:
+                outcome = self._outcome(begun[0])
                 begun.popleft()
                 yield value_of(outcome)
+                begin()
         finally:
-            for _, reference in begun:
+            for task in begun:
                 with suppress(Exception):
-                    ray.cancel(reference, force=False)
+                    ray.cancel(task.reference, force=False)
 
-    def _outcome(self, do: Callable[[Any], Any], unit: Any, reference: Any) -> Outcome:
-        for _ in range(NUM_TRIES_MAX):
+    def _begun(self, do: Callable[[Any], Any], unit: Any) -> "_Task":
+        need = need_of(unit)
+        sources, archive = self._sources_for(need)
+        task = _Task(unit, need, ray.cloudpickle.dumps((self._place, do, unit, sources)), archive)
+        self._submit(task)
+        return task
+
+    def _submit(self, task: "_Task") -> None:
+        options = _elsewhere(self._lacks.machines(task.need))
+        task.reference = self._task.options(**options).remote(self._place.code, task.data, task.archive)
+
+    def _sources_for(self, need: str) -> tuple[Sources | None, list[Any]]:
+        """The sources of a subject, and where Ray has them; each is sent once. A Ray on this machine needs none."""
+        if self._is_here or not need:
+            return None, []
+        if need not in self._shipped:
+            sources, place = sources_of(need), place_of(need)
+            archive = [] if place is None else [ray.put(packed(place))]
+            self._shipped[need] = sources, archive
+        return self._shipped[need]
+
+    def _outcome(self, task: "_Task") -> Outcome:
+        num_lost = 0
+        while True:
             try:
-                outcome: Outcome = ray.get(reference, timeout=SECONDS_MAX)
-                return outcome
-            except ray.exceptions.RayTaskError as error:  # what the task raised outside the unit, such as an import
+                machine, outcome = ray.get(task.reference, timeout=SECONDS_MAX)
+            except ray.exceptions.RayTaskError as error:  # what the task raised outside the unit
                 raise WorkerLost(f"a worker of {self.name} cannot do units of kvproof: {error}") from error
             except ray.exceptions.RayError as error:
-                lost = error
+                num_lost += 1
                 if isinstance(error, TimeoutError):
                     with suppress(ray.exceptions.RayError):
-                        ray.cancel(reference, force=True)
-                reference = self._task.remote(self._place, do, unit)
-        raise WorkerLost(f"{NUM_TRIES_MAX} times the workers of a unit were lost: {lost}: {unit}")
+                        ray.cancel(task.reference, force=True)
+                if num_lost == NUM_TRIES_MAX:
+                    text = f"{NUM_TRIES_MAX} times the workers of a unit were lost: {error}: {task.unit}"
+                    raise WorkerLost(text) from error
+            else:
+                if isinstance(outcome, str):
+                    outcome = False, WorkerLacks(outcome), ""
+                if (lack := lack_in(outcome, task.need)) is None:
+                    return outcome  # type: ignore[no-any-return]
+                self._lacks.add(machine, lack)
+                if _machines() <= set(self._lacks.machines(task.need)):
+                    return outcome  # type: ignore[no-any-return]
+            self._submit(task)
 
     def keepers(self, make: Make) -> "RayKeepers":
         """As `Workers.keepers`."""
-        return RayKeepers(self._place, max(1, int(ray.cluster_resources().get("CPU", 1))), make)
+        return RayKeepers(self._place, max(1, int(ray.cluster_resources().get("CPU", 1))), make, self._lacks)
 
     def close(self) -> None:
         """Leave the cluster, and end it if this process started it."""
@@ -141,13 +196,40 @@ def _init_slowly(**options: Any) -> None:
                 raise
 
 
-class RayKeepers:
-    """Keepers that are actors of a Ray cluster, each on a processor of its own, on as many nodes as there are."""
+@dataclass
+class _Task:
+    """A unit that was submitted. data: what its worker reads. archive: where Ray has the sources."""
 
-    def __init__(self, place: "_Place", num: int, make: Make) -> None:
-        self.num, self._place, self._make = num, place, make
-        self._actor = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(_RayKeeper)
+    unit: Any
+    need: str
+    data: bytes
+    archive: list[Any]
+    reference: Any = None
+
+
+def _machines() -> set[str]:
+    """The nodes of the cluster that have processors."""
+    return {node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")}
+
+
+def _elsewhere(machines: list[str]) -> dict[str, Any]:
+    """The options of a task or actor that must not run on these nodes."""
+    return {"label_selector": {"ray.io/node-id": f"!in({','.join(machines)})"}} if machines else {}
+
+
+class RayKeepers:
+    """Keepers that are actors of a Ray cluster, each on a processor of its own, on as many nodes as there are.
+
+    A keeper that cannot be made on its node is made on another one, beside those that are there. Raises what it raised
+    if no node is left.
+    """
+
+    def __init__(self, place: "_Place", num: int, make: Make, lacks: Lacks) -> None:
+        self.num, self._place, self._make, self._lacks = num, place, make, lacks
+        self._actor = ray.remote(_RayKeeper)
         self._actors = [self._started(number) for number in range(num)]
+        for number in range(num):
+            self._require(number)
 
     @property
     def process_ids(self) -> list[int]:
@@ -167,12 +249,30 @@ class RayKeepers:
 
     def replace(self, number: int) -> None:
         """As `Keepers.replace`."""
-        with suppress(ray.exceptions.RayError):
-            ray.kill(self._actors[number])
+        self._kill(number)
         self._actors[number] = self._started(number)
+        self._require(number)
 
     def _started(self, number: int) -> Any:
-        return self._actor.remote(self._place, self._make, number, self.num)
+        avoided = self._lacks.machines(KEEPER)
+        options = {"num_cpus": 0, **_elsewhere(avoided)} if avoided else {"num_cpus": 1}
+        actor = self._actor.options(scheduling_strategy="SPREAD", **options)
+        return actor.remote(self._place, self._make, number, self.num)
+
+    def _require(self, number: int) -> None:
+        """Start a keeper again on another node until it has its object. Raises what the last node raised."""
+        with suppress(ray.exceptions.RayActorError):  # it is lost, as it may be later
+            while (failed := ray.get(self._actors[number].failure.remote())) is not None:
+                machine, outcome = failed
+                self._lacks.add(machine, Lack(str(outcome[1]), KEEPER))
+                if _machines() <= set(self._lacks.machines(KEEPER)):
+                    value_of(outcome)
+                self._kill(number)
+                self._actors[number] = self._started(number)
+
+    def _kill(self, number: int) -> None:
+        with suppress(ray.exceptions.RayError):
+            ray.kill(self._actors[number])
 
     def close(self) -> None:
         """As `Keepers.close`."""
@@ -196,6 +296,10 @@ class _RayKeeper(Keeper):
         """The id of this process."""
         return os.getpid()
 
+    def failure(self) -> tuple[str, Outcome] | None:
+        """The node, and why the object cannot be made there; None if it was made."""
+        return None if self._made[0] else (ray.get_runtime_context().get_node_id(), self._made)
+
 
 def _connect(address: str, options: dict[str, Any]) -> None:
     """Connect to a cluster. Raises NoWorkers.
@@ -214,27 +318,56 @@ def _connect(address: str, options: dict[str, Any]) -> None:
 
 
 class _Place:
-    """Where the units come from: a worker works in the same folder, and imports from the same ones."""
+    """Where the units come from: a worker works in the same folder, if it has it, and imports from the same ones."""
 
     def __init__(self, code: str, folder: str, path: tuple[str, ...]) -> None:
         self.code, self.folder, self.path = code, folder, path
 
     def enter(self) -> None:
-        """Prepare this process. Raises AssertionError if it has another kvproof, OSError if it lacks the folder."""
-        if code_digest() != self.code:
-            raise AssertionError("the sources of its kvproof differ from those of the command; install the same there")
+        """Prepare this process. Raises WorkerLacks if it has another kvproof."""
+        require_code(self.code)
         if Path.cwd() != Path(self.folder):
-            os.chdir(self.folder)
+            with suppress(OSError):
+                os.chdir(self.folder)
         sys.path += [one for one in self.path if one not in sys.path]
 
 
-def _do(place: _Place, do: Callable[[Any], Any], unit: Any) -> Outcome:
-    """Do one unit in a worker of Ray."""
-    place.enter()
+def require_code(code: str) -> None:
+    """Raises WorkerLacks if this process has another kvproof than the one with this digest."""
+    if code_digest() != code:
+        raise WorkerLacks("the sources of its kvproof differ from those of the command; install the same there")
+
+
+def _doing() -> Callable[[str, bytes, list[Any]], tuple[str, Outcome]]:
+    """The function of a Ray task. Ray sends it by value, since it is local, so it runs where there is no kvproof."""
+
+    def do_unit(code: str, data: bytes, archive: list[Any]) -> tuple[str, Any]:
+        import ray
+
+        machine = ray.get_runtime_context().get_node_id()
+        try:
+            from kvproof.check.workers.on_ray import outcome_of
+        except Exception as error:
+            return machine, f"it cannot import kvproof: {type(error).__name__}: {error}"
+        return machine, outcome_of(code, data, archive)
+
+    return do_unit
+
+
+def outcome_of(code: str, data: bytes, archive: list[Any]) -> Outcome:
+    """Do one unit in a worker of Ray. archive: where Ray has the sources of its subject."""
     # Ray cancels a task by an interrupt. It could come while the process of a subject answers, and the next unit would
     # get the rest of that answer; so a unit that nobody wants any more is done to its end.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        return done(do, unit)
+        return done(lambda _: _done_with_sources(code, data, archive), None)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _done_with_sources(code: str, data: bytes, archive: list[Any]) -> Any:
+    require_code(code)
+    place, do, unit, sources = pickle.loads(data)
+    place.enter()
+    with at_hand(sources, lambda: bytes(ray.get(archive[0]))):
+        return do(unit)

@@ -3,15 +3,23 @@
 A unit is a function at the top level of a module and one argument; both must be picklable, and the result must depend
 on them alone. So nothing depends on how many workers there are, on which of them does a unit, or on how often it is
 done: the unit of a worker that was killed is done again by another one.
+
+A unit may have an attribute `need`: the name of the subject without which it cannot be done. A worker that cannot make
+this subject lacks something that the command has. Where workers are on several machines, another one gets the unit.
 """
 
+import errno
 import pickle
 import traceback
 from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
+from kvproof.check.subjects import UnknownSubject
+
 NUM_TRIES_MAX = 3  # of a unit whose worker was lost
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SECONDS_MAX = 3600.0  # without an answer to a unit: its worker counts as lost
 Answer = TypeVar("Answer")
 
@@ -22,6 +30,25 @@ class NoWorkers(Exception):
 
 class WorkerLost(Exception):
     """The workers that did a unit were lost one after the other: they were killed, or the unit ended them."""
+
+
+class WorkerLacks(WorkerLost):
+    """A worker cannot do units, or those with this need. need: empty for every unit."""
+
+    def __init__(self, reason: str, need: str = "") -> None:
+        super().__init__(reason, need)
+        self.reason, self.need = reason, need
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@dataclass(frozen=True)
+class Lack:
+    """The result of a unit that was not done, because the worker lacks what it needs."""
+
+    reason: str
+    need: str
 
 
 class WorkerTraceback(Exception):
@@ -71,7 +98,8 @@ class Workers(Protocol):
     def results(self, do: Callable[[Any], Answer], units: Iterable[Any]) -> Generator[Answer, None, None]:
         """Yield the result of each unit, in the order of the units, which are drawn when a worker can do them.
 
-        Closing the generator gives up the units that are under way. Raises what a unit raises, and WorkerLost.
+        The first units begin at once. The units of several calls are done side by side; those of the first call come
+        first. Closing the generator gives up the units that are under way. Raises what a unit raises, and WorkerLost.
         """
 
     def close(self) -> None:
@@ -79,7 +107,10 @@ class Workers(Protocol):
 
 
 class KeepingWorkers(Workers, Protocol):
-    """Workers that can also keep something between calls."""
+    """Workers that can also be made ready, and can keep something between calls."""
+
+    def prepare(self, do: Callable[[Any], Any], unit: Any) -> None:
+        """Start workers before there are units, if they start slowly; each does this first. Its result is dropped."""
 
     def keepers(self, make: Make) -> Keepers:
         """As many keepers as there are workers; who asks for them closes them. make: must be picklable."""
@@ -101,6 +132,43 @@ def done(do: Callable[[Any], Any], unit: Any) -> Outcome:
         except Exception:
             error = AssertionError(f"{type(error).__name__}: {error}")
         return False, error, where
+
+
+def need_of(unit: Any) -> str:
+    """The need of a unit; empty if it has none."""
+    return str(getattr(unit, "need", ""))
+
+
+def lack_in(outcome: Outcome, need: str) -> Lack | None:
+    """What the worker lacks, if it has not done a unit of this need for such a reason."""
+    _, value, _ = outcome
+    if isinstance(value, Lack):
+        return value
+    if isinstance(value, WorkerLacks):
+        return Lack(value.reason, value.need)
+    if need and isinstance(value, UnknownSubject):
+        return Lack(str(value), need)
+    if isinstance(value, OSError) and value.errno in FULL:
+        return Lack(f"its disk is full: {value}", "")
+    return None
+
+
+class Lacks:
+    """Which machines lack what units need. report: is called once for each lack of each machine."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report, self._known = report, set[tuple[str, str]]()
+
+    def add(self, machine: str, lack: Lack) -> None:
+        """Note what a machine lacks."""
+        if (machine, lack.need) not in self._known:
+            self._known.add((machine, lack.need))
+            what = f"units of {lack.need}" if lack.need else "units"
+            self._report(f"machine {machine} is given no more {what}: {lack.reason}")
+
+    def machines(self, need: str) -> list[str]:
+        """The machines that are not given a unit of this need."""
+        return sorted({machine for machine, lacked in self._known if lacked in ("", need)})
 
 
 def value_of(outcome: Outcome) -> Any:

@@ -33,7 +33,7 @@ from kvproof.check.runs.walk_units import Judged, WalkUnit, operations_of_unit
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure, is_duplicate
-from kvproof.check.workers.workers import Workers
+from kvproof.check.workers.workers import Lack, Workers
 from kvproof.spec.verdict import Exit
 
 GROWTH = 4  # how many times as many units a search has done after a round as before it
@@ -170,7 +170,7 @@ class Campaign:
         given: list[_Unit] = []
         for number_done, done in enumerate(self.workers.results(search, self._given(left, given))):
             unit = given[number_done]
-            if done.reason:
+            if isinstance(done, Lack):
                 self.result.searches[unit.place].reason = done.reason
                 continue
             self.store.add(unit.key, done.worker, done.seconds, done.answer)

@@ -15,16 +15,16 @@ from kvproof.check.runs.save_findings import LONG, NUM_WALKS_MAX
 from kvproof.check.runs.walk_units import Judged, WalkUnit, factory_of, walk_unit
 from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.subjects import UnknownSubject
+from kvproof.check.workers.workers import Lack
 
 
 @dataclass(frozen=True)
 class Done:
-    """A unit that was done, and by whom. answer: packed; reason: why it could not be done, or empty."""
+    """A unit that was done, and by whom. answer: packed."""
 
     worker: str
     seconds: float
     answer: Any
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,20 @@ class ShortenUnit:
     found: Any
     max_operations: int
 
+    @property
+    def need(self) -> str:
+        """The subject that a worker must be able to make."""
+        return self.subject.name
 
-def search(unit: WalkUnit) -> Done:
+
+def search(unit: WalkUnit) -> Done | Lack:
     """Do a part of a walk. A worker that cannot make the subject says why."""
     began, name = time.monotonic(), f"{platform.node()}:{os.getpid()}"
     try:
         walks = walk_unit(unit)
         return Done(name, time.monotonic() - began, walks)
     except (UnknownSubject, AdapterError) as error:
-        return Done(name, time.monotonic() - began, None, str(error))
+        return Lack(str(error), unit.need)
 
 
 def shorten(unit: ShortenUnit) -> Any:

@@ -41,6 +41,7 @@ def refuse(event, arguments):
 sys.addaudithook(refuse)
 runpy.run_module("pip", run_name="__main__", alter_sys=True)
 """
+CACHE = "KVPROOF_CACHE"  # the variable that names the folder of the releases
 OPTIONS = ("--no-deps", "--no-input", "--no-color", "--progress-bar", "off")
 PIP = (sys.executable, "-c", WITHOUT_PROCESSES, "download", *OPTIONS)
 FROM_SOURCE = ("--no-binary", ":all:", "--no-build-isolation", "--no-clean")
@@ -179,7 +180,7 @@ def installed_engines(cache: Path | None = None) -> list[Engine]:
 
 def default_cache() -> Path:
     """Where releases are kept unless a caller says otherwise."""
-    named = os.environ.get("KVPROOF_CACHE")
+    named = os.environ.get(CACHE)
     return Path(named).expanduser() if named else Path.home() / ".cache" / "kvproof" / "engines"
 
 
