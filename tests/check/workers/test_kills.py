@@ -1,4 +1,7 @@
-"""Workers, their subjects and the head of a campaign are killed at drawn moments: nothing is lost or counted twice."""
+"""A campaign whose workers and head are killed, whose results come late and twice, and whose disk becomes full.
+
+Nothing is lost or counted twice: its table is that of a campaign without such faults.
+"""
 
 import json
 import os
@@ -14,13 +17,68 @@ from typing import Any
 import pytest
 from tests.check.forgetful import FORGETFUL
 
-NUM_RUNS = 30
+NUM_RUNS, NUM_LATE, NUM_FULL = 30, 10, 10
 MAIN = "from kvproof.check.cli import main; main()"
 SECONDS_MAX = 600.0
 FAULTY = f"""{FORGETFUL}
 class Fussy(BuiltIn):
     def preempt(self, group):
         raise RuntimeError("no preemption here")
+"""
+# `python faults.py late SEED ...`: every worker answers late, and repeats earlier answers.
+# `python faults.py full SEED ...`: the database has no space for more than a few results, or no file can be written.
+FAULTS = """
+import errno, os, random, sys, tempfile, time
+from contextlib import suppress
+
+from kvproof.check.cli import main
+from kvproof.check.runs.campaign.store import CampaignStore
+from kvproof.check.subjects.descendants import end_with
+from kvproof.check.workers import local
+from kvproof.check.workers.workers import done
+
+
+def serve(connection, parent, folder):
+    end_with(parent)
+    tempfile.tempdir = folder
+    draw, earlier = random.Random(os.getpid()), []
+    with suppress(EOFError, OSError):
+        while True:
+            number, do, unit = connection.recv()
+            answer = number, done(do, unit)
+            time.sleep(draw.uniform(0.0, 0.5))
+            for late in draw.sample(earlier, min(len(earlier), draw.randrange(3))):
+                connection.send(late)
+            earlier.append(answer)
+            connection.send(answer)
+            if draw.random() < 0.5:
+                connection.send(answer)
+
+
+def full(draw):
+    if draw.random() < 0.5:
+        before = CampaignStore.__init__
+
+        def small(self, folder):
+            before(self, folder)
+            (pages,) = self._database.execute("PRAGMA page_count").fetchone()
+            self._database.execute(f"PRAGMA max_page_count = {pages + draw.randrange(1, 12)}")
+
+        CampaignStore.__init__ = small
+    else:
+        def refused(draft, target):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+
+        os.replace = refused
+
+
+if __name__ == "__main__":
+    kind, seed = sys.argv.pop(1), int(sys.argv.pop(1))
+    if kind == "late":
+        local._serve = serve
+    else:
+        full(random.Random(seed))
+    main()
 """
 PLAN = """
 [[search]]
@@ -34,6 +92,7 @@ efforts = [20_000]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("kills")
     (folder / "faulty_kills.py").write_text(FAULTY)
+    (folder / "faults.py").write_text(FAULTS)
     (folder / "plan.toml").write_text(PLAN)
     return folder
 
@@ -44,8 +103,9 @@ def expected(folder: Path) -> Any:
     return finished(started(folder, "expected", "2"), folder / "expected")
 
 
-def started(folder: Path, out: str, workers: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", MAIN, "campaign", "plan.toml", "--out", out, "--workers", workers]
+def started(folder: Path, out: str, workers: str, *faults: str) -> subprocess.Popen[bytes]:
+    program = ["faults.py", *faults] if faults else ["-c", MAIN]
+    command = [sys.executable, *program, "campaign", "plan.toml", "--out", out, "--workers", workers]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
 
@@ -119,3 +179,24 @@ def test_a_campaign_with_killed_workers_and_heads_has_the_table_of_one_without(
             kill(draw.choice([*workers, *(pid for worker in workers for pid in descendants(worker))]))
     assert finished(head, folder / out) == expected
     assert wait_for_end(seen) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", range(NUM_LATE))
+def test_a_campaign_whose_results_come_late_and_twice_has_the_table_of_one_without(
+    folder: Path, expected: Any, seed: int
+) -> None:
+    head = started(folder, f"late-{seed}", str(1 + seed % 3), "late", str(seed))
+    assert finished(head, folder / f"late-{seed}") == expected
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", range(NUM_FULL))
+def test_a_campaign_whose_disk_is_full_goes_on_where_it_was_when_there_is_space(
+    folder: Path, expected: Any, seed: int
+) -> None:
+    out = f"full-{seed}"
+    assert started(folder, out, "2", "full", str(seed)).wait(SECONDS_MAX) in (1, 3)
+    assert finished(started(folder, out, "2"), folder / out) == expected
