@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 from kvproof.check.subjects.loading.download import CACHE, find
 from kvproof.check.subjects.own import own
 from kvproof.check.workers.shipping import FOLDER, Sources, at_hand, packed, place_of, sources_of, unpacked
@@ -92,8 +93,6 @@ def raising(error: Exception) -> None:
 
 
 def test_only_what_another_machine_may_have_is_a_lack() -> None:
-    from kvproof.check.subjects import UnknownSubject
-
     found = [
         lack_in(done(raising, error), "sglang")
         for error in (UnknownSubject("no torch"), WorkerLacks("old"), OSError(28, "No space left"), ValueError("wrong"))
@@ -102,5 +101,6 @@ def test_only_what_another_machine_may_have_is_a_lack() -> None:
     assert found[2] is not None
     assert found[2].reason.startswith("its disk is full: ")
     assert found[3] is None
+    assert lack_in(done(raising, SubjectNotReady("busy")), "sglang") is None
     assert lack_in(done(raising, UnknownSubject("no such module")), "") is None
     assert lack_in((True, Lack("no torch", "sglang"), ""), "") == Lack("no torch", "sglang")

@@ -15,7 +15,7 @@ from kvproof.check.isolation.messages import ChannelError, Connection, text_of, 
 from kvproof.check.oracle.level import LEVELS
 from kvproof.check.protocol.manager import Assumption, Capabilities
 from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, OutOfTime, Patience, require_time, seconds_left
-from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 from kvproof.check.subjects.descendants import end_marked, marked, may_be_child
 from kvproof.check.subjects.process_output import SubjectOutput
 
@@ -73,10 +73,11 @@ class ForkClient:
             answer = self.control.receive()
         except TimeoutError:
             self.process.kill()
+            self.close()
             if seconds_left() <= 0:  # it is made again at the end of a run, which says nothing about it
-                self.close()
                 raise OutOfTime from None
-            answer = ["unknown", f"{self.subject}: the subject was not ready within {self.limits.start_seconds:g} s"]
+            late = f"{self.subject}: the subject was not ready within {self.limits.start_seconds:g} s"
+            raise SubjectNotReady(late) from None
         except OSError:
             answer = None
         except ChannelError as error:

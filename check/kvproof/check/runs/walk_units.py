@@ -28,7 +28,7 @@ from kvproof.check.search.random_walk import NUM_REPEATED_RUNS, WalkOptions
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure
-from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 from kvproof.check.workers.workers import NUM_TRIES_MAX, Workers
 
 NUM_UNITS, OPERATIONS_MIN, OPERATIONS_MAX = 25, 5_000, 20_000  # of a walk; of a unit
@@ -120,7 +120,7 @@ def _walks(unit: WalkUnit) -> list[SearchResult]:
 
 
 def unless_killed(search: Callable[[], list[SearchResult]]) -> list[SearchResult]:
-    """The results of a search. It is done again if somebody else may have killed the process of the subject.
+    """The results of a search. It is done again if the process of the subject was not ready, or others may have killed it.
 
     If that process is killed again in the same way, the subject did it, and the results say so.
     """
@@ -129,7 +129,8 @@ def unless_killed(search: Callable[[], list[SearchResult]]) -> list[SearchResult
         try:
             results = search()
         except UnknownSubject as error:
-            if is_last or not may_be_killed_by_others(str(error)):
+            is_chance = isinstance(error, SubjectNotReady) or may_be_killed_by_others(str(error))
+            if is_last or not is_chance:
                 raise
             continue
         found = [done.counterexample for done in results if done.counterexample is not None]

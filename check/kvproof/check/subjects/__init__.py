@@ -3,3 +3,7 @@
 
 class UnknownSubject(Exception):
     """No subject can be made by this name; the message says why, and which names there are."""
+
+
+class SubjectNotReady(UnknownSubject):
+    """The process of a subject was not ready in time. On a machine that is less busy it may be."""

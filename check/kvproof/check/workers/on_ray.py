@@ -21,11 +21,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads both when it is imported
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads these when it is imported
 os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
+os.environ.setdefault("RAY_worker_niceness", "0")  # as of workers without Ray
 
 import ray
 
+from kvproof.check.subjects import SubjectNotReady
 from kvproof.check.subjects.descendants import MARK, end_marked, marked
 from kvproof.check.workers.keepers import Keeper
 from kvproof.check.workers.shipping import Sources, at_hand, packed, place_of, sources_of
@@ -168,11 +170,14 @@ class RayWorkers:
             else:
                 if isinstance(outcome, str):
                     outcome = False, WorkerLacks(outcome), ""
-                if (lack := lack_in(outcome, task.need)) is None:
+                if isinstance(outcome[1], SubjectNotReady) and num_lost < NUM_TRIES_MAX - 1:
+                    num_lost += 1
+                elif (lack := lack_in(outcome, task.need)) is None:
                     return outcome  # type: ignore[no-any-return]
-                self._lacks.add(machine, lack)
-                if _machines() <= set(self._lacks.machines(task.need)):
-                    return outcome  # type: ignore[no-any-return]
+                else:
+                    self._lacks.add(machine, lack)
+                    if _machines() <= set(self._lacks.machines(task.need)):
+                        return outcome  # type: ignore[no-any-return]
             self._submit(task)
 
     def keepers(self, make: Make) -> "RayKeepers":

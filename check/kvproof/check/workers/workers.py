@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 
 NUM_TRIES_MAX = 3  # of a unit whose worker was lost
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -146,7 +146,7 @@ def lack_in(outcome: Outcome, need: str) -> Lack | None:
         return value
     if isinstance(value, WorkerLacks):
         return Lack(value.reason, value.need)
-    if need and isinstance(value, UnknownSubject):
+    if need and isinstance(value, UnknownSubject) and not isinstance(value, SubjectNotReady):
         return Lack(str(value), need)
     if isinstance(value, OSError) and value.errno in FULL:
         return Lack(f"its disk is full: {value}", "")
