@@ -120,9 +120,10 @@ def _walks(unit: WalkUnit) -> list[SearchResult]:
 
 
 def unless_killed(search: Callable[[], list[SearchResult]]) -> list[SearchResult]:
-    """The results of a search. It is done again if the process of the subject was not ready, or others may have killed it.
+    """The results of a search; it is done again if something else may have ended the process of the subject.
 
-    If that process is killed again in the same way, the subject did it, and the results say so.
+    If that process is killed again in the same way, the subject did it, and the results say so. A process that was not
+    ready in time gets further tries, too.
     """
     before: list[tuple[str, str]] = []
     for is_last in (False,) * (NUM_TRIES_MAX - 1) + (True,):
