@@ -19,19 +19,31 @@ import pytest
 
 Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
 
-HEAVY = (  # files that take longest; with two workers, one that began last would leave the other idle
+HEAVY = (  # files that take longest; one that began last would leave the other workers idle
     "models/proofs/test_proofs.py",
-    "fault_injection/test_planted_faults.py",
-    "check/search/exhaustive/test_specification.py",
-    "models/crosscheck/test_generated_programs.py",
+    "check/search/test_hypothesis_machine.py",
+    "check/isolation/pipe/test_pipe.py",
     "check/cli/test_command_line.py",
+    "models/crosscheck/test_specification.py",
+    "check/cli/test_prove.py",
+    "models/crosscheck/test_contracts.py",
+    "check/isolation/test_conformance_isolated.py",
+    "check/oracle/scheduler/test_planted_faults.py",
+    "check/search/exhaustive/test_specification.py",
+    "models/counterexamples/test_counterexamples.py",
+    "check/isolation/test_isolation.py",
     "check/runs/test_resume.py",
+    "models/proofs/test_contract_choices.py",
+    "models/concolic/test_classes.py",
+    "fault_injection/test_kv_groups.py",
+    "fault_injection/test_planted_faults.py",
+    "models/refinement/test_refinement.py",
+    "models/counterexamples/test_broken_contracts.py",
+    "models/crosscheck/test_generated_programs.py",
+    "check/search/exhaustive/test_pool.py",
+    "check/data_plane/compare/test_triton_verify.py",
     "spec/text/test_guards.py",
     "spec/test_program_contracts.py",
-    "check/search/exhaustive/test_pool.py",
-    "check/isolation/test_isolation.py",
-    "models/concolic/test_classes.py",
-    "check/data_plane/compare/test_triton_verify.py",
 )
 
 

@@ -110,7 +110,7 @@ def test_a_subject_that_answers_otherwise_the_next_time_is_nondeterministic(alte
     def sometimes(self: Any, group: int) -> bool:
         return manager.can_append()
 
-    found = drive(altered(can_append=sometimes)(), 0, examples=100, steps=30)
+    found = drive(altered(can_append=sometimes)(), 0, examples=100, steps=15)
 
     assert found.counterexample is not None
     assert found.counterexample.finding.property == "nondeterministic"

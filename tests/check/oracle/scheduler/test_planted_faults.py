@@ -49,7 +49,7 @@ FAULTS = [
         "self._free(group)",
         "pass",
         {"no-leak-at-rest"},
-        seed=12,
+        seed=2,
     ),
     Fault(
         "an abort forgets what the step under way used",

@@ -94,13 +94,14 @@ COUNTS = {
     "flights": (1015, 4685),
     "transfers": (690, 4179),
 }
+LARGER = {"tables-5x3x8", "window-and-cache"}  # smaller scopes have tables, windows and (`SMALL_CACHE`) a cache
 MORE_SCOPES = {
     "swap-of-two": Scope(num_gpu_blocks=3, num_host_blocks=3, num_seqs=2, num_tokens=4, swap=True),
     "lookahead-of-two": Scope(num_gpu_blocks=4, num_seqs=2, num_tokens=4, lookahead=2),
 }
 
 
-@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.long] * (one in LARGER)) for one in COUNTS])
 def test_permuting_every_order_finds_the_states_and_transitions_that_sorting_finds(name: str) -> None:
     scope = (SCOPES | MORE_SCOPES)[name]
     space = OtherKeys(scope, lambda space, state: brute_force_form(space.machine, state, space.continuations.before))
