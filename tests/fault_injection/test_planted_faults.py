@@ -249,7 +249,7 @@ FAULTS = [
         "<= self._host.num_free",
         "<= self._host.num_free + 1",
         {"admission-sound"},
-        seed=4,
+        seed=3,
     ),
     # Prefix cache
     Fault(
@@ -391,6 +391,7 @@ FAULTS = [
         "return self.ids[self.num_dropped :] if self.num_dropped else self.ids",
         "return self.ids",
         {"refcount-exact", "conservation", "lists-agree", "no-use-after-free", "no-leak-at-rest", "swap-mapping"},
+        seed=2,
     ),
 ]
 
