@@ -61,6 +61,30 @@ def test_what_the_v0_scheduler_is_known_to_do_wrong_is_found(fixed: dict[str, An
     assert found[0] == property
 
 
+SWAPPED_OUT_TOGETHER = """
+import sys
+from kvproof.check.oracle.scheduler.judge import SchedulerJudge
+from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.check.subjects.registry import find
+
+sizes = {"block_size": 1, "num_gpu_blocks": 3, "num_host_blocks": 9, "max_num_seqs": 3, "max_model_len": 3}
+config = SchedulerConfig(caching=True, preemption="swap", max_num_batched_tokens=120, **sizes)
+judge = SchedulerJudge(find(sys.argv[1])(), config)
+for number in (1, 2, 3):
+    judge.apply(("add", number, (number,), (min(1, number - 1),), 2, (), (), None))
+for operation in (("schedule",), ("launch",), ("complete", (0,)), ("schedule",)):
+    judge.apply(operation)
+print(judge.answer)
+"""
+
+
+def test_two_requests_of_v0_that_share_a_block_are_swapped_out_in_one_step() -> None:
+    download.add("vllm==0.10.2")
+    command = [sys.executable, "-c", SWAPPED_OUT_TOGETHER, "vllm-v0-scheduler==0.10.2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    assert "swap out [(1, 0), (1, 0)]" in done.stdout
+
+
 STEP_OF_TWO_PROMPTS = """
 import sys
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
