@@ -118,8 +118,7 @@ FRAMES = {
             "recorded.py", "python recorded.py", SCHEDULER, "\nrecorder.close()\n"
         ),
         "from kvproof.check.recording import watch": Frame("watched.py", "python watched.py", SCHEDULER),
-        '{"n":3,': Frame("line.jsonl", LINE),
-        '{"n":9,': Frame("line.jsonl", LINE),
+        '{"n":': Frame("line.jsonl", LINE),
     },
     "scale.md": {
         "out = ": Frame(

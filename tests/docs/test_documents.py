@@ -119,7 +119,9 @@ def test_every_option_that_a_document_shows_exists() -> None:
     }
     wrong, num_checked = [], 0
     for page in PAGES:
-        for line in re.findall(r"^(?: {4}|\$ )?(kvproof [a-z].*)", page.read_text(encoding="utf-8"), re.M):
+        text = page.read_text(encoding="utf-8")
+        inline = (" ".join(span.split()) for span in re.findall(r"`(kvproof [a-z][^`]*)`", text))
+        for line in (*re.findall(r"^(?: {4}|\$ )?(kvproof [a-z].*)", text, re.M), *inline):
             command = re.sub(r"\"[^\"]*\"", "", line).partition(" -- ")[0].partition("#")[0].partition("&&")[0]
             words = command.split()
             name = next((one for one in (" ".join(words[:3]), " ".join(words[:2])) if one in known), None)
