@@ -95,8 +95,8 @@ def run(folder: Path, file: str, attack: Attack, arguments: Sequence[str]) -> Ou
         faults.append("the output has a traceback of the command")
     if left:
         faults.append(f"{len(left)} processes are left")
-    if made := {path.name for path in folder.iterdir()} - {*PLACES, file, "__pycache__", *attack.made}:
-        faults.append(f"files were made outside of the output folder: {sorted(made)}")
+    if foreign := {path.name for path in folder.iterdir()} - {*PLACES, file, "__pycache__", *attack.made}:
+        faults.append(f"files were made outside of the output folder: {sorted(foreign)}")
     if left_files := sorted(path.name for path in (folder / "tmp").iterdir()):
         faults.append(f"temporary files are left: {left_files}")
     if "fault of kvproof" in output:
@@ -106,10 +106,18 @@ def run(folder: Path, file: str, attack: Attack, arguments: Sequence[str]) -> Ou
     if any(line.lstrip().startswith(("::", "##[")) for line in output.splitlines()):
         faults.append("the output has a workflow command")
     if (path := folder / "out" / "result.json").is_file() and not path.is_symlink():
-        seconds = read(path, Result).run.seconds - (waited_seconds() - waited)
+        made = read(path, Result).run
+        seconds = made.seconds - (waited_seconds() - waited)
+        if is_apart(arguments):
+            seconds = min(seconds, made.processor_seconds or seconds)
         if seconds > float(arguments[arguments.index("--budget") + 1]) + BEYOND_SECONDS:
             faults.append(f"the run took {seconds} s, without the time in which it waited for a processor")
     return Outcome(code, output, faults)
+
+
+def is_apart(arguments: Sequence[str]) -> bool:
+    """Whether the run is in another process, of which nothing says how long it waited for a processor."""
+    return "--device" in arguments and arguments[arguments.index("--device") + 1] != "cpu"
 
 
 def replaced(arguments: Sequence[str], option: str, value: str) -> list[str]:

@@ -6,6 +6,7 @@ entries. All of it is shown, as escapes or cut, and nothing of it acts. The trac
 """
 
 import re
+from functools import lru_cache
 
 # Control characters but tab and newline, what changes the direction or ends a line unseen, and halves of characters.
 ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -20,6 +21,7 @@ def printable(text: str) -> str:
     return COMMAND.sub(lambda found: f"{found[0]} ", ACTING.sub(lambda found: repr(found[0])[1:-1], text))
 
 
+@lru_cache(maxsize=4)  # every report and every write of the result asks for the texts of the findings again
 def cut(text: str) -> str:
     """The text as a report shows it; the trace has a finding whole.
 

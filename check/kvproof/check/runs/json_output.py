@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO
 
+from kvproof.check.protocol.interrupt import uninterrupted
 from kvproof.check.runs.store import StoreError, explained
 from kvproof.reports.document import write_atomically
 from kvproof.spec.verdict import Exit
@@ -34,15 +35,16 @@ def document_to(json: Path | None) -> Iterator[None]:
 
 
 def write_document(json: Path, data: bytes) -> None:
-    """Write the document; call this within `document_to`. Raises StoreError."""
+    """Write the document; call this within `document_to`. An interrupt waits for its end. Raises StoreError."""
     if json != STANDARD_OUTPUT:
         with explained(json):
             write_atomically(json, data, follows_links=True)
         return
     stream = _document_stream.get(None) or sys.stdout.buffer
     try:
-        stream.write(data)
-        stream.flush()
+        with uninterrupted():
+            stream.write(data)
+            stream.flush()
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import time
 from collections.abc import Callable
 from itertools import permutations
@@ -10,13 +12,17 @@ import pytest
 import torch
 
 from kvproof.check.data_plane.executors import BUILT_IN, Executor
+from kvproof.check.data_plane.executors.isolation import Raised
 from kvproof.check.data_plane.mappings import KINDS, scenario
-from kvproof.check.data_plane.memory.layouts import DTYPES, Geometry, Layout
+from kvproof.check.data_plane.memory.layouts import DTYPES, Geometry, Layout, UnknownSetting
 from kvproof.check.data_plane.memory.world import Caches, World
 from kvproof.check.data_plane.run import harness
 from kvproof.check.data_plane.run.harness import run_case
 from kvproof.check.data_plane.run.results import CaseResult, CaseStatus, FindingKind
+from kvproof.check.data_plane.speed.trial import Load
 from kvproof.check.data_plane.steps.moves import Moves, Scenario, Step
+from kvproof.check.protocol.interrupt import UserInterrupt, interruptible
+from kvproof.check.protocol.time_limit import OutOfTime
 
 CPU = torch.device("cpu")
 OURS = ("engine", "block-copy", "index-copy")
@@ -90,6 +96,37 @@ def test_an_executor_that_asks_to_leave_ends_nothing() -> None:
     finding = case_with(wrong).finding
     assert finding is not None
     assert (finding.kind, finding.text) == (FindingKind.RAISED, "in step 1, the executor raised SystemExit: 0")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorExit(), OutOfTime(), UnknownSetting("x")])
+def test_an_executor_that_raises_what_would_end_the_run_is_a_finding(error: BaseException) -> None:
+    def wrong(caches: Caches, moves: Moves) -> None:
+        raise error
+
+    with interruptible():
+        result = case_with(wrong)
+    assert result.finding is not None
+    assert (result.finding.kind, type(error).__name__ in result.finding.text) == (FindingKind.RAISED, True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_of_the_user_ends_the_run_in_a_step_of_an_executor(number: signal.Signals) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        with interruptible(), pytest.raises(UserInterrupt):
+            case_with(lambda caches, moves: signal.raise_signal(number))
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_users_executor_that_fails_while_it_is_timed_is_left_out() -> None:
+    def wrong(caches: Caches) -> Callable[[Moves], object]:
+        return lambda moves: sys.exit("enough")
+
+    load = Load(geometry(), (), 1, 1)
+    move = load.prepared(Executor("wrong", wrong, is_own=True), load.world(CPU))
+    with pytest.raises(Raised, match="SystemExit: enough"):
+        move(Moves())
 
 
 def test_an_executor_that_rewrites_its_mapping_changes_none_of_ours() -> None:
