@@ -22,7 +22,7 @@ RAISED = {
 RAISING = [replace(at(f"raises {name}", code, REFUTED), budget=60) for name, code in RAISED.items()]
 ATTACKS = [
     *RAISING,
-    *(replace(row, name=f"{row.name}, on the device that is there", device="auto") for row in RAISING[:3]),
+    *(replace(row, name=f"{row.name}, on the device that is there", device="auto", budget=0) for row in RAISING[:3]),
     at("interrupts its process, as the user can", "os.kill(os.getpid(), signal.SIGINT)", UNREACHED),
     whole("raises KeyboardInterrupt at import", "raise KeyboardInterrupt", USAGE, "cannot be imported: KeyboardInterrupt"),
     at("raises SystemExit", "sys.exit('enough')", REFUTED),
