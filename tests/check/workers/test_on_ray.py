@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -138,8 +139,12 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @contextmanager
-def cluster() -> Iterator[tuple[Any, int]]:
-    """A cluster on this machine, and the port for clients: a head without processors, and two nodes with one each."""
+def cluster(*environments: dict[str, str]) -> Iterator[tuple[Any, int]]:
+    """A cluster on this machine, and the port for clients: a head without processors, and two nodes with one each.
+
+    environments: further variables of the nodes.
+    """
+    import_module("kvproof.check.workers.on_ray")  # it sets variables that Ray reads when it is imported
     from ray.cluster_utils import Cluster
 
     with socket.socket() as free:
@@ -147,11 +152,45 @@ def cluster() -> Iterator[tuple[Any, int]]:
         port = free.getsockname()[1]
     nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "ray_client_server_port": port})
     try:
-        for _ in range(2):
-            nodes.add_node(num_cpus=1)
+        for environment in environments or ({}, {}):
+            nodes.add_node(num_cpus=1, env_vars=environment)
         yield nodes, port
     finally:
         nodes.shutdown()
+
+
+def test_sources_are_sent_to_nodes_and_a_node_that_lacks_a_package_gets_no_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from kvproof.check.isolation.messages import unpack
+    from kvproof.check.runs.walk_units import Judged, WalkUnit, walk_unit
+    from kvproof.check.subjects import UnknownSubject
+    from kvproof.check.workers.on_ray import RayWorkers
+
+    monkeypatch.chdir(tmp_path)
+    adapter, caches = (Path(__file__).parents[3] / "examples" / "forty_lines.py").read_text(), ("one", "two")
+    for name, node in (("some.py", "two"), ("all.py", "")):
+        test = f"os.environ['KVPROOF_CACHE'].endswith({node!r})"
+        Path(name).write_text(f"import os\nif {test}: raise ImportError('no widget')\n{adapter}")
+    with cluster(*({"KVPROOF_CACHE": str(tmp_path / name)} for name in caches)) as (_, port):
+        monkeypatch.setenv("KVPROOF_CACHE", str(tmp_path / "head"))
+        workers = RayWorkers(f"ray://127.0.0.1:{port}")
+        try:
+            for name in ("some.py", "all.py"):
+                workers._sources_for(f"{name}:Adapter")
+                Path(name).unlink()  # so no node has it
+            units = [WalkUnit(Judged("some.py:Adapter", None), 1, index, 200) for index in range(4)]
+            walks = list(workers.results(walk_unit, units))
+            with pytest.raises(UnknownSubject, match="no widget"):
+                list(workers.results(walk_unit, [WalkUnit(Judged("all.py:Adapter", None), 1, 0, 200)]))
+            assert list(workers.results(operator.neg, [1, 2])) == [-1, -2]
+        finally:
+            workers.close()
+    assert [sum(unpack(walk).num_operations for walk in each) for each in walks] == [200] * 4
+    said = capsys.readouterr().err
+    assert [said.count(f"is given no more units of {name}:Adapter: ") for name in ("some.py", "all.py")] == [1, 2]
+    unpacked = [sorted(file.name for file in tmp_path.glob(f"{name}/.shipped/*/*.py")) for name in caches]
+    assert unpacked == [["all.py", "some.py"]] * 2
 
 
 @pytest.mark.parametrize("seed", range(NUM_RUNS))
