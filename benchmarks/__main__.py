@@ -1,6 +1,7 @@
 """Run the benchmarks that are named, or all: `python -m benchmarks [NAME …] [--json FILE]`.
 
-Each prints under its own heading. They measure and do not judge: the exit code says only whether they ran.
+Each prints under its own heading, and a table of all goals follows. They measure and do not judge: the exit code says
+only whether they ran.
 """
 
 from __future__ import annotations
@@ -13,20 +14,27 @@ from pathlib import Path
 from benchmarks import (
     driven,
     engines,
+    first_sight,
     growth,
     judge_growth,
     judges,
     kv_cache,
     manager,
     pools,
+    proofs,
     recording,
+    searches,
     specification,
+    summary,
     workers,
 )
 
 BENCHMARKS: dict[str, Callable[[], object]] = {
     "specification": specification.main,
     "judges": judges.main,
+    "first_sight": first_sight.main,
+    "searches": searches.main,
+    "proofs": proofs.main,
     "manager": manager.main,
     "engines": engines.main,
     "growth": growth.main,
@@ -53,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in asked.names or BENCHMARKS:
         print(flush=True)
         figures[name] = BENCHMARKS[name]()
+    print()
+    summary.report(figures)
     if asked.json:
         asked.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 

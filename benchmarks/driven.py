@@ -13,8 +13,10 @@ from __future__ import annotations
 import os
 import platform
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType
@@ -105,6 +107,24 @@ def theirs() -> Driven:
         download.add(f"vllm=={VLLM_VERSION}")
         brought = import_manager(VLLM_VERSION)
     return Driven(THEIRS, brought.make, brought.status)
+
+
+# Commands ---------------------------------------------------------------------------------------------------------
+
+
+def seconds_of(command: Sequence[str], environment: Mapping[str, str] | None = None) -> tuple[float, float]:
+    """The seconds of a command by the clock, and of all its processes' processor time. Raises RuntimeError if it fails.
+
+    environment: variables that are added to those of this process. The command finds the modules that this one does.
+    """
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **(environment or {})}
+    began = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=variables)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} ends with exit code {process.returncode}")
+    return time.monotonic() - began, used.ru_utime + used.ru_stime
 
 
 # Timed loops ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,119 @@
+"""Every goal of a run of the benchmarks in one table: what was measured, the goal, and whether it is met.
+
+A goal of which nothing was measured is listed too, so that the table does not look complete when a part was left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from benchmarks import driven, engines, first_sight, growth, judge_growth, judges, pools, proofs, searches
+from benchmarks.manager import Goal
+
+
+def at_least(name: str, measured: float | None, limit: float) -> Goal:
+    """A goal that a large figure meets; None if there is no figure."""
+    text = "" if measured is None else f"{measured:,.3g}" if measured < 1_000 else f"{measured:,.0f}"
+    return Goal(name, f"at least {limit:,g}", text, None if measured is None else measured >= limit)
+
+
+def at_most(name: str, measured: float | None, limit: float) -> Goal:
+    """A goal that a small figure meets; None if there is no figure."""
+    text = "" if measured is None else f"{measured:,.3g}"
+    return Goal(name, f"at most {limit:,g}", text, None if measured is None else measured <= limit)
+
+
+def of_judges(found: Mapping[str, Any]) -> Iterator[Goal]:
+    """Walker, start and plugin."""
+    for name, least in judges.GOALS.items():
+        yield at_least(f"walker on {name}, operations/s", found[name], least)
+    yield at_most("hunt to its first operation, CPU s", found["start s"], judges.START_MAX)
+    yield at_most("plugin of pytest, CPU s", found["plugin s"], judges.PLUGIN_MAX)
+
+
+def of_sights(found: Mapping[str, Any]) -> Iterator[Goal]:
+    """First sights of known faults."""
+    for name, fault in first_sight.FAULTS.items():
+        yield at_most(f"{name} seen, CPU s of the walk", found.get(name, {}).get("median s"), fault.seconds_max)
+
+
+def of_searches(found: Mapping[str, Any]) -> Iterator[Goal]:
+    """The specification in C."""
+    for name in searches.EXPLORED:
+        one = found.get(name, {})
+        yield at_least(f"C reader, {name}, states/s", one.get("states/s"), searches.STATES_MIN)
+        yield at_least(f"C reader, {name}, transitions/s", one.get("transitions/s"), searches.TRANSITIONS_MIN)
+
+
+def of_proofs(found: Mapping[str, Any]) -> Iterator[Goal]:
+    """The prover, by the clock."""
+    for name, most in proofs.GOALS.items():
+        if most is not None:
+            yield at_most(f"prove, {name}, s", found[name][0], most)
+
+
+def of_manager(found: Mapping[str, Any]) -> Iterator[Goal]:
+    """The built-in manager beside vLLM V0."""
+    for mode in driven.MODES:
+        for goal in found[mode]["goals"]:
+            yield Goal(**goal | {"name": f"{driven.THEIRS} / kvproof, {mode}: {goal['name']}"})
+
+
+def of_engines(found: Mapping[str, Any]) -> Iterator[Goal]:
+    """The built-in manager beside vLLM V1 and nano-vllm."""
+    for mode in engines.MODES:
+        for row, by in found[mode].items():
+            for name in (engines.V1, engines.NANO):
+                ratio = by[name] / by[engines.OURS] if name in by else None
+                yield at_least(f"{name} / kvproof, {mode}: {row}", ratio, 1)
+
+
+def of_calls(found: Mapping[str, Any]) -> Iterator[Goal]:
+    """How calls of the built-in manager grow with a sequence."""
+    for mode in driven.MODES:
+        for call, one in found[mode][driven.OURS].items():
+            most = growth.FLAT_EXPONENT_MAX if call in growth.FLAT else growth.LINEAR_EXPONENT_MAX
+            yield at_most(f"exponent of {call}, {mode}", one["exponent"], most)
+
+
+def of_pools(found: Mapping[str, Any]) -> Iterator[Goal]:
+    """How judging grows with the pool."""
+    for level, one in found.items():
+        yield at_most(f"exponent of judging, blocks of the pool of a {level}", one["exponent"], pools.EXPONENT_MAX)
+
+
+def of_judging(found: Mapping[str, Any]) -> Iterator[Goal]:
+    """How judging grows with everything else."""
+    for name, (most, _, _) in judge_growth.CURVES.items():
+        yield at_most(f"exponent of judging, {name}", found[name]["exponent"], most)
+
+
+OF = {
+    "judges": of_judges,
+    "first_sight": of_sights,
+    "searches": of_searches,
+    "proofs": of_proofs,
+    "manager": of_manager,
+    "engines": of_engines,
+    "growth": of_calls,
+    "pools": of_pools,
+    "judge_growth": of_judging,
+}
+
+
+def goals(figures: Mapping[str, Any]) -> list[Goal]:
+    """The goals of the benchmarks that ran."""
+    return [goal for name, of in OF.items() if name in figures for goal in of(figures[name])]
+
+
+def report(figures: Mapping[str, Any]) -> None:
+    """Print the table."""
+    found = goals(figures)
+    if not found:
+        return
+    width = max(len(goal.name) for goal in found)
+    print(f"goals: {sum(goal.is_met is True for goal in found)} of {len(found)} met")
+    for goal in found:
+        state = {True: "met", False: "missed", None: "not measured"}[goal.is_met]
+        print(f"  {goal.name:<{width}}  {goal.measured:>16}  {goal.wanted:<24}  {state}")

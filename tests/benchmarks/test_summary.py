@@ -1,0 +1,30 @@
+"""The table of goals: a figure that misses its goal says so, and so does a goal without a figure."""
+
+import pytest
+from benchmarks.first_sight import FAULTS, sights
+from benchmarks.searches import EXPLORED
+
+from benchmarks import summary
+
+
+def test_goals_are_met_missed_or_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    first, *others = EXPLORED
+    searches = {first: {"states/s": 120_000.0, "transitions/s": 499_999.0}}
+    proofs = {"from nothing": (19.0, 40.0), "nothing changed": (2.5, 3.0), "one rule changed": (9.0, 9.0)}
+    found = summary.goals({"host": {}, "proofs": proofs, "searches": searches})
+    assert [goal.is_met for goal in found] == [True, False, *[None] * 2 * len(others), True, False]
+    summary.report({"proofs": proofs, "searches": searches})
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head == f"goals: 2 of {len(found)} met"
+    assert [row.split()[-1] for row in rows] == ["met", "missed", *["measured"] * 2 * len(others), "met", "missed"]
+
+
+def test_nothing_is_printed_of_benchmarks_that_have_no_goal(capsys: pytest.CaptureFixture[str]) -> None:
+    summary.report({"host": {}, "recording": {"us/line": 1.0}})
+    assert capsys.readouterr().out == ""
+
+
+def test_a_fault_of_a_release_that_is_not_here_is_left_out_and_says_why() -> None:
+    answer = sights(FAULTS["F9"]._replace(subject="vllm-v1==0.0.0"), [1])
+    assert isinstance(answer, str)
+    assert "0.0.0" in answer
