@@ -1,6 +1,6 @@
 """The random walk, the search for volume: run after run, each in a configuration that is drawn for it.
 
-The first runs are repeated twice and must give the same answers. The seed determines everything.
+Some of the first runs are repeated twice and must give the same answers. The seed determines everything.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,8 @@ from kvproof.spec.trace import Operation
 
 CALL_SECONDS_MAX, CALL_SECONDS_MIN = 20.0, 3.0  # for an operation in this process; less with little time
 NUM_REFUSED_CONFIGS_MAX = 1000
-NUM_REPEATED_RUNS, NUM_REPEATED_OPERATIONS = 20, 500
+NUM_REPEATED_RUNS, REPEATED_STEP = 80, 4  # of the first runs one in four: a walk is short until its first finding
+NUM_REPEATED_OPERATIONS = 500  # a run of more is not repeated
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class WalkOptions:
     call_seconds: the time limit of an operation of a subject in this process. known: findings that end their run but
     not the walk; runs are drawn so that most avoid them. wanted: the only kind of finding that ends the walk; None for
     every kind. pause_after: the walk ends after the run in which it reaches so many operations; another walk can then
-    continue with the next run. num_repeated: how many of the first runs are repeated, if they are short.
+    continue with the next run. num_repeated: of so many first runs one in `REPEATED_STEP`
+    is repeated, if it is short.
     """
 
     first_run: int = 0
@@ -97,7 +99,8 @@ def walk(
                 run.pause = parts.end
                 run.run(operations, length)
                 parts.end_run()
-            if done.num_runs < options.num_repeated and len(operations) <= NUM_REPEATED_OPERATIONS:
+            num_left = options.num_repeated - done.num_runs
+            if num_left > 0 and not num_left % REPEATED_STEP and len(operations) <= NUM_REPEATED_OPERATIONS:
                 _check_repetition(subject, config, operations)
         except Unsupported as error:
             if done.num_runs:

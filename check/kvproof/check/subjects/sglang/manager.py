@@ -283,7 +283,8 @@ class SGLang(ManagerAdapter):
 
 def first_slots(row: list[int], page_size: int, seq: int) -> list[int]:
     """The first slot of each page in the row of a sequence. Raises EngineFailure if a page's slots are not in order."""
-    for place, slot in enumerate(row):
-        if slot - place % page_size != row[place - place % page_size]:
-            raise EngineFailure(f"position {place} of sequence {seq} is in slot {slot}, not in its page: {row}")
-    return row[::page_size]
+    first = row[::page_size]
+    if row != [slot for start in first for slot in range(start, start + page_size)][: len(row)]:
+        place = next(at for at, slot in enumerate(row) if slot - at % page_size != first[at // page_size])
+        raise EngineFailure(f"position {place} of sequence {seq} is in slot {row[place]}, not in its page: {row}")
+    return first
