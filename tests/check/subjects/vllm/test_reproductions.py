@@ -39,6 +39,7 @@ def exit_code(script: str, subject: str) -> int:
         ("vllm_aborted_load_still_writes.py", "vllm-v1-scheduler==0.13.0", "vllm-v1-scheduler==0.16.0"),
         ("vllm_remembered_hit_of_evicted_block.py", "vllm-v0-scheduler==0.9.1", "vllm-v0-scheduler==0.9.2"),
         ("vllm_hit_without_its_beginning.py", "vllm-v0-scheduler==0.10.2", None),
+        ("vllm_eviction_names_an_old_content.py", "vllm-v0==0.10.2", None),
         ("vllm_more_prompts_in_part_than_allowed.py", "vllm-v0-scheduler==0.10.2", None),
         ("vllm_preempted_request_stays_in_the_step.py", "vllm-v1-scheduler==0.11.0", "vllm-v1-scheduler==0.11.1"),
         ("vllm_long_prompt_is_overtaken.py", "vllm-v1-scheduler==0.11.2", "vllm-v1-scheduler==0.12.0"),
