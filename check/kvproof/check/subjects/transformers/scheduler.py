@@ -122,6 +122,7 @@ class Transformers(SchedulerAdapter):
         steps_in_order=True,
         runs_ahead=True,
         forks_itself=True,
+        bounds_only_steps=True,
         dedups_after_step=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
