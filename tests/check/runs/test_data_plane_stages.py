@@ -179,14 +179,22 @@ def test_a_foreign_baseline_is_reported_and_wrong_executors_are_not_timed(monkey
 
     monkeypatch.setattr(bandwidth, "run_bandwidth", run)
     plane = DataPlane("cpu", cases=[MovedCase("engine", "nhd", "int8", "all", "none", "failed")])
-    chosen = DataPlaneOptions("cpu", ("engine", "block-copy"), plane=plane)
+    chosen = DataPlaneOptions("cpu", ("engine", "block-copy", "kv-store"), plane=plane)
     before = Bandwidth("cpu", "there", "nhd", "int8", 64, 9, [], [], [], [], 1.0, 0.0)
     assert outputs_of(timing_stage(chosen, 1, 1.0, before, "before.json")) == []
     assert timed == ["block-copy"]
     assert plane.baseline == "before.json was not compared: its device name is there, but this run has here."
     assert plane.comparisons == []
     assert plane.bandwidth is not None
-    assert plane.bandwidth.skipped == ["engine: a correctness case failed"]
+    assert plane.bandwidth.skipped[0] == "engine: a correctness case failed"
+    assert [one.split(";")[0] for one in plane.bandwidth.skipped[1:]] == ["kv-store: it writes to a disk"]
+
+
+def test_without_an_executor_that_is_timed_the_reason_is_reported() -> None:
+    chosen = DataPlaneOptions("cpu", ("kv-store",), plane=DataPlane("cpu"))
+    assert outputs_of(timing_stage(chosen, 1, 1.0, None, "")) == []
+    (note,) = chosen.plane.notes
+    assert note.startswith("No speed was measured: kv-store was not timed: it writes to a disk; ")
 
 
 def test_on_a_device_that_was_broken_nothing_is_generated_or_timed_and_that_is_reported(

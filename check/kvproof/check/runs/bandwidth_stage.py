@@ -25,8 +25,9 @@ def timing_stage(
 
         plane = options.plane
         wrong = {case.executor for case in plane.cases if case.status == "failed"}
+        right = [named(name) for name in options.executors if name not in wrong]
         config = BandwidthConfig(
-            executors=tuple(named(name) for name in options.executors if name not in wrong),
+            executors=tuple(one for one in right if not one.untimed),
             device=options.device,
             layout=layout_named(options.layouts[0]) if options.layouts else Layout.TWO_PLANES,
             dtype=options.dtypes[0] if options.dtypes else "bfloat16",
@@ -38,6 +39,8 @@ def timing_stage(
         try:
             if budget.seconds <= 0:
                 raise NoSpeeds(NO_TIME)
+            if not config.executors and any(one.untimed for one in right):
+                raise NoSpeeds("; ".join(f"{one.name} was not timed: {one.untimed}" for one in right))
             if options.broken:
                 raise NoSpeeds(f"an executor broke the device: {options.broken[0]}")
             with budget.within_the_run():
@@ -51,6 +54,7 @@ def timing_stage(
                 plane.baseline = f"{source} was not compared: no speed was measured."
             return
         speeds.skipped += [f"{name}: a correctness case failed" for name in sorted(wrong)]
+        speeds.skipped += [f"{one.name}: {one.untimed}" for one in right if one.untimed]
         plane.bandwidth = speeds
         if baseline is None:
             return

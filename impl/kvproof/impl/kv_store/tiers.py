@@ -7,26 +7,37 @@ disk checks the key and the checksum; content that does not fit them is dropped 
 The store belongs to one thread.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from kvproof.impl.kv_store.disk import KEY_BYTES, DiskSlots
+from kvproof.impl.kv_store.memory import Buffer, SlotMemory
 from kvproof.impl.kv_store.slots import NoSlotError, StoreSlots
 
 
 class TieredStore:
     """KV by key, in host memory and in a directory. Every value has `slot_bytes` bytes.
 
-    A directory of a former process is taken over: every key whose slot is whole is there again. Raises StoreFileError
-    if the directory cannot be used, for example because another process uses it.
+    A directory of a former process is taken over: every key whose slot is whole is there again. memory: that of the
+    host slots; None makes a buffer. Raises StoreFileError if the directory cannot be used, for example because another
+    process uses it.
     """
 
     def __init__(
-        self, slot_bytes: int, num_host_slots: int, directory: Path, num_disk_slots: int, is_synced: bool = False
+        self,
+        slot_bytes: int,
+        num_host_slots: int,
+        directory: Path,
+        num_disk_slots: int,
+        is_synced: bool = False,
+        memory: SlotMemory | None = None,
     ) -> None:
         self.slot_bytes = slot_bytes
         self.host: StoreSlots[bytes] = StoreSlots(num_host_slots)
         self.disk: StoreSlots[bytes] = StoreSlots(num_disk_slots)
-        self._memory = bytearray(num_host_slots * slot_bytes)
+        self._memory: SlotMemory = Buffer(num_host_slots, slot_bytes) if memory is None else memory
+        if (self._memory.num_slots, self._memory.slot_bytes) != (num_host_slots, slot_bytes):
+            raise ValueError(f"the memory must have {num_host_slots} slots of {slot_bytes} bytes")
         self._file = DiskSlots(directory, num_disk_slots, slot_bytes, is_synced)
         for slot, key in self._file.whole():
             if not self.disk.has(key):  # a key may be in two slots, with the same content
@@ -45,28 +56,28 @@ class TieredStore:
         if len(data) != self.slot_bytes or len(key) != KEY_BYTES:
             sizes = f"{len(key)} and {len(data)}"
             raise ValueError(f"a key has {KEY_BYTES} bytes and a value {self.slot_bytes}, not {sizes}")
-        if self.host.has(key):
-            self.host.touch([key])
+        if self.is_in_memory(key):
             return True
-        try:
-            staged = self.host.stage([key])
-        except NoSlotError:
+        slot = self.place(key)
+        if slot is None:
             return False
-        (slot,) = staged.slots
-        for evicted in staged.evicted:  # at most one, which had this slot
-            self._to_disk(evicted, self._bytes(slot))
-        begin = slot * self.slot_bytes
-        self._memory[begin : begin + self.slot_bytes] = data
-        self.host.commit([key])
+        self._memory.write(slot, data)
+        self.keep([key])
         return True
 
     def get(self, key: bytes) -> bytes | None:
         """The data of a key; None if no tier has it whole."""
         if self.host.has(key):
             (slot,) = self.host.hold([key])
-            data = self._bytes(slot)
+            data = self._memory.read(slot)
             self.host.release([key])
             return data
+        found = self._from_disk(key)
+        if found is not None:
+            self.put(key, found)
+        return found
+
+    def _from_disk(self, key: bytes) -> bytes | None:
         if not self.disk.has(key):
             return None
         (slot,) = self.disk.hold([key])
@@ -74,18 +85,61 @@ class TieredStore:
         self.disk.release([key])
         if found is None:
             self.disk.drop(key)
-        else:
-            self.put(key, found)
         return found
+
+    # For copies to and from the slots of memory ---------------------------------------------------------------------
+
+    def is_in_memory(self, key: bytes) -> bool:
+        """Whether memory has the key, which counts as a use of it."""
+        self.host.touch([key])
+        return self.host.has(key)
+
+    def place(self, key: bytes) -> int | None:
+        """The slot of memory to which the data of a new key is to be written; None if there is none.
+
+        What the slot had is on the disk when the call returns. `keep` or `give_up` ends the write.
+        """
+        try:
+            staged = self.host.stage([key])
+        except NoSlotError:
+            return None
+        (slot,) = staged.slots
+        for evicted in staged.evicted:  # at most one, which had this slot
+            self._to_disk(evicted, self._memory.read(slot))
+        return slot
+
+    def keep(self, keys: Iterable[bytes]) -> None:
+        """The data of these keys is written."""
+        self.host.commit(keys)
+
+    def give_up(self, keys: Iterable[bytes]) -> None:
+        """The data of these keys is not written."""
+        self.host.abandon(keys)
+
+    def bring(self, key: bytes) -> int | None:
+        """The slot of memory that has the data of a key, until `release`; None if no tier has it whole, or no slot."""
+        if not self.host.has(key):
+            found = self._from_disk(key)
+            if found is None or not self.put(key, found):
+                return None
+        return self.host.hold([key])[0]
+
+    def release(self, keys: Iterable[bytes]) -> None:
+        """The data of these keys was read."""
+        self.host.release(keys)
 
     def flush(self) -> None:
         """Write what is in memory alone to the disk, the least recently used first."""
         for key, entry in list(self.host.entries.items()):
-            self._to_disk(key, self._bytes(entry.slot))
+            if not entry.is_staged:
+                self._to_disk(key, self._memory.read(entry.slot))
 
-    def _bytes(self, slot: int) -> bytes:
-        begin = slot * self.slot_bytes
-        return bytes(self._memory[begin : begin + self.slot_bytes])
+    def spill(self) -> None:
+        """Write everything to the disk as `flush` does, and free the slots of memory that nobody holds."""
+        self.flush()
+        for key, entry in list(self.host.entries.items()):
+            if not entry.is_staged and not entry.num_loads:
+                self.host.drop(key)
 
     def _to_disk(self, key: bytes, data: bytes) -> None:
         """Write to the disk what it does not have. A disk that is full, or fails, has the key no more."""

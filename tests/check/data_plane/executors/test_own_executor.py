@@ -186,7 +186,7 @@ def test_the_refusal_comes_from_the_other_process_too(module: str) -> None:
         (
             "xyz",
             "no executor is named 'xyz'; choose one of engine, block-copy, index-copy, vllm, sglang, "
-            "vllm-reference, sglang-reference, or module:function for your own function",
+            "kv-store, vllm-reference, sglang-reference, or module:function for your own function",
         ),
     ],
 )

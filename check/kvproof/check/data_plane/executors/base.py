@@ -31,7 +31,8 @@ class Executor:
 
     unsupported: why the executor cannot run a case, as a sentence; empty if it can. is_own: the executor is the user's
     function, and `name` is its module:function. In main memory it runs in a separate process, so that its crash does
-    not end kvproof. note: what a report must say about a run of the executor.
+    not end kvproof. note: what a report must say about a run of the executor. untimed: why its speed is not measured
+    beside that of the others; empty if it is.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Executor:
     unsupported: Callable[[Geometry, torch.device], str] = supports_all
     is_own: bool = False
     note: str = ""
+    untimed: str = ""
 
 
 def own_executor(name: str) -> Executor:
