@@ -94,7 +94,8 @@ FRAMES = {
         ),
         "[[known]]": Frame(
             "known.toml",
-            "kvproof hunt --subject examples/forty_lines.py:Adapter --effort 2000 --seed 1 --known known.toml",
+            "rm kvproof.toml &&"  # its baseline is of another subject
+            " kvproof hunt --subject examples/forty_lines.py:Adapter --effort 2000 --seed 1 --known known.toml",
         ),
     },
     "data-plane.md": {
