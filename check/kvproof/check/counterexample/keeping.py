@@ -27,6 +27,7 @@ from kvproof.check.counterexample.store import (
     save_trace,
 )
 from kvproof.check.oracle.replay import Counterexample, confirm
+from kvproof.check.protocol.fault_attribution import lack_of
 from kvproof.check.protocol.finding import AdapterError, error_text
 from kvproof.check.protocol.time_limit import OutOfTime
 from kvproof.spec.trace import CodePlace, Trace
@@ -116,6 +117,9 @@ class KeptFinding:
         except OutOfTime:
             self.problems.append(f"{step} was not done: the time limit (--budget) was over")
         except (Exception, SystemExit) as error:
+            if lack := lack_of(error):
+                self.problems.append(f"{step} could not be done: {lack}")
+                return otherwise
             what = f"{type(error).__name__}: {error_text(error)}".splitlines()[0]
             self.problems.append(f"{step} failed by a fault of kvproof: {what}")
             self.tracebacks.append("".join(traceback.format_exception(error)))

@@ -49,9 +49,12 @@ def main(descriptor: int) -> None:
     except UnknownSubject as error:
         control.send(["unknown", str(error)])
         return
-    control.send(
-        ["made", level_of(subject).name, subject.name, pack(subject.capabilities), pack(tuple(subject.assumptions))]
-    )
+    offers = pack(subject.capabilities), pack(tuple(subject.assumptions))
+    try:
+        control.send(["made", level_of(subject).name, subject.name, *offers])
+    except UnicodeEncodeError as error:
+        control.send(["unknown", f"{name}: its name, or the text of an assumption, is no text: {error.reason}"])
+        return
     ForkServer(control, factory, memory_bytes).run()
 
 

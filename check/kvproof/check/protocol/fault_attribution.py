@@ -14,6 +14,7 @@ not wrong. An exception is a fault of kvproof, and never a finding, if
 The built-in subjects are subjects, not stand-ins. A frame that runs out of memory or of stack is only the last one.
 """
 
+import errno
 import linecache
 import re
 import sys
@@ -29,6 +30,12 @@ QUOTED = re.compile(r"'([\w.]+)'")
 CALLED = re.compile(r"(\w+)[\w.<>]*\(\) (?:takes|got|missing)")  # the first part of the name of what was called
 WORD = re.compile(r"\w+")
 MESSAGE_CHARACTERS = 300
+LACKS = {  # what the machine, or a limit of this process, does not give
+    errno.EMFILE: "too many files are open in this process; raise its limit (ulimit -n)",
+    errno.ENFILE: "too many files are open on this machine",
+    errno.EAGAIN: "no more processes can be started; raise the limit (ulimit -u)",
+    errno.ENOMEM: "no memory is left for another process",
+}
 OPTIONS_LEFT_OUT: set[str] = set()  # names that were read of a configuration of ours, and answered with None
 
 
@@ -38,6 +45,15 @@ class StandInError(Exception):
 
 class EngineFailure(Exception):
     """The engine failed, and the adapter says how in its own words. Raised by adapters; a fault of the engine."""
+
+
+def lack_of(error: BaseException) -> str:
+    """What was missing if a call of the system failed for lack of files, processes or memory; "" otherwise."""
+    if isinstance(error, StandInError) and error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+        return LACKS[errno.EAGAIN]
+    return LACKS.get(error.errno or 0, "") if isinstance(error, OSError) else ""
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from kvproof.check.protocol.fault_attribution import StandInError
+from kvproof.check.protocol.fault_attribution import lack_of
 from kvproof.check.workers.workers import FULL
 from kvproof.reports.device_page import PAGE, device_page
 from kvproof.reports.document import DocumentError, encode, read_bytes, write_atomically
@@ -38,12 +38,6 @@ CRASHES = "crashes"
 LOG = "fault.log"
 LOCK = ".lock"
 
-LACKS = {  # what the machine, or a limit of this process, does not give
-    errno.EMFILE: "too many files are open in this process; raise its limit (ulimit -n)",
-    errno.ENFILE: "too many files are open on this machine",
-    errno.EAGAIN: "no more processes can be started; raise the limit (ulimit -u)",
-    errno.ENOMEM: "no memory is left for another process",
-}
 NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.ENOENT)
 
@@ -66,15 +60,6 @@ def fault_of_kvproof(step: str, error: BaseException) -> str:
         return f"{step} could not be done: {lack}"
     what = f"{type(error).__name__}: {error}".splitlines()[0]
     return f"{step} failed by a fault of kvproof, not of the subject: {what}"
-
-
-def lack_of(error: BaseException) -> str:
-    """What was missing if a call of the system failed for lack of files, processes or memory; "" otherwise."""
-    if isinstance(error, StandInError) and error.__cause__ is not None:
-        error = error.__cause__
-    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
-        return LACKS[errno.EAGAIN]
-    return LACKS.get(error.errno or 0, "") if isinstance(error, OSError) else ""
 
 
 @contextmanager
