@@ -78,7 +78,7 @@ def test_a_run_that_is_killed_leaves_a_whole_result_and_nothing_else(command: st
     places = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "TMPDIR": str(tmp_path / "tmp"), "HOME": str(tmp_path)}
     with (tmp_path / "out" / "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "kvproof.check.cli.app", *COMMANDS[command]],
+            [sys.executable, "-c", "from kvproof.check.cli import main; main()", *COMMANDS[command]],
             cwd=tmp_path,
             env={**os.environ, **places, MARK: run},
             stdout=log,
