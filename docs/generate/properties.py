@@ -34,7 +34,6 @@ PLANTED = {
     "eviction-order": "kvproof-pool/pool-finds-evicted-blocks",
     "admission-exact": "kvproof/append-refused-with-enough-blocks",
     "one-writer": "kvproof-store/store-gives-a-new-slot-to-a-known-key",
-    "arrived-whole": "kvproof-store/store-answers-the-first-slot",
     "abort-unseen": "kvproof-store/store-keeps-a-failed-key",
 }
 HEAD = """# Properties
