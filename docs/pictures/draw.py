@@ -34,7 +34,7 @@ SCHEDULED = [
     ("complete", (7, 8)),
     ("schedule",),
 ]
-TAKEN = [("take", 1, 2), ("take", 2, 3), ("take", 1, 1)]
+TAKEN = [("store", 1, (0, 1)), ("take", 2, 2), ("share", 1, 3), ("give", 2), ("reuse", 4, (0,))]
 
 
 def pages(folder: Path) -> dict[str, Path]:
@@ -47,7 +47,7 @@ def pages(folder: Path) -> dict[str, Path]:
         run(command, check=False, capture_output=True, cwd=folder)
         found[level] = folder / level / "index.html"
     scheduled = Counterexample(SchedulerConfig(block_size=2, num_gpu_blocks=6), SCHEDULED, Finding("progress", "none"))
-    taken = Counterexample(PoolConfig(num_gpu_blocks=8), TAKEN, Finding("refcount-exact", "none"))
+    taken = Counterexample(PoolConfig(num_gpu_blocks=8, caching=True), TAKEN, Finding("refcount-exact", "none"))
     for level, make, example in (("scheduler", find("kvproof-scheduler"), scheduled), ("pool", OwnPool, taken)):
         trace = make_trace(f"kvproof-{level}", example, "walker", 1, make=make)
         found[level] = draw(save_trace(folder, trace), trace, make)

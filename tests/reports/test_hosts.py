@@ -32,8 +32,12 @@ def test_the_machine_that_is_slower_than_the_others_is_out_of_line() -> None:
     found = compare_hosts([of_host("a", 40), of_host("b", 40.5), of_host("c", 25, driver="590.2"), of_host("d", 39.8)])
     assert found.exit_code is Exit.WORSE_THAN_BASELINE
     assert found.out_of_line == [
-        "c is slower: engine, swap in: 25.00 GB/s, -37.3% against the median 39.90 of 4 results; the band is ±3.99"
+        (
+            "c",
+            "c is slower: engine, swap in: 25.00 GB/s, -37.3% against the median 39.90 of 4 results; the band is ±3.99",
+        )
     ]
+    assert "<b>c is out of line.</b>" in hosts_page(found)
     marks = {row.name: [cell.mark for cell in row.cells] for row in (*found.speeds, *found.facts)}
     assert marks["engine, swap in"] == ["", "", "slower", ""]
     assert marks["driver"] == ["", "", "differs", ""]
@@ -60,7 +64,7 @@ def test_the_band_is_not_narrower_than_the_noise_of_the_speed() -> None:
 def test_a_machine_that_moves_wrong_bytes_is_out_of_line() -> None:
     found = compare_hosts([of_host("a", 40), of_host("b", 40, verdict=Verdict.REFUTED)])
     assert found.exit_code is Exit.REFUTED
-    assert found.out_of_line == ["b: the data plane of cuda is refuted: swap-mapping."]
+    assert found.out_of_line == [("b", "b: the data plane of cuda is refuted: swap-mapping.")]
 
 
 def test_results_of_one_host_are_named_by_date_and_file() -> None:

@@ -170,6 +170,28 @@ def test_the_run_of_a_scheduler_a_pool_and_a_store_is_walked_through(
     page.close()
 
 
+@pytest.mark.parametrize(
+    ("number", "caption", "entry", "pool", "block"),
+    [
+        (1, "Blocks after each step", "1\n1 of 2 computed", "37 can be allocated", "used, refcount 1"),
+        (3, "Blocks after each step", "0", "35 can be allocated", "0\nused, refcount 1\nholder 1"),
+        (4, "Slots after each step", "0\n1 of 1 written", "7 free", "0\nevictable, cached\n1 of 1 written\nkey 0"),
+    ],
+    ids=["manager", "pool", "store"],
+)
+def test_the_words_of_a_state_are_those_of_its_level(
+    browser: object, page_file: Path, number: int, caption: str, entry: str, pool: str, block: str
+) -> None:
+    page = browser.new_page()  # type: ignore[attr-defined]
+    page.goto(f"{page_file.as_uri()}#finding-{number}-step-99")
+    run = page.locator(f"#finding-{number}-run")
+    assert run.locator("caption").inner_text() == caption
+    assert entry in run.locator(".lane .cell").all_inner_texts()
+    assert any(text.endswith(pool) for text in run.locator(".pools h4").all_inner_texts())
+    assert any(block in text for text in run.locator(".pools .cell").all_inner_texts())
+    page.close()
+
+
 def test_every_step_is_reached_by_keyboard_by_link_and_by_play(browser: object, page_file: Path) -> None:
     page = browser.new_page()  # type: ignore[attr-defined]
     page.goto(f"{page_file.as_uri()}#finding-1-step-2")

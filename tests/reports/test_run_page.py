@@ -89,12 +89,14 @@ def test_failures_come_first_then_what_is_excused(refuted: Result, tmp_path: Pat
 
 
 def test_the_run_of_a_finding_comes_from_its_page(refuted: Result, tmp_path: Path) -> None:
-    assert '<section class="explorer"' not in run_page(refuted, tmp_path)
+    assert '<section class="explorer"' not in (page := run_page(refuted, tmp_path))
+    assert "The steps of this run are not drawn here" in page
     (found,) = counterexamples(refuted, tmp_path)
     assert found.path is not None
     film = ReplayFrames([Frame("open", pools=(Pool("GPU", 1),))], "", False, "", 1)
     page_of(found.path).write_text(counterexample_page(found, film), encoding="utf-8")
-    assert '<section class="explorer" id="finding-1-run"' in run_page(refuted, tmp_path)
+    assert '<section class="explorer" id="finding-1-run"' in (page := run_page(refuted, tmp_path))
+    assert "The steps of this run are not drawn here" not in page
 
 
 def test_a_hostile_subject_writes_no_markup(refuted: Result, tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ CALL_ENDS = re.compile(r"\s{3,}|\n")  # in the text of a step; what the subject 
 class FindingView(NamedTuple):
     """A finding as a page shows it.
 
-    file, line: of the method. frames: JSON for the script. others: the same fault, found in other ways.
+    file, line: of the method. frames: JSON for the script. problem: of the replay.
+    others: the same fault, found in other ways.
     """
 
     name: str  # in links
@@ -45,6 +46,7 @@ class FindingView(NamedTuple):
     frames: "Markup | None"
     problem: str = ""
     others: tuple[Counterexample, ...] = ()
+    why_not_drawn: str = ""  # on the page of a run
 
 
 def finding_view(name: str, found: Counterexample, frames: str | None, problem: str = "") -> FindingView:

@@ -44,15 +44,20 @@ class Row:
 
 @dataclass
 class HostComparison:
-    """Several results side by side. columns: what each is called. out_of_line, notes: sentences."""
+    """Several results side by side. columns: what each is called. out_of_line: a column and a sentence about it."""
 
     columns: list[str]
     results: list[Result]
     facts: list[Row] = field(default_factory=list)
     speeds: list[Row] = field(default_factory=list)
-    out_of_line: list[str] = field(default_factory=list)
+    out_of_line: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     has_slower: bool = False
+
+    @property
+    def columns_out_of_line(self) -> list[str]:
+        """Those of which at least one value is out of line, each once."""
+        return list(dict.fromkeys(column for column, _ in self.out_of_line))
 
     @property
     def exit_code(self) -> Exit:
@@ -72,7 +77,7 @@ def compare_hosts(named: Sequence[tuple[str, Result]]) -> HostComparison:
     _compare_speeds(found)
     for column, result in zip(found.columns, found.results, strict=True):
         if result.exit_code() is Exit.REFUTED:
-            found.out_of_line.append(f"{column}: {sentence(result)}")
+            found.out_of_line.append((column, f"{column}: {sentence(result)}"))
     return found
 
 
@@ -147,10 +152,12 @@ def _speed_row(found: HostComparison, key: Key, members: Sequence[int], speeds: 
             mark = SLOWER if value < typical.median else FASTER
             change = value / typical.median - 1 if typical.median else 0.0
             found.has_slower |= mark == SLOWER
-            found.out_of_line.append(
-                f"{found.columns[index]} is {mark}: {name}: {value:.2f} GB/s, {change:+.1%} against the median "
+            column = found.columns[index]
+            text = (
+                f"{column} is {mark}: {name}: {value:.2f} GB/s, {change:+.1%} against the median "
                 f"{typical.median:.2f} of {typical.count} results; the band is ±{typical.band:.2f}"
             )
+            found.out_of_line.append((column, text))
         row.cells[index] = Cell(f"{value:.2f}", mark)
     return row
 

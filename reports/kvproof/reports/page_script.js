@@ -85,6 +85,8 @@
       return known;
     });
     this.matter = this.whatMatters();
+    this.isStore = this.frames.some(function (frame) { return frame.pools.some(function (pool) { return pool[0] === "store"; }); });
+    this.isWritten = this.frames.some(function (frame) { return frame.blocks.some(function (block) { return block[4] > 0; }); });
     this.unfolded = false;
     this.build();
     section.hidden = false;
@@ -111,6 +113,9 @@
     });
     return found;
   };
+
+  /* What is counted of a pool: its evictable blocks, too, but only the free slots of a store. */
+  Explorer.prototype.unused = function () { return this.isStore ? " free" : " can be allocated"; };
 
   Explorer.prototype.title = function (step) { return step ? "Step " + step + " of " + this.last : "Before step 1"; };
 
@@ -171,7 +176,7 @@
       return row;
     });
     this.table = make("div", { class: "scroll lives", tabindex: 0, role: "region", "aria-label": "Tables of every sequence at every step" },
-      make("table", {}, make("thead", {}, head), make("tbody", {})));
+      make("table", {}, make("caption", { text: (this.isStore ? "Slots" : "Blocks") + " after each step" }), make("thead", {}, head), make("tbody", {})));
     this.table.querySelector("tbody").append.apply(this.table.querySelector("tbody"), rows);
     return this.table;
   };
@@ -274,7 +279,7 @@
       });
     });
     frame.pools.forEach(function (pool) {
-      if (pool[2] !== null) add(pool[0], pool[1] + " can be allocated", pool[2] + " can be allocated");
+      if (pool[2] !== null) add(pool[0], pool[1] + self.unused(), pool[2] + self.unused());
     });
     if (!rows.length) return [make("p", { class: "faint", text: "No cell differs: the finding is about the call itself." })];
     var body = make("tbody", {});
@@ -294,7 +299,7 @@
           make("small", { text: entry[3] ? "" : "left the window" }), entry[3] ? make("span", { class: "bad", text: "✗ subject: " + entry[3] }) : null);
       }
       return make("li", { class: "cell used" + (wrong ? " differs" : isNew ? " changed" : ""), hue: entry[0] * HUE_STEP % 360 },
-        make("b", { text: self.blockName(entry[0]) }), make("small", { text: entry[2] + " of " + entry[1] + " computed" + (isNew ? ", new" : "") }),
+        make("b", { text: self.blockName(entry[0]) }), make("small", { text: [entry[1] ? entry[2] + " of " + entry[1] + (self.isStore ? " written" : " computed") : "", isNew ? "new" : ""].filter(Boolean).join(", ") }),
         entry[3] ? make("span", { class: "bad", text: "✗ subject: " + entry[3] }) : null,
         entry[4] ? make("span", { class: "bad", text: "✗ wrong KV" }) : null);
     });
@@ -312,7 +317,7 @@
       else hidden++;
     }
     var cells = ids.map(function (id) { return self.block(frame, known.get(id) || [id, 0, "free", false, 0, 0, [], false]); });
-    var text = pool[1] + " can be allocated" + (pool[2] === null ? "" : "; the subject reports " + pool[2]);
+    var text = pool[1] + this.unused() + (pool[2] === null ? "" : "; the subject reports " + pool[2]);
     if (hidden && hidden + ids.length < 5000) {
       cells.push(make("li", {}, make("button", { type: "button", text: "+ " + hidden + " blocks that no sequence here holds", click: function () { self.unfolded = true; self.show(self.step); } })));
     } else if (hidden) cells.push(make("li", { class: "faint", text: "and " + hidden.toLocaleString() + " blocks that no sequence here holds" }));
@@ -330,7 +335,7 @@
     var small = function (text) { return text ? make("small", { text: text }) : null; };
     return make("li", { class: "cell " + block[2] + (isWrong ? " differs" : "") + (block[7] ? " named" : ""), "data-block": number, hue: number * HUE_STEP % 360 },
       make("b", { text: self.blockName(number) }), small(block[2] + (block[1] ? ", refcount " + block[1] : "") + (block[3] ? ", cached" : "")),
-      isFree && !block[4] ? null : small(block[4] + " of " + self.run.block_size + " written"),
+      !block[4] && (isFree || !self.isWritten) ? null : small(block[4] + " of " + self.run.block_size + " written"),
       block[4] ? make("span", { class: "gauge", part: 100 * block[4] / self.run.block_size + "%" }) : null,
       small(holders.slice(0, 4).join(", ") + (holders.length > 4 ? " and " + (holders.length - 4) + " more" : "")),
       small(block[5] ? "in flight: " + block[5] : ""),

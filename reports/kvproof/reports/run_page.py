@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from kvproof.reports.counterexample import Counterexample, counterexamples, shortest_first
+from kvproof.reports.counterexample import Counterexample, counterexamples, page_of, shortest_first
 from kvproof.reports.counterexample_page import FindingView, finding_view
 from kvproof.reports.device_page import data_plane_values
 from kvproof.reports.explorer_data import frames_beside
@@ -38,6 +38,10 @@ from kvproof.spec.verdict import Exit, Verdict
 RUN_PAGE = "index.html"
 TEMPLATE = "run_page.html"
 FRAMES_BYTES_MAX = 4_000_000  # of all runs together; those that do not fit are in their own pages
+NOT_DRAWN = (
+    "The steps of this run are not drawn here, because they were not repeated when it was found. The command below "
+    "repeats them, and writes a page with each step if it is given --page."
+)
 NAMED_MAX = 12  # properties that a reason lists by name
 COLOURS = {Exit.OK: "right", Exit.REFUTED: "wrong"}
 BADGES = {
@@ -190,10 +194,11 @@ def _figures(result: Result, num_failures: int) -> list[tuple[str, str, str]]:
     totals: Counter[str] = Counter()
     for counts in work(result).values():
         totals.update(counts)
-    totals["obligations"] = sum(check.judge == PROVER for check in result.checks)
+    totals["obligations"] = totals["obligations"] or sum(check.judge == PROVER for check in result.checks)
     for name in [name for name in WORK if totals[name]][:2]:
         found.append((f"{totals[name]:,}", name.removesuffix("s") if totals[name] == 1 else name, ""))
-    found.append((_duration(result.run.seconds), "" if result.run.is_complete else "did not finish", ""))
+    if result.run.seconds:  # of a run that was killed they are not known
+        found.append((_duration(result.run.seconds), "" if result.run.is_complete else "did not finish", ""))
     return found
 
 
@@ -206,11 +211,12 @@ def _findings(result: Result, folder: Path) -> list[FindingView]:
     """Each finding with its run, failures first; the runs that fit."""
     left, views = FRAMES_BYTES_MAX, []
     for index, (found, others) in enumerate(shortest_first(counterexamples(result, folder)), 1):
-        frames = _frames(found)
+        frames, why = _frames(found), "" if found.path is None else NOT_DRAWN
         if frames is not None and len(frames) > left:
-            frames = None
+            frames, why = None, f"This page has no room for the steps of this run. {page_of(found.path)} shows them."
         left -= len(frames or "")
-        views.append(finding_view(f"finding-{index}", found, frames)._replace(others=tuple(others)))
+        view = finding_view(f"finding-{index}", found, frames)
+        views.append(view._replace(others=tuple(others), why_not_drawn=why))
     return views
 
 

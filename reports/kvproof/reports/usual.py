@@ -16,8 +16,9 @@ DEVIATION_OF_MAD = 1.4826
 DEVIATIONS = 3.0
 FLOOR = 0.10  # of the median
 RULE = (
-    f"Out of line is what differs from the median by more than {DEVIATIONS:g} x {DEVIATION_OF_MAD} x MAD (the median "
-    f"distance from the median) and by more than {FLOOR:.0%}; at least {NEEDED} measurements are needed."
+    f"A measurement is out of line if it differs from the median by more than {DEVIATIONS:g} x {DEVIATION_OF_MAD} x "
+    f"MAD (the median distance from the median) and by more than {FLOOR:.0%}; at least {NEEDED} measurements are "
+    "needed."
 )
 
 

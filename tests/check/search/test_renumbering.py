@@ -21,9 +21,13 @@ from kvproof.spec.trace import Operation
             [("add", 6, (8,), (3,), 2), ("complete", (5,), ((8, 12),), (12,), (8,)), ("abort", 6)],
             [("add", 1, (1,), (3,), 2), ("complete", (5,), ((1, 2),), (2,), (1,)), ("abort", 1)],
         ),
+        (
+            [("add", 6, (8,), (3,), 2, (None, 0, None), (), None, (5, True)), ("abort", 6)],
+            [("add", 1, (1,), (3,), 2, (None, 0, None), (), None, (5, True)), ("abort", 1)],
+        ),
     ],
-    ids=["manager", "pool", "scheduler"],
+    ids=["manager", "pool", "scheduler", "a prompt that is elsewhere"],
 )
 def test_each_kind_is_numbered_by_its_first_appearance(operations: list[Operation], expected: list[Operation]) -> None:
-    assert renumbered(operations) == expected
+    assert repr(renumbered(operations)) == repr(expected)  # True is not 1 in a trace
     assert renumbered(expected) == expected

@@ -143,7 +143,7 @@ def compare(
             machine = facts.get("GPU") or facts.get("processor", "processor not known")
             outcome = result.exit_code().name.lower().replace("_", " ")
             say(console, f"{column}: {machine}, torch {facts.get('torch', 'not known')}: {outcome}")
-        for line in found.out_of_line:
+        for _, line in found.out_of_line:
             say(console, f"out of line: {line}", "bold red")
         for line in found.notes:
             say(console, line, "dim")

@@ -21,6 +21,7 @@ from kvproof.spec.trace import CodePlace
 ONLY_LOOK = ("observe", "observe_part", "step_scheduled")  # calls that change nothing
 QUESTIONS = ("can_admit", "can_append", "can_swap_out", "can_swap_in", "hits", "forget")
 CALL = re.compile(r"(\w+)\(")
+ADAPTERS = "kvproof.check.subjects."
 Methods = list[tuple[str, CodePlace]]  # each with the call of the protocol in which it was called
 
 
@@ -54,11 +55,17 @@ class CallWatcher:
 
     def _is_called_by_subject(self, frame: FrameType) -> bool:
         caller = frame.f_back
-        while caller is not None and caller.f_code.co_name.startswith("<"):  # a comprehension
+        while caller is not None and self._is_passed_over(caller):
             caller = caller.f_back
-        if caller is None or self_of(caller) is not self._subject or frame.f_code.co_name.startswith("<"):
+        if caller is None or self_of(caller) is not self._subject or self_of(frame) is self._subject:
             return False
-        return self_of(frame) is not self._subject and not is_neutral(frame)
+        return not self._is_passed_over(frame) and not is_neutral(frame)
+
+    def _is_passed_over(self, frame: FrameType) -> bool:
+        """Whether the frame is a comprehension, or belongs to kvproof's own adapters without being the subject."""
+        module = str(frame.f_globals.get("__name__", ""))
+        is_helper = module.startswith(ADAPTERS) and self_of(frame) is not self._subject
+        return is_helper or frame.f_code.co_name.startswith("<")
 
 
 def method_called(subject: Any, found: Counterexample) -> tuple[CodePlace | None, list[CodePlace]]:

@@ -45,6 +45,8 @@ def _renamed(operation: TypedOperation, rename: Rename) -> TypedOperation:
     changed: dict[str, Any] = {}
     for field in operation.__struct_fields__:
         value = getattr(operation, field)
+        if field == "transfer" and operation.is_prompt:
+            continue  # how much of a prompt is elsewhere; only in a store it is the number of a transfer
         if field == "encoder" and value:
             changed[field] = (rename(SEQUENCE, value[0]), value[1])
         elif kind := KINDS.get(field) or (field in FAMILY and (HOLDER if operation.name() == "share" else SEQUENCE)):

@@ -95,6 +95,32 @@ def test_the_promise_is_at_fault_if_the_call_could_not_succeed(
     assert text.startswith(expected)
 
 
+HELPER: dict[str, Any] = {"__name__": "kvproof.check.subjects.example"}
+exec("def helped(call, *arguments):\n    return call(*arguments)", HELPER)  # in a file of kvproof's own adapters
+
+
+class Lazy:
+    """A manager that is asked to free a sequence and keeps it."""
+
+    def forget(self, seq: int) -> None:
+        """Nothing is freed."""
+
+
+class Helped(BuiltIn):
+    """Calls its manager through a function of kvproof's own adapters."""
+
+    def free(self, seq: int) -> None:
+        HELPER["helped"](Lazy().forget, seq)
+
+
+def test_a_function_of_kvproofs_own_adapters_is_not_the_method_at_fault() -> None:
+    config, operations = Config(1, 2), [*TWO_TOKENS, ("run", 1), ("free", 1)]
+    found = run(Helped(), config, operations)
+    place, _ = method_called(Helped(), Counterexample(config, operations, found))
+    assert place is not None
+    assert place.function == "Lazy.forget"
+
+
 class Short(BuiltIn):
     """Gives a slot to the token, and none beyond it."""
 
