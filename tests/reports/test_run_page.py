@@ -72,6 +72,27 @@ def test_a_run_without_findings_says_what_was_checked(passed: Result, tmp_path: 
     assert "0 findings 2 properties judged 5,000 operations 2.5 s" in text
 
 
+@pytest.mark.parametrize(
+    ("seconds", "counts", "figures"),
+    [
+        (
+            61.0,
+            {"obligations": 3_195},
+            ["0 findings", "1 property judged", "3,195 obligations", "1 min 1 s did not finish"],
+        ),
+        (0.0, {}, ["0 findings", "1 property judged", "1 obligation"]),
+    ],
+    ids=["of verify", "killed before its seconds were known"],
+)
+def test_the_figures_at_the_top_are_those_of_the_work(
+    tmp_path: Path, seconds: float, counts: dict[str, int], figures: list[str]
+) -> None:
+    check = Check("prover/refcount-exact", "prover", "refcount-exact", Verdict.PROVED, 1.0, counts)
+    result = Result(Run("0.2", "verify", "kvproof", 1, seconds=seconds), [check])
+    shown = re.findall(r"<li><b class=\"\w*\">([^<]*)</b>([^<]*)</li>", run_page(result, tmp_path))
+    assert ["".join(one).strip() for one in shown] == figures
+
+
 def test_a_cell_has_the_weakest_verdict_and_the_counts_of_all_its_worlds(refuted: Result, tmp_path: Path) -> None:
     text = text_of(run_page(refuted, tmp_path))
     assert "unknown 2 worlds, 1,188 states not refuted 1,000,000 operations, 40 runs" in text

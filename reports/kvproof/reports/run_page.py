@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from kvproof.reports.counterexample import Counterexample, counterexamples, page_of, shortest_first
+from kvproof.reports.counterexample import counterexamples, page_of, shortest_first
 from kvproof.reports.counterexample_page import FindingView, finding_view
 from kvproof.reports.device_page import data_plane_values
 from kvproof.reports.explorer_data import frames_beside
@@ -211,17 +211,14 @@ def _findings(result: Result, folder: Path) -> list[FindingView]:
     """Each finding with its run, failures first; the runs that fit."""
     left, views = FRAMES_BYTES_MAX, []
     for index, (found, others) in enumerate(shortest_first(counterexamples(result, folder)), 1):
-        frames, why = _frames(found), "" if found.path is None else NOT_DRAWN
-        if frames is not None and len(frames) > left:
+        frames = None if found.path is None else frames_beside(found.path)
+        why = "" if found.path is None else NOT_DRAWN
+        if found.path is not None and frames is not None and len(frames) > left:
             frames, why = None, f"This page has no room for the steps of this run. {page_of(found.path)} shows them."
         left -= len(frames or "")
         view = finding_view(f"finding-{index}", found, frames)
         views.append(view._replace(others=tuple(others), why_not_drawn=why))
     return views
-
-
-def _frames(found: Counterexample) -> str | None:
-    return None if found.path is None else frames_beside(found.path)
 
 
 def _style(verdict: Verdict) -> str:
