@@ -18,6 +18,9 @@ from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.protocol.store import StoreConfig
 from kvproof.check.subjects.registry import find
 from kvproof.reports.campaign_page import campaign_page
+from kvproof.reports.counterexample import Counterexample as Found
+from kvproof.reports.counterexample_page import counterexample_page
+from kvproof.reports.frames import Entry, Frame, Lane, Pool, ReplayFrames
 from kvproof.reports.result import Check, Result, Run, WitnessCount
 from kvproof.reports.run_page import run_page
 from kvproof.spec.text.properties import MEANINGS
@@ -189,6 +192,31 @@ def test_the_words_of_a_state_are_those_of_its_level(
     assert entry in run.locator(".lane .cell").all_inner_texts()
     assert any(text.endswith(pool) for text in run.locator(".pools h4").all_inner_texts())
     assert any(block in text for text in run.locator(".pools .cell").all_inner_texts())
+    page.close()
+
+
+def test_of_a_long_run_the_steps_around_the_chosen_one_are_in_the_table(browser: object, tmp_path: Path) -> None:
+    frames = [
+        Frame("open", pools=(Pool("GPU", 8),)),
+        *(
+            Frame(f"step   {step}", (Lane(f"sequence {step // 30}", "running", (Entry(step % 8, 1, 1),)),))
+            for step in range(1, 3_001)
+        ),
+    ]
+    check = Check("walker/refcount-exact", "walker", "refcount-exact", Verdict.REFUTED, text="wrong")
+    page_file = tmp_path / "long.html"
+    page_file.write_text(counterexample_page(Found(check, "kvproof"), ReplayFrames(frames, "", True, "", 8)))
+    page = browser.new_page()  # type: ignore[attr-defined]
+    page.goto(f"{page_file.as_uri()}#finding-1-step-3000")
+    table = page.locator(".lives")
+    assert table.locator("caption").inner_text() == "Blocks after each step, 2881 to 3000 of 3000"
+    page.locator("button", has_text="First").click()
+    assert table.locator("caption").inner_text() == "Blocks after each step, 0 to 119 of 3000"
+    page.goto(f"{page_file.as_uri()}#finding-1-step-1500")
+    assert table.locator("caption").inner_text() == "Blocks after each step, 1440 to 1559 of 3000"
+    assert table.locator("thead .now").inner_text() == "1500"
+    assert table.locator("tbody th").all_inner_texts() == [f"sequence {number}" for number in range(48, 52)]
+    assert table.locator("td").count() == 4 * 120
     page.close()
 
 

@@ -65,7 +65,7 @@
 
   /* Explorer ----------------------------------------------------------------------------------------------------- */
 
-  var HUE_STEP = 47, SHOWN_MAX = 16, PLAY_MILLISECONDS = 1100;
+  var HUE_STEP = 47, SHOWN_MAX = 16, COLUMNS_MAX = 120, PLAY_MILLISECONDS = 1100;
   var EXPECTS = "the specification expects", SHOWS = "the subject shows";
   var explorers = {}, latest = null;
 
@@ -137,7 +137,8 @@
       button("Last step", "Last", function () { return self.last; }),
       this.range, this.where, this.link));
     this.text = make("p", { class: "now-text", "aria-live": "polite" });
-    this.section.append(this.text, this.lives());
+    this.table = make("div", { class: "scroll lives", tabindex: 0, role: "region", "aria-label": "Tables of every sequence at every step" });
+    this.section.append(this.text, this.table);
     this.state = make("div", { class: "state" });
     this.steps = make("ol", { class: "steps", "aria-label": "Steps" });
     this.frames.forEach(function (frame, step) {
@@ -155,30 +156,40 @@
     return found ? [found[1], found[2]] : [text.trim(), ""];
   }
 
-  /* One row for each sequence or request, one column for each step. */
-  Explorer.prototype.lives = function () {
-    var self = this, names = [], head = make("tr", {}, make("th", { scope: "col", text: "" }));
-    this.frames.forEach(function (frame, step) {
+  /* One row for each sequence or request, one column for each step; of a long run the steps around this one. */
+  Explorer.prototype.lives = function (step) {
+    if (step >= this.from && step < this.to) return;
+    this.from = Math.max(0, Math.min(step - COLUMNS_MAX / 2, this.last + 1 - COLUMNS_MAX));
+    this.to = Math.min(this.last + 1, this.from + COLUMNS_MAX);
+    var self = this, from = this.from, names = [], head = make("tr", {}, make("th", { scope: "col", text: "" }));
+    var shown = this.frames.slice(from, this.to), isPart = shown.length <= this.last;
+    shown.forEach(function (frame, at) {
       frame.lanes.forEach(function (lane) { if (names.indexOf(lane[0]) < 0) names.push(lane[0]); });
-      head.append(make("th", { scope: "col", "data-step": step }, self.jump(step, step || "open")));
+      head.append(make("th", { scope: "col", "data-step": from + at }, self.jump(from + at, from + at || "open")));
     });
+    var textOf = function (lane) {
+      var blocks = lane ? lane[2].map(function (entry) { return entry[0] === null ? "·" : self.blockName(entry[0]); }) : [];
+      return lane ? blocks.join(" ") || lane[1] : "";
+    };
+    var laneOf = function (name, at) {
+      var frame = self.frames[at];
+      return frame && frame.lanes.find(function (one) { return one[0] === name; });
+    };
     var rows = names.map(function (name) {
-      var before = "", row = make("tr", {}, make("th", { scope: "row", text: name }));
-      self.frames.forEach(function (frame, step) {
-        var lane = frame.lanes.find(function (one) { return one[0] === name; });
-        var blocks = lane ? lane[2].map(function (entry) { return entry[0] === null ? "·" : self.blockName(entry[0]); }) : [];
-        var text = lane ? blocks.join(" ") || lane[1] : "", wrong = lane && differs(lane);
+      var before = textOf(laneOf(name, from - 1)), row = make("tr", {}, make("th", { scope: "row", text: name }));
+      shown.forEach(function (frame, at) {
+        var lane = laneOf(name, from + at), text = textOf(lane), wrong = lane && differs(lane);
         var kind = !lane ? "none" : wrong ? "differs" : lane[2].length ? "running" : /^\w+/.exec(lane[1] + "_")[0];
-        row.append(make("td", { "data-step": step, class: kind + (text !== before ? " changed" : "") },
-          lane ? self.jump(step, (wrong ? "≠ " : "") + text, name + ", " + lane[1] + ", step " + step) : null));
+        row.append(make("td", { "data-step": from + at, class: kind + (text !== before ? " changed" : "") },
+          lane ? self.jump(from + at, (wrong ? "≠ " : "") + text, name + ", " + lane[1] + ", step " + (from + at)) : null));
         before = text;
       });
       return row;
     });
-    this.table = make("div", { class: "scroll lives", tabindex: 0, role: "region", "aria-label": "Tables of every sequence at every step" },
-      make("table", {}, make("caption", { text: (this.isStore ? "Slots" : "Blocks") + " after each step" }), make("thead", {}, head), make("tbody", {})));
-    this.table.querySelector("tbody").append.apply(this.table.querySelector("tbody"), rows);
-    return this.table;
+    var what = (this.isStore ? "Slots" : "Blocks") + " after each step" + (isPart ? ", " + from + " to " + (this.to - 1) + " of " + this.last : "");
+    var body = make("tbody", {});
+    body.append.apply(body, rows);
+    this.table.replaceChildren(make("table", {}, make("caption", { text: what }), make("thead", {}, head), body));
   };
 
   Explorer.prototype.jump = function (step, text, label) {
@@ -203,11 +214,12 @@
       if (at === step) item.firstChild.setAttribute("aria-current", "step");
       else item.firstChild.removeAttribute("aria-current");
     });
+    this.lives(step);
     this.section.querySelectorAll("[data-step]").forEach(function (cell) {
       cell.classList.toggle("now", Number(cell.dataset.step) === step);
     });
     within(this.steps, this.steps.children[step]);
-    within(this.table, this.table.querySelectorAll("thead th")[step + 1]);
+    within(this.table, this.table.querySelectorAll("thead th")[step - this.from + 1]);
     this.draw(frame, broken);
     if (byUser) {
       latest = this;
