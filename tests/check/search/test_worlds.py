@@ -1,5 +1,6 @@
 """Worlds of real size: how often they are drawn, what they find, and that their judge misses nothing."""
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -153,6 +154,20 @@ def test_a_corruption_that_was_gone_at_the_last_complete_comparison_is_found_fro
     found = Finding("read-back", "of a judge that compared everything after 180 operations")
     exact = located(BuiltIn(Healing), Counterexample(POOL, operations, found), 180)
     assert (exact.finding.property, exact.operations[-1]) == ("refcount-exact", ("free", 40))
+
+
+class FindsWhatIsGone(BuiltIn):
+    """Reports a hit of a block for a prompt of other tokens."""
+
+    def hits(self, group: int) -> int:
+        return 16 if group == 99 else super().hits(group)
+
+
+def test_the_last_look_up_of_a_run_is_judged_although_a_sparse_judge_leaves_most_of_them_out() -> None:
+    new: Operation = ("new", 99, (99,), (1,) * 20)
+    found = finding_of(FindsWhatIsGone(), replace(POOL, caching=True), [*busy(), new, ("lookup", 99)])
+    assert found is not None
+    assert found.property == "hit-computed"
 
 
 def test_a_walk_compares_everything_at_intervals_and_at_the_end() -> None:

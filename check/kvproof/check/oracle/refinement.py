@@ -312,9 +312,12 @@ class Explainer(SpecRunner):
             part.release()
 
     def swapped(
-        self, seqs: Sequence[ExpectedSequence], pairs: Sequence[Pair], is_out: bool, context: str
+        self, seqs: Sequence[ExpectedSequence], pairs: Sequence[Pair], is_out: bool, context: str, hits_in_step: bool
     ) -> list[Pair]:
-        """Explain that sequences moved to the other device along `pairs`, which are returned with absolute ids."""
+        """Explain that sequences moved to the other device along `pairs`, which are returned with absolute ids.
+
+        hits_in_step: a swap may copy into a block of equal content that its holders have not computed yet.
+        """
         sizes = (self.config.num_gpu_blocks, self.config.num_host_blocks)
         sources, targets = sizes if is_out else sizes[::-1]
         bases = (0, sizes[0]) if is_out else (sizes[0], 0)
@@ -360,6 +363,9 @@ class Explainer(SpecRunner):
                         sequence=seq.name,
                     )
         slots = [part.slot for part in parts]
+        if hits_in_step:
+            for slot in slots:
+                self._fill_twins(slot, tables[slot], context)
         self.run(operations.swap_group(self.state, self.block_size, slots, lambda s, i: tables[s][i]), context)
         if self.config.caching:
             for slot in slots:
@@ -367,6 +373,30 @@ class Explainer(SpecRunner):
         for part in parts:
             self._compare_table(part, tables[part.slot], context)
         return [(source + bases[0], target + bases[1]) for source, target in pairs]
+
+    def _fill_twins(self, slot: int, table: list[int], context: str) -> None:
+        """Explain copies into blocks of equal content that are behind, as if their holders computed them now.
+
+        When a holder computes, it writes the same content again, so it notices nothing.
+        Source: vLLM 0.10.2, `PrefixCachingBlockAllocator.swap_in` in vllm/core/block/prefix_caching_block.py.
+        """
+        state, size = self.state, self.block_size
+        num_full = state.done_full[slot]
+        for index in range(state.first[slot], state.num_full[slot]):
+            twin = table[index]
+            num_copied = size if index < num_full else state.done_filled[slot] if index == num_full else 0
+            if num_copied <= state.num_written[twin] or not operations.is_rehit(state, size, slot, index, twin):
+                continue
+            has_entry = (state.first[seq] <= index < state.num_blocks[seq] for seq in range(len(state.table)))
+            holders = [seq for seq, has in enumerate(has_entry) if has and state.table[seq][index] == twin]
+            holder = max(holders, key=state.done_full.__getitem__)
+            first = state.done_full[holder]
+            if all(state.num_written[block] == size for block in state.table[holder][first:index]):
+                num_tokens = (index - first) * size - state.done_filled[holder]
+                self.run(operations.catch_up(state, size, holder, num_tokens), context)
+                num_done = state.done_filled[holder]
+                self.run(operations.compute_tokens(state, size, holder, num_copied - num_done), context)
+                self.coverage["swap into a block that is behind"] += 1
 
     def executed(self, writes: Sequence[tuple[ExpectedSequence, int, int]]) -> None:
         """Explain a step that computed the tokens of each sequence from position `start` up to `stop`.

@@ -57,12 +57,18 @@ def applied(
 ) -> Iterator[bool]:
     """Apply the operations one by one, and yield whether each was enabled. Raises Finding and OutOfTime.
 
+    The judge of a long run is sparse up to the last operation. A run is cut where it is refuted, and there every answer
+    is judged, as it was when the finding was located.
+
     start_time: starts the time limit again.
     """
     sparse, interval = is_sparse(config, len(operations)), interval_of(config)
     if sparse:
         judge.is_sparse = True
     for number, operation in enumerate(operations, start=1):
+        if sparse and number == len(operations):
+            judge.compare_all(operations[number - 2][0])
+            judge.is_sparse = False
         is_enabled = judge.apply(operation)
         if sparse and (number % interval == 0 or number == len(operations)):
             judge.compare_all(operation[0])

@@ -67,3 +67,15 @@ def test_the_last_chunk_of_a_prompt_needs_no_lookahead_slots_and_a_decode_does()
     ]:
         assert judge.apply(operation)
     assert len(judge.seqs[1].observed_table) == 4  # three tokens, and one slot beyond
+
+
+def test_a_swap_copies_into_a_block_of_equal_content_that_its_holder_has_not_computed() -> None:
+    judge = ManagerJudge(make(), Config(2, 4, 2, caching=True, chunked=True))
+    for operation in [
+        *[("new", 1, (1,), (0, 0, 0, 0)), ("admit", 1, 1), ("new", 2, (2,), (0, 0, 0, 0)), ("admit", 2, 1), ("run", 0)],
+        *[("extend", 2, 1), ("swap_out", 1), ("run", 0), ("swap_out", 2)],
+    ]:
+        assert judge.apply(operation)
+    assert judge.seqs[1].observed_table == judge.seqs[2].observed_table == [4, 5]
+    assert judge.apply(("run", 0))
+    assert judge.coverage["swap into a block that is behind"] == 1

@@ -125,7 +125,8 @@ class Releasing(Growing):
         for seq in moving:
             seq.status = status
         self.observe(context, moving)
-        moved = self.explainer.swapped(moving, pairs, status is Status.SWAPPED, context)
+        hits_in_step = self.capabilities.same_step_hits
+        moved = self.explainer.swapped(moving, pairs, status is Status.SWAPPED, context, hits_in_step)
         self.settle(context)
         self.coverage[name] += 1
         return moved

@@ -221,7 +221,8 @@ class StepExplainer:
         for seq in everyone:
             seq.status = SWAPPED
             self.scheduler.used_by_step[seq.id] = seq
-        self.worker.swap_out += self.explainer.swapped(everyone, pairs, True, SCHEDULE)
+        hits_in_step = self.capabilities.same_step_hits
+        self.worker.swap_out += self.explainer.swapped(everyone, pairs, True, SCHEDULE, hits_in_step)
         self.scheduler.drop_sampled(request)
         self.coverage["swap_out"] += 1
 
@@ -268,7 +269,8 @@ class StepExplainer:
             for seq in everyone:
                 tables[seq.id] = [[target_of.get(b - base, b) if b >= base else b for b in seq.observed_table]]
                 seq.status = RUNNING
-            self.worker.swap_in += explainer.swapped(everyone, pairs, False, SCHEDULE)
+            hits_in_step = self.capabilities.same_step_hits
+            self.worker.swap_in += explainer.swapped(everyone, pairs, False, SCHEDULE, hits_in_step)
             for seq_id, observed in after.items():
                 if observed is None:
                     name = f"sequence {seq_id}"
