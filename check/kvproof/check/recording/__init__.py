@@ -10,13 +10,14 @@ the judge as if the manager were present, and decides whether the specification 
     record(spec.get_manager(), "trace.jsonl")           # vLLM's offloading to host memory
     record(storage._l1_manager, "trace.jsonl")          # LMCache's L1 manager
     record(processor.cache, "trace.jsonl")              # transformers' continuous batching
+    record(scheduler.tree_cache, "trace.jsonl")         # SGLang
 
 Reading order: `format` defines a line; `recorder` writes lines; `reader` reads them; `replayed_subject` gives them to
 the judge; `trace_judge` explains them; `validate` returns the verdict. `vllm_v0`, `vllm_v1` and `transformers` have a
-recorder and a judge for each interface: what is read from the engine, and what each call means. `vllm_offload` and
-`lmcache` have them for stores, whose lines are judged by the judge of stores: `store_lines`. `watch` judges while the
-program runs: `segments` is a recording that is read while it grows, `watched_recording` judges it, `watcher` is the
-judge process, `watching` starts it, and `metrics` has what Prometheus is given.
+recorder and a judge for each interface: what is read from the engine, and what each call means. `vllm_offload`,
+`lmcache` and `sglang` have them for stores, whose lines are judged by the judge of stores: `store_lines`. `watch`
+judges while the program runs: `segments` is a recording that is read while it grows, `watched_recording` judges it,
+`watcher` is the judge process, `watching` starts it, and `metrics` has what Prometheus is given.
 """
 
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import Any
 
 from kvproof.check.recording.lmcache.recorder import L1Recorder
 from kvproof.check.recording.recorder import Recorder, RecordingRefused
+from kvproof.check.recording.sglang.recorder import RadixRecorder
 from kvproof.check.recording.transformers.recorder import CacheRecorder
 from kvproof.check.recording.vllm_offload.recorder import OffloadRecorder
 from kvproof.check.recording.vllm_v0.recorder import V0Recorder
@@ -37,11 +39,11 @@ def record(manager: Any, path: str | Path, *, digest_key: bytes | None = None, s
     """Record every call of this manager to a file, from now until `close` or the end of the process.
 
     manager: vLLM V1's `KVCacheManager`, its `CPUOffloadingManager`, LMCache's `L1Manager`, transformers'
-    `PagedAttentionCache`, or a manager with vLLM's V0 interface, before its first request. digest_key: store tokens as
-    digests with this key (at most 64 bytes) instead of ids. shows_pool: also store the refcount of every block and the
-    free list with each call, which costs time in proportion to the pool. An existing recording is replaced, any other
-    file is not; only its owner may read it. Raises RecordingRefused if the manager is of another kind or the file
-    cannot be written.
+    `PagedAttentionCache`, SGLang's prefix cache, or a manager with vLLM's V0 interface, before its first request.
+    digest_key: store tokens as digests with this key (at most 64 bytes) instead of ids. shows_pool: also store the
+    refcount of every block and the free list with each call, which costs time in proportion to the pool. An existing
+    recording is replaced, any other file is not; only its owner may read it. Raises RecordingRefused if the manager is
+    of another kind or the file cannot be written.
     """
     return recorder_of(manager)(manager, Path(path), digest_key, shows_pool)
 
@@ -73,4 +75,6 @@ def recorder_of(manager: Any) -> type[Recorder]:
         return L1Recorder
     if hasattr(manager, "cache_allocators"):
         return CacheRecorder
+    if hasattr(manager, "token_to_kv_pool_allocator"):
+        return RadixRecorder
     return V1Recorder if hasattr(manager, "allocate_slots") else V0Recorder

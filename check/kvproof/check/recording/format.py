@@ -23,8 +23,8 @@ Position = Annotated[int, msgspec.Meta(ge=0, le=NUM_TOKENS_MAX)]
 Moment = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 VLLM_V0, VLLM_V1 = "vllm-v0", "vllm-v1"
 TRANSFORMERS = "transformers"
-VLLM_OFFLOAD, LMCACHE_L1 = "vllm-offload", "lmcache-l1"  # stores: their slots are the blocks of the header
-STORES = (VLLM_OFFLOAD, LMCACHE_L1)
+VLLM_OFFLOAD, LMCACHE_L1, SGLANG = "vllm-offload", "lmcache-l1", "sglang"  # judged as stores: a block is a slot
+STORES = (VLLM_OFFLOAD, LMCACHE_L1, SGLANG)
 INTERFACES = (VLLM_V0, VLLM_V1, TRANSFORMERS, *STORES)
 IDS, DIGESTS = "ids", "digests"
 ENDED, STOPPED = "recording ended", "recording stopped"
@@ -85,6 +85,12 @@ class RecordedCall(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=Tru
     Of LMCache also: taken: the keys for which the call succeeded. at: when the call began and ended, in microseconds
     since the recording began. group: the tag of the writer. num_seqs: the locks that are taken or given back for each
     key. answer: whether there was memory, or whether keys are deleted by force.
+
+    Of SGLang: keys: of a node of the tree, the key of its last page. slots: the pages, counted from 0. group: the call
+    of the tree that gives pages back. num_hit: of a look-up, the pages found; of an insert, the first pages that the
+    line does not name. lookahead: the first pages that the request has from the tree. num_tokens: of an insert, those
+    that were there; of an allocation, those asked for. answer: of an allocation, whether there were pages; of pages
+    given back, whether they are free at once.
     """
 
     n: int

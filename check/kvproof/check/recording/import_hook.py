@@ -24,6 +24,9 @@ MANAGERS = {
     "vllm.v1.kv_offload.lru_manager": "LRUOffloadingManager",
     "vllm.v1.kv_offload.arc_manager": "ARCOffloadingManager",
     "lmcache.v1.distributed.l1_manager": "L1Manager",
+    "sglang.srt.mem_cache.unified_radix_cache": "UnifiedRadixCache",
+    "sglang.srt.mem_cache.radix_cache": "RadixCache",
+    "sglang.srt.mem_cache.chunk_cache": "ChunkCache",
     "transformers.generation.continuous_batching.cache": "PagedAttentionCache",
     "kvproof.impl.block_manager": "SelfAttnBlockSpaceManager",
 }

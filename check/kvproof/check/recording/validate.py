@@ -18,6 +18,7 @@ from kvproof.check.protocol.manager import Assumption, Capabilities, Unsupported
 from kvproof.check.recording.format import (
     ENDED,
     LMCACHE_L1,
+    SGLANG,
     STORES,
     TRANSFORMERS,
     VLLM_OFFLOAD,
@@ -30,6 +31,7 @@ from kvproof.check.recording.line_judge import LineJudge
 from kvproof.check.recording.lmcache.judge import L1Judge
 from kvproof.check.recording.reader import RecordingError, RecordingReader
 from kvproof.check.recording.replayed_subject import ASSUMPTIONS, Unjudged
+from kvproof.check.recording.sglang.judge import RadixJudge
 from kvproof.check.recording.store_lines import ASSUMPTIONS as OF_STORES
 from kvproof.check.recording.store_lines import NOT_RECORDED, capabilities_of
 from kvproof.check.recording.transformers.judge import CacheJudge
@@ -170,6 +172,7 @@ JUDGES: dict[str, Callable[[Header], LineJudge]] = {
     TRANSFORMERS: CacheJudge,
     VLLM_OFFLOAD: OffloadJudge,
     LMCACHE_L1: L1Judge,
+    SGLANG: RadixJudge,
 }
 ASKS_AGAIN = "a refusal is not final: the program evicts what is cached, or takes a request out, and asks again"
 
@@ -213,4 +216,6 @@ def _unjudged_of_a_store(header: Header) -> dict[str, str]:
         reasons |= dict.fromkeys(("refcount-exact", "lists-agree"), coverage.RECORDED_POOL.reason)
     if header.interface == LMCACHE_L1:
         reasons["refcount-exact"] = "a lock of LMCache does not say how often it is taken"
+    if header.interface == SGLANG:
+        reasons["refcount-exact"] = "the number of locks of a node is not recorded"
     return {name: reason for name, reason in reasons.items() if reason is not None}
