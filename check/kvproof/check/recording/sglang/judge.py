@@ -163,16 +163,14 @@ class RadixJudge(StoreLines):
     def _require_slot(self, key: int, slot: int) -> None:
         expected = self.explained.slot_of(key)
         if slot != expected:
-            sentence = f"key {key} is in page $expected, and the answer is page $observed"
+            sentence = f"key {key} is in page $expected, and the request has page $observed"
             raise Finding("arrived-whole", sentence, call=self._context, expected=expected, observed=slot)
 
     def on_insert(self, line: RecordedCall) -> None:
         """Judge pages that the tree gets: it keeps those that it has, and takes the others from the request."""
-        if len(line.keys) != len(line.slots):
-            sentence = "the prompt has $expected pages, and the request has $observed for it"
-            raise Finding(
-                "lists-agree", sentence, call=self._context, expected=len(line.keys), observed=len(line.slots)
-            )
+        if len(line.keys) + line.num_hit != len(line.slots):
+            sentence = f"the prompt has {line.num_hit + len(line.keys)} pages, and the request gives {len(line.slots)}"
+            raise Finding("lists-agree", sentence, call=self._context)
         explained, before = self.explained, None
         there = [explained.has(key) for key in line.keys]
         num_there = there.index(False) if False in there else len(there)
@@ -181,10 +179,11 @@ class RadixJudge(StoreLines):
             property = "hit-found" if line.num_tokens < expected else "hit-written"
             sentence = "$expected tokens were in the tree, and it says $observed"
             raise Finding(property, sentence, call=self._context, expected=expected, observed=line.num_tokens)
-        for place, (key, slot, is_there) in enumerate(zip(line.keys, line.slots, there, strict=True), line.num_hit):
-            if place < line.lookahead:
+        if line.lookahead:
+            for key, slot in zip(reversed(self._path(line)), line.slots, strict=False):
                 self._require_slot(key, slot)
-            elif not is_there:
+        for key, slot, is_there in zip(line.keys, line.slots[line.num_hit :], there, strict=True):
+            if not is_there:
                 self._adopt(key, slot, before)
             elif explained.slot_of(key) != slot:
                 self.coverage["a page of which the tree has another copy"] += 1

@@ -218,8 +218,9 @@ class RadixRecorder(Recorder):
     def on_insert(self, answer: Any, params: Any) -> RecordedCall | None:
         """The line of pages that the tree gets. num_tokens: those that were there.
 
-        keys and slots: of each page but the first `num_hit`. lookahead: how many of the first pages the request has
-        from the tree. It is 0 if that is said of all: SGLang then only divides a node, and the pages may be old ones.
+        slots: of each page. keys: of each page but the first `num_hit`. lookahead: how many of the first pages the
+        request has from the tree. It is 0 if that is said of all: SGLang then only divides a node, and the pages may be
+        old ones.
         """
         if not self._is_tree or answer is None:
             return None
@@ -229,7 +230,7 @@ class RadixRecorder(Recorder):
         first = max(0, num_own - 1)
         line = RecordedCall(0, "", num_hit=first, num_tokens=answer.prefix_len, keys=keys[first:])
         line.lookahead = num_own if num_own < num_pages else 0
-        self._lines.fill(line, params.value[first * size : num_pages * size], size, self._pages)
+        self._lines.fill(line, params.value[: num_pages * size], size, self._pages)
         if keys and getattr(answer, "last_device_node", None) is not None:
             self._remember(answer.last_device_node, keys[-1])
         return line

@@ -1,0 +1,80 @@
+"""Lines wait for page ids that are on a simulated device, and are written whole and in order."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from kvproof.check.data_plane.simulated_cuda import simulated_cuda
+from kvproof.check.recording.format import Header, RecordedCall
+from kvproof.check.recording.sglang import waiting_lines
+from kvproof.check.recording.sglang.waiting_lines import WaitingLines
+
+
+@pytest.fixture(autouse=True)
+def arrived(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """Whether copies have arrived when somebody asks; on the simulated device, they arrive when somebody waits."""
+    arrived = [False]
+    monkeypatch.setattr(waiting_lines.Copy, "has_arrived", lambda copy: arrived[0])
+    with simulated_cuda():
+        yield arrived
+
+
+class Written:
+    """Lines that are written to a list, and lines that are added with the page ids of the device."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[int, list[int]]] = []
+        self.lines = WaitingLines(self.write)
+
+    def write(self, line: RecordedCall | Header) -> None:
+        assert isinstance(line, RecordedCall)
+        self.done.append((line.n, line.slots))
+
+    def add(self, number: int, tensor: torch.Tensor | None = None) -> None:
+        line = RecordedCall(number, "alloc")
+        if tensor is not None:
+            self.lines.fill(line, tensor, 2, lambda ids: [one // 2 for one in ids])
+        self.lines.add(line)
+
+
+def on_device(*ids: int) -> torch.Tensor:
+    return torch.tensor(ids, device="cuda")
+
+
+def test_lines_wait_for_the_stream_and_keep_their_order(arrived: list[bool]) -> None:
+    written = Written()
+    ids = on_device(8, 9, 4, 5)
+    written.add(1, ids)
+    ids.fill_(0)  # the server goes on; the copy was queued before
+    written.add(2)
+    written.add(3, torch.tensor([6, 7]))
+    assert written.done == []
+    arrived[0] = True
+    written.add(4)
+    assert written.done == [(1, [4, 2]), (2, []), (3, [3]), (4, [])]
+
+
+def test_all_lines_are_written_at_the_end() -> None:
+    written = Written()
+    written.add(1, on_device(2, 3))
+    written.add(2, on_device(4, 5))
+    written.lines.write_all()
+    assert written.done == [(1, [1]), (2, [2])]
+
+
+def test_the_oldest_line_is_waited_for_when_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting_lines, "NUM_WAITING_MAX", 3)
+    written = Written()
+    for number in range(1, 6):
+        written.add(number, on_device(2 * number))
+        assert len(written.lines) <= 3
+    assert written.done[0] == (1, [1])
+
+
+def test_ids_in_main_memory_are_written_at_once() -> None:
+    written = Written()
+    ids = torch.tensor([8, 9])
+    written.add(1, ids)
+    ids.fill_(0)
+    assert written.done == [(1, [4])]
