@@ -308,6 +308,9 @@ def test_a_printed_page_has_every_section_open_and_nothing_to_press(
     assert page.locator("details:not([open])").count() == 0
     assert page.locator("button:visible").count() == 0
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+    ratio, where = page.evaluate(CONTRAST)
+    assert ratio >= 4.5, where
+    assert page.locator(".lives:visible").count() == 0  # its cells are pressed
     assert page.pdf().startswith(b"%PDF")
     page.close()
 
