@@ -94,6 +94,7 @@ def campaign(
 def _print(console: "Output", result: "CampaignResult") -> None:
     """The table of the searches, and the findings."""
     from kvproof.check.runs.terminal import say
+    from kvproof.reports.summary import number
 
     rows = [("subject", "configuration", "seed", "effort", "operations", "runs", "rules", "findings")]
     for one in result.searches:
@@ -118,4 +119,5 @@ def _print(console: "Output", result: "CampaignResult") -> None:
         say(console, message, "yellow")
     num = sum(not found.excused for found in result.findings)
     end = "" if result.is_complete else "; not complete"
-    say(console, f"{len(result.searches):,} searches, {num:,} findings{end}.")
+    searches = number(len(result.searches), "search", "searches")
+    say(console, f"{searches}, {number(num, 'finding', 'findings')}{end}.")
