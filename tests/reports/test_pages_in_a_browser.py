@@ -328,6 +328,28 @@ def test_the_switch_turns_the_colours_and_is_kept(browser: object, page_file: Pa
     page.close()
 
 
+def test_the_name_of_an_invariant_is_above_the_marks_of_its_column(browser: object, tmp_path: Path) -> None:
+    checks = [
+        Check(f"prover/refcount-exact/specification/{rule}/{what}", "prover", "refcount-exact", Verdict.PROVED, 1.25)
+        for rule in ("fork", "admit")
+        for what in ("every_holder_is_counted", "pins_are_no_debt")
+    ]
+    page_file = tmp_path / "index.html"
+    page_file.write_text(run_page(Result(Run("0.1", "prove", "", 1, is_complete=True), checks), tmp_path))
+    page = browser.new_page()  # type: ignore[attr-defined]
+    page.goto(page_file.as_uri())
+    page.locator(".proofs").evaluate("box => { box.closest('details').open = true; }")
+    names, marks = (
+        page.locator(".proofs thead th").all()[1:],
+        page.locator(".proofs tbody tr").first.locator("td").all(),
+    )
+    middle = "node => { const range = document.createRange(); range.selectNodeContents(node); "
+    middle += "const box = range.getClientRects()[0]; return (box.left + box.right) / 2; }"
+    for name, mark in zip(names, marks, strict=True):
+        assert abs(name.evaluate(middle) - mark.evaluate(middle)) < 12  # pixels
+    page.close()
+
+
 def test_the_page_of_a_large_result_opens_within_a_second(browser: object, tmp_path: Path) -> None:
     checks = [
         Check(f"explorer/{name}/world-{world}", "explorer", name, Verdict.EXHAUSTED, 1.0, {"states": world}, "x" * 150)
