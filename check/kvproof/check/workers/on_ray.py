@@ -10,6 +10,7 @@ import logging
 import os
 import pickle
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads these when it is imported
 os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
@@ -52,7 +54,7 @@ from kvproof.check.workers.workers import (
 )
 
 NUM_AHEAD, NUM_AHEAD_MIN = 4, 16  # units for each processor, submitted before the result of the oldest one is there
-CONNECT_PAUSE_SECONDS = 3.0
+PORT, CONNECT_SECONDS, CONNECT_PAUSE_SECONDS = 10001, 10.0, 3.0  # of the Ray client server
 TIMED_OUT = "timed out during startup"  # in the text of an exception that has no class of its own
 KEEPER = "a search of the specification"  # what a keeper is needed for
 STORE_BYTES = 100_000_000  # of Ray's store of objects on this machine: a result has a few kilobytes
@@ -309,15 +311,20 @@ class _RayKeeper(Keeper):
 def _connect(address: str, options: dict[str, Any]) -> None:
     """Connect to a cluster. Raises NoWorkers.
 
-    A cluster that answers and gives up the connection is asked again, because it may have lost a node at this moment.
+    If its port is open, the cluster is asked again: it may be busy, or may have lost a node at this moment.
     """
+    place = urlsplit(address)
+    try:
+        socket.create_connection((place.hostname or "", place.port or PORT), CONNECT_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise NoWorkers(f"no Ray answers at {address}: {error}") from error
     for num_tries in range(1, NUM_TRIES_MAX + 1):
         try:
             ray.init(address=address, **options)
             return
         except (ConnectionError, TimeoutError) as error:
             ray.shutdown()
-            if num_tries == NUM_TRIES_MAX or not isinstance(error, ConnectionAbortedError):
+            if num_tries == NUM_TRIES_MAX:
                 raise NoWorkers(f"no Ray answers at {address}: {error}".splitlines()[0]) from error
             time.sleep(CONNECT_PAUSE_SECONDS)
 
