@@ -57,6 +57,16 @@ def test_a_full_page_meets_a_claimed_one_that_is_not_computed() -> None:
 
 
 @pytest.mark.engine
+def test_the_kv_of_another_prefix_is_copied_from_a_page_that_was_given_back() -> None:
+    trace = SCRIPTS.parent / "traces" / "exllamav3-kv-of-another-prefix-is-copied.json"
+    output = output_of(
+        "import sys; from kvproof.check.cli import main; sys.exit(main())", "1.6.5", "replay", str(trace)
+    )
+    assert output.returncode == 1, output
+    assert "is that of other tokens" in output.stdout
+
+
+@pytest.mark.engine
 @pytest.mark.parametrize("change", [COPIES_TO_NOWHERE, MOVES_NO_KV])
 def test_kv_that_is_not_copied_is_noticed(change: str) -> None:
     assert output_of(WALK.format(change=change), "1.6.3", "1.6.3").stdout.startswith("total-calls")

@@ -222,6 +222,7 @@ class Capabilities:
     refusal_slack: int | None = None  # if a call is refused, so many blocks beyond its own may be free; None: any
     counts_touched_blocks: bool = False  # a refusal counts each block that a growth writes, as if all had to be new
     admits_lookahead: bool = False  # `can_admit` also asks for the lookahead slots
+    reserves_once: bool = False  # lookahead slots are reserved when a sequence starts; its tokens use them up
     looks_up_running: bool = False  # a sequence that runs can be looked up too
     owns_lookahead: bool = False  # a sequence shares no block in which its lookahead slots lie with one that decodes
     common_blocks: bool = False  # it names the computed blocks that running sequences have in common: `common_blocks`

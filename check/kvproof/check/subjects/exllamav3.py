@@ -7,8 +7,12 @@ The adapter replaces the loop of `exllamav3/generator/generator.py`:
 - A step computes the prompts of the jobs that started (`Job.prefill`) and one token of each job whose prompt is
   computed; a page that is full then gets its hash, and is given up if another page has this hash. While a job
   generates, only one other job computes its prompt in one iteration, if the release has a `prefill_cooldown`.
-- A job reserves pages up to the end of a page (`max_rq_tokens`). When they are full, it gives up its pages and is
-  queued again with what it has generated. Here it claims its pages again at once, in `append`.
+- A job reserves pages up to the end of a page (`max_rq_tokens`), also for as many further tokens as the configuration
+  has lookahead slots. When they are full, it gives up its pages and is queued again with what it has generated. Here it
+  claims its pages again at once, in `append`.
+- A page that a job reserved and did not write gets its old content back (`CachePage.revert`). In the specification a
+  block that is taken has lost its content. So the adapter clears such a page if a prompt could find it, as if it had
+  been evicted.
 - When no job is left, the pages are defragmented (`on_queue_drained`).
 
 Real modules: `generator/pagetable.py`, `generator/job.py` and `util/tensor.py`. The page size is a constant of the
@@ -21,9 +25,7 @@ the defragmentation move these numbers. A step that leaves a wrong number in the
 engine (`EngineFailure`).
 
 Limits: no drafts, images, recurrent states, banned strings or forced tokens; no tier in host memory or on a disk. A
-prompt is computed in one step of the judge. A job reserves no page far beyond its tokens: the engine gives such a page
-back with its old content if nothing was written to it (`CachePage.revert`), and in the specification a block that is
-taken has lost its content.
+prompt is computed in one step of the judge.
 """
 
 from itertools import takewhile
@@ -48,7 +50,9 @@ from kvproof.check.subjects.loading.stub_modules import StubObject, Unused, moun
 PACKAGE = "exllamav3"
 JOB, PAGE_TABLE = "generator.job", "generator.pagetable"
 FIRST_IMAGE_TOKEN = 1_000_000_000
-BUDGET = 2  # tokens after which a job is queued again; the engine rounds its end up to the end of a page
+BUDGET = (
+    2  # tokens after which a job is queued again, and its lookahead slots; the engine rounds up to the end of a page
+)
 NO_SLOT_BEYOND = -1  # drafts beyond the budget: without this, a prompt that fills the cache would need one token more
 UNBOUNDED = 1 << 40
 NOTHING = -1  # in the cache: no KV was written here
@@ -130,7 +134,15 @@ class Cache:
 class ExLlamaV3(ManagerAdapter):
     """ExLlamaV3's `PageTable`, with its jobs."""
 
-    capabilities = Capabilities(caching=True, same_step_hits=True, dedups_after_step=True, refusal_slack=1)
+    capabilities = Capabilities(
+        caching=True,
+        lookahead=True,
+        admits_lookahead=True,
+        reserves_once=True,
+        same_step_hits=True,
+        dedups_after_step=True,
+        refusal_slack=1,
+    )
     assumptions = ASSUMPTIONS
 
     def __init__(self, version: str) -> None:
@@ -163,11 +175,15 @@ class ExLlamaV3(ManagerAdapter):
         self._started: dict[int, Any] = {}
         return pages
 
+    def _budget(self, num_tokens: int) -> int:
+        """The tokens that a job of so many tokens may generate before it is queued again."""
+        return min(BUDGET + self.config.lookahead, self._cache.max_num_tokens - num_tokens + 1)
+
     def _job(self, seq: int) -> Any:
         """The job of a waiting sequence."""
         if seq not in self._jobs:
             tokens = self.tokens[seq]
-            budget = min(BUDGET, self._cache.max_num_tokens - len(tokens) + 1)
+            budget = self._budget(len(tokens))
             job = self._modules.job.Job(torch.tensor([tokens]), sampler=StubObject(), max_rq_tokens=budget)
             job.prepare_for_queue(self._generator, seq)
             job.max_new_tokens = UNBOUNDED  # the judge says when a sequence ends
@@ -176,16 +192,15 @@ class ExLlamaV3(ManagerAdapter):
 
     def hits(self, group: int) -> int:
         """The tokens of the pages that `allocate_pages` would find, computed or claimed by a job of this step."""
-        (seq,) = self.groups[group]
-        if len(self.tokens[seq]) > self._cache.max_num_tokens:
-            return 0
-        pages, (sequence,) = self.manager, self._job(seq).sequences
+        pages, tokens = self.manager, torch.tensor([self.tokens[self.groups[group][0]]])
+        sequence = self._modules.pages.Sequence(tokens, tokens)  # there is no job if it is too long for the cache
+        sequence.prepare(False, 0)
         found = takewhile(lambda h: h in pages.referenced_pages or pages.get_live_page(h), sequence.page_hashes)
         return self.config.block_size * sum(1 for _ in found)
 
     def can_admit(self, group: int) -> Admission:
         (seq,) = self.groups[group]
-        if len(self.tokens[seq]) > self._cache.max_num_tokens:
+        if len(self.tokens[seq]) + self.config.lookahead > self._cache.max_num_tokens:
             return Admission.NEVER
         has_room = self._job(seq).current_new_pages_required() <= self.manager.num_unreferenced_pages()
         return Admission.OK if has_room else Admission.LATER
@@ -210,13 +225,21 @@ class ExLlamaV3(ManagerAdapter):
         return len(self.tokens[seq]) > len(sequence.allocated_pages) * self.config.block_size
 
     def can_append(self, group: int) -> bool:
-        return all(not self._is_full(seq) or self.manager.num_unreferenced_pages() for seq in self.groups[group])
+        (seq,) = self.groups[group]
+        if not self._is_full(seq):
+            return True
+        num_tokens = len(self.tokens[seq])
+        num_pages = -(-(num_tokens - 1 + self._budget(num_tokens)) // self.config.block_size)
+        num_pages -= len(self._started[seq].sequences[0].allocated_pages)
+        fits = num_tokens <= self._cache.max_num_tokens
+        return fits and bool(num_pages <= self.manager.num_unreferenced_pages())
 
     def append(self, seq: int, num_tokens: int) -> None:
         """If its pages are full, queue the job again, as in `iterate_gen`, and start it."""
         if self._is_full(seq):
             job = self._started[seq]
             job.deallocate_pages()
+            job.orig_max_rq_tokens = self._budget(len(self.tokens[seq]))
             job.prepare_for_requeue()
             job.max_new_tokens = UNBOUNDED
             job.allocate_pages()
@@ -260,7 +283,12 @@ class ExLlamaV3(ManagerAdapter):
                 )
 
     def release(self, seq: int) -> None:
-        self._started.pop(seq).deallocate_pages()
+        job = self._started.pop(seq)
+        unwritten = [page for page in job.sequences[0].allocated_pages if page.can_revert]
+        job.deallocate_pages()
+        for page in unwritten:
+            if not page.ref_count and self._modules.pages.is_content_hash(page.phash):
+                page.clear()
 
     def free(self, seq: int) -> None:
         super().free(seq)

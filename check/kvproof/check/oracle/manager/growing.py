@@ -73,7 +73,8 @@ class Growing(ManagerBase):
         self.settle(context)
         is_decode = start >= seq.num_prompt  # only then are there drafts; a prompt's last chunk needs no room for them
         is_last = is_decode and stop == len(seq.tokens)
-        self.require_slots(seq, stop, self.config.lookahead if is_last else 0, context)
+        is_ahead = is_last and not self.capabilities.reserves_once
+        self.require_slots(seq, stop, self.config.lookahead if is_ahead else 0, context)
         seq.computed, seq.is_busy = stop, True
         self.worker.copies.extend(copies)
         self.worker.writes.append((seq, start, stop))
