@@ -75,6 +75,13 @@ from types import SimpleNamespace
 from kvproof.impl import BlockManager
 scheduler = SimpleNamespace(kv_cache_manager=BlockManager(block_size=4, num_gpu_blocks=8, num_cpu_blocks=0))
 """
+POOLS = """
+from pathlib import Path
+import torch
+from kvproof.impl.kv_store import TieredStore
+gpu_planes, cpu_planes = [torch.zeros((32, 8), dtype=torch.int64)], [torch.zeros((4, 8), dtype=torch.int64)]
+key = bytes(32)
+"""
 LINE = """python -c "import msgspec; from kvproof.check.recording.format import RecordedCall
 msgspec.json.decode(open('line.jsonl').read(), type=RecordedCall)" """
 PLAN = """python -c "from pathlib import Path; from kvproof.check.runs.campaign.file import read_plan
@@ -106,7 +113,10 @@ FRAMES = {
     "engines.md": {
         "from pathlib import Path": Frame(
             "store.py", "python store.py", "import hashlib\nkey, data = hashlib.sha256(b'1').digest(), bytes(1 << 20)\n"
-        )
+        ),
+        "from kvproof.impl.kv_store.device": Frame(
+            "device_blocks.py", "python device_blocks.py", POOLS, "assert blocks.find([key]) == 1\n"
+        ),
     },
     "own-manager.md": {
         "from kvproof.check import run_conformance": Frame("test_it.py", "python -m pytest test_it.py", ADAPTED),

@@ -54,7 +54,7 @@ QUICK = {  # each with the seed of a walk that meets the size soon
     "entry_17": 8,
     "two_bits": 7,
     "adapter_modulo_256": 2,
-    "frees_500": 3,
+    "frees_500": 1,
     "block_17": 1,
     "scheduler_block_17": 1,
 }
