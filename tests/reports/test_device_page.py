@@ -1,5 +1,6 @@
 """The device page and the lines of a terminal: whole, of themselves, and honest about what failed."""
 
+import os
 import re
 import sys
 from html.parser import HTMLParser
@@ -112,6 +113,15 @@ def test_without_matplotlib_the_page_names_it_where_the_plots_would_be(
     assert "<svg" not in page
     sentence = "<p>This plot needs matplotlib, which is not installed: pip install &#39;kvproof[device]&#39;</p>"
     assert page.count(sentence) == 3
+
+
+def test_matplotlib_makes_its_folder_in_the_cache(
+    result: Result, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("MPLCONFIGDIR", raising=False)
+    device_page(result)
+    assert os.environ["MPLCONFIGDIR"] == str(tmp_path / "kvproof" / "matplotlib")
 
 
 def test_a_cell_of_the_matrix_is_as_bad_as_its_worst_case(result: Result) -> None:

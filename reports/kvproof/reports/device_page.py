@@ -10,14 +10,17 @@ that the page can be searched and read aloud.
 from __future__ import annotations
 
 import io
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kvproof.reports.data_plane_result import Bandwidth, Comparison, DataPlane, HostCost, MovedCase, Speed
 from kvproof.reports.result import Result
 from kvproof.reports.summary import sentence
 from kvproof.reports.template import render
+from kvproof.spec.cache_folder import cache_folder
 from kvproof.spec.extras import reason_missing
 from kvproof.spec.verdict import Exit
 
@@ -81,11 +84,17 @@ def data_plane_values(result: Result, with_plots: bool) -> dict[str, Any]:
 
 
 def drawn(plot: Callable[[Data], str], data: Data) -> Markup:
-    """The plot of the data, or a sentence if matplotlib is not installed."""
+    """The plot of the data, or a sentence if matplotlib is not installed.
+
+    Matplotlib makes a folder when it is imported. It is made in kvproof's cache, not in the configuration of the user.
+    """
     from markupsafe import Markup
 
-    reason = reason_missing("device", "This plot")
-    return Markup("<p>{}</p>").format(reason) if reason else Markup(plot(data))
+    if reason := reason_missing("device", "This plot"):
+        return Markup("<p>{}</p>").format(reason)
+    with suppress(RuntimeError):  # the user has no home: Matplotlib takes a temporary folder
+        os.environ.setdefault("MPLCONFIGDIR", str(cache_folder() / "matplotlib"))
+    return Markup(plot(data))
 
 
 def matrices(plane: DataPlane) -> list[Matrix]:

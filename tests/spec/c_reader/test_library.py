@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kvproof.spec.c_reader.library import NoLibrary, cache_folder, load
+from kvproof.spec.c_reader.library import NoLibrary, folder_of_libraries, load
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 SOURCE = "int answer(void) { return 42; }"
@@ -18,7 +18,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of the test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
-    return cache_folder()
+    return folder_of_libraries()
 
 
 def compiler(tmp_path: Path, script: str) -> str:

@@ -25,6 +25,7 @@ from pathlib import Path
 from kvproof.models.proofs import obligation
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings
+from kvproof.spec.cache_folder import cache_folder
 from kvproof.spec.verdict import Verdict
 
 FORMAT = 2
@@ -39,10 +40,8 @@ Decide = Callable[[Iterable[Obligation], Callable[[Obligation], Question]], Iter
 
 
 def default_file() -> Path:
-    """The file of the user's answers."""
-    root = os.environ.get("XDG_CACHE_HOME", "")
-    folder = Path(root) if os.path.isabs(root) else Path.home() / ".cache"
-    return folder / "kvproof" / "answers.sqlite"
+    """The file of the user's answers. Raises RuntimeError if the user has no home."""
+    return cache_folder() / "answers.sqlite"
 
 
 class AnswerCache:

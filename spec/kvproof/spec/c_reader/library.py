@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from kvproof.spec.cache_folder import cache_folder
+
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ("-std=gnu11", "-O2", "-w", "-shared", "-fPIC", "-pthread")
 COMPILE_SECONDS_MAX = 120.0
@@ -36,10 +38,9 @@ class Loaded:
     note: str = ""
 
 
-def cache_folder() -> Path:
-    """The folder of compiled libraries: $XDG_CACHE_HOME/kvproof, or ~/.cache/kvproof."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "kvproof" / "c_reader"
+def folder_of_libraries() -> Path:
+    """The folder of compiled libraries. Raises RuntimeError if the user has no home."""
+    return cache_folder() / "c_reader"
 
 
 def load(source: str, seconds: float = COMPILE_SECONDS_MAX) -> Loaded:
@@ -49,7 +50,7 @@ def load(source: str, seconds: float = COMPILE_SECONDS_MAX) -> Loaded:
     key = hashlib.sha256("\0".join([source, compiler, version, *FLAGS, platform.machine()]).encode()).hexdigest()[:32]
     note = ""
     try:
-        folder = cache_folder()
+        folder = folder_of_libraries()
         path = folder / f"{key}.so"
         if _is_whole(path):
             return Loaded(_opened(path), True)
@@ -77,7 +78,7 @@ def load(source: str, seconds: float = COMPILE_SECONDS_MAX) -> Loaded:
 def cache_folder_name() -> str:
     """The name of the cache folder, also where there is no home folder."""
     try:
-        return str(cache_folder())
+        return str(folder_of_libraries())
     except RuntimeError:
         return "~/.cache"
 
