@@ -6,7 +6,6 @@ replacement means the same or is no Python, is never planted: it would count as 
 """
 
 import ast
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from textwrap import dedent
 
 import kvproof.impl
 from kvproof.check.isolation.remote_subject import RemoteFactory
+from kvproof.check.protocol.environment import variable
 from kvproof.check.subjects.loading import EngineError, download
 
 IMPL = Path(kvproof.impl.__path__[0])
@@ -126,7 +126,7 @@ def planted(fault: Fault) -> Iterator[RemoteFactory]:
             plain, root / plain.name if fault.release else root / "kvproof" / "impl", Path(fault.file), changed
         )
         # The process of a subject takes its path and its environment from this one.
-        with _environment("KVPROOF_CACHE", folder) if fault.release else _first_on_path(folder):
+        with variable(download.CACHE, folder) if fault.release else _first_on_path(folder):
             factory = RemoteFactory(fault.subject)
         try:
             yield factory
@@ -141,19 +141,6 @@ def _first_on_path(folder: str) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(folder)
-
-
-@contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
 
 
 def _link_all_but(plain: Path, copy: Path, file: Path, text: str) -> None:

@@ -29,6 +29,7 @@ os.environ.setdefault("RAY_worker_niceness", "0")  # as of workers without Ray
 
 import ray
 
+from kvproof.check.protocol.environment import variable
 from kvproof.check.subjects import SubjectNotReady
 from kvproof.check.subjects.descendants import MARK, end_marked, marked
 from kvproof.check.workers.keepers import Keeper
@@ -90,17 +91,10 @@ class RayWorkers:
         folder = self._ending.enter_context(
             tempfile.TemporaryDirectory(prefix="kvproof-ray-", ignore_cleanup_errors=True)
         )
-        mark, environment = marked()
+        mark, _ = marked()
         self._ending.callback(end_marked, mark)
-        before = os.environ.get(MARK)
-        os.environ[MARK] = environment[MARK]
-        try:
+        with variable(MARK, mark):
             _init_slowly(include_dashboard=False, object_store_memory=STORE_BYTES, _temp_dir=folder, **quiet)
-        finally:
-            if before is None:
-                del os.environ[MARK]
-            else:
-                os.environ[MARK] = before
 
     def results(self, do: Callable[[Any], Answer], units: Iterable[Any]) -> Generator[Answer, None, None]:
         """As `Workers.results`."""

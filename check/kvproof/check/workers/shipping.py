@@ -7,7 +7,6 @@ cache, which appears there complete or not at all, and its content is checked.
 
 import hashlib
 import io
-import os
 import shutil
 import tempfile
 import zipfile
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from kvproof.check.protocol.environment import variable
 from kvproof.check.subjects.loading import EngineError
 from kvproof.check.subjects.loading.download import CACHE, default_cache, find
 from kvproof.check.subjects.own import SHIPPED
@@ -95,15 +95,8 @@ def at_hand(sources: Sources | None, archive: Callable[[], bytes]) -> Iterator[N
     folder = unpacked(sources, archive, default_cache() / FOLDER)
     where = sources.subject.rpartition(":")[0]
     name, value = (SHIPPED, f"{where}\n{folder / sources.name}") if sources.is_file else (CACHE, str(folder))
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
+    with variable(name, value):
         yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
 
 
 def unpacked(sources: Sources, archive: Callable[[], bytes], within: Path) -> Path:
