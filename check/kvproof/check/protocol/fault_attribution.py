@@ -36,6 +36,7 @@ LACKS = {  # what the machine, or a limit of this process, does not give
     errno.EAGAIN: "no more processes can be started; raise the limit (ulimit -u)",
     errno.ENOMEM: "no memory is left for another process",
 }
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of a disk
 OPTIONS_LEFT_OUT: set[str] = set()  # names that were read of a configuration of ours, and answered with None
 
 

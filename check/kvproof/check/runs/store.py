@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from kvproof.check.protocol.fault_attribution import lack_of
-from kvproof.check.workers.workers import FULL
+from kvproof.check.protocol.fault_attribution import FULL, lack_of
 from kvproof.reports.device_page import PAGE, device_page
 from kvproof.reports.document import DocumentError, encode, read_bytes, write_atomically
 from kvproof.reports.junit import junit

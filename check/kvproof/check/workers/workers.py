@@ -8,7 +8,6 @@ A unit may have an attribute `need`: the name of the subject without which it ca
 this subject lacks something that the command has. Where workers are on several machines, another one gets the unit.
 """
 
-import errno
 import pickle
 import traceback
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -16,10 +15,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
+from kvproof.check.protocol.fault_attribution import FULL
 from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 
 NUM_TRIES_MAX = 3  # of a unit whose worker was lost
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SECONDS_MAX = 3600.0  # without an answer to a unit: its worker counts as lost
 Answer = TypeVar("Answer")
 
