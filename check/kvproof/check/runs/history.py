@@ -25,13 +25,13 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from kvproof.check.runs.database import has_tables_of
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import fault_of_kvproof
 from kvproof.check.runs.terminal import say
 from kvproof.reports.document import encodable
 from kvproof.reports.recorded_run import RecordedRun, recorded
 from kvproof.reports.result import Result
+from kvproof.spec.database import has_tables_of
 
 APPLICATION_ID = 0x6B767066  # "kvpf"
 SECONDS_MAX = 30.0  # to wait for another run that writes

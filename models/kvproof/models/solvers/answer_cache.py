@@ -26,6 +26,7 @@ from kvproof.models.proofs import obligation
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings
 from kvproof.spec.cache_folder import cache_folder
+from kvproof.spec.database import has_tables_of
 from kvproof.spec.verdict import Verdict
 
 FORMAT = 2
@@ -61,7 +62,7 @@ class AnswerCache:
         self._database.execute("PRAGMA synchronous = OFF")  # a lost entry is asked again
         for table in TABLES:
             self._database.execute(table.replace("TABLE", "TABLE IF NOT EXISTS"))
-        if self._database.execute("SELECT 1 FROM sqlite_master WHERE sql NOT IN (?, ?)", TABLES).fetchone():
+        if not has_tables_of(self._database, TABLES):
             raise sqlite3.DatabaseError(f"{file} has other tables than kept answers")
         self._database.execute("BEGIN")
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from kvproof.check.runs.database import has_tables_of
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError, explained
 from kvproof.check.workers.sources import code_digest
+from kvproof.spec.database import has_tables_of
 from kvproof.spec.verdict import Exit
 
 DATABASE = "campaign.sqlite"
