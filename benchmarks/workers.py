@@ -6,14 +6,13 @@ that of the command and of all processes that it started. A hunt of 2,000,000 op
 of the start; it runs once, because its length makes it steady.
 """
 
-import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from benchmarks.driven import seconds_of
 
 ROUNDS = 3
 KVPROOF = (sys.executable, "-c", "from kvproof.check.cli import main; main()")
@@ -34,18 +33,7 @@ SEARCHES: tuple[Row, ...] = (("one process", ("--jobs", "1")), *HUNTS[1:])
 def measured(command: tuple[str, ...]) -> tuple[float, float]:
     """The seconds of a command by the clock, and of the processors."""
     with tempfile.TemporaryDirectory() as folder:
-        began = time.monotonic()
-        process = subprocess.Popen(
-            [*KVPROOF, *command, "--out", f"{folder}/out"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
-        _, status, used = os.wait4(process.pid, 0)
-        seconds = time.monotonic() - began
-    if os.waitstatus_to_exitcode(status):
-        raise RuntimeError(f"kvproof {' '.join(command)} ends with exit code {os.waitstatus_to_exitcode(status)}")
-    return seconds, used.ru_utime + used.ru_stime
+        return seconds_of((*KVPROOF, *command, "--out", f"{folder}/out"))
 
 
 def compared(command: tuple[str, ...], rows: tuple[Row, ...], rounds: int) -> dict[str, tuple[float, float]]:
