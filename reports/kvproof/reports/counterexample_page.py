@@ -27,8 +27,8 @@ CALL_ENDS = re.compile(r"\s{3,}|\n")  # in the text of a step; what the subject 
 class FindingView(NamedTuple):
     """A finding as a page shows it.
 
-    file, line: of the method. frames: JSON for the script. problem: of the replay.
-    others: the same fault, found in other ways.
+    file, line: of the method. frames: JSON for the script. problem: of the replay. others: the same fault, found in
+    other ways.
     """
 
     name: str  # in links

@@ -128,7 +128,7 @@ class StoreLines(LineJudge, StoreJudge):
         """The name that the judge has for a key with a slot: the key."""
         return key
 
-    def explain_call(self, line: RecordedCall, handler: Any) -> None:
+    def explain_call(self, line: RecordedCall, handler: Callable[[RecordedCall], None]) -> None:
         self.replayed.play(line)
         self._context, self.ended = line.call, None
         handler(line)

@@ -36,8 +36,7 @@ class WalkOptions:
     call_seconds: the time limit of an operation of a subject in this process. known: findings that end their run but
     not the walk; runs are drawn so that most avoid them. wanted: the only kind of finding that ends the walk; None for
     every kind. pause_after: the walk ends after the run in which it reaches so many operations; another walk can then
-    continue with the next run. num_repeated: of so many first runs one in `REPEATED_STEP`
-    is repeated, if it is short.
+    continue with the next run. num_repeated: of so many first runs one in `REPEATED_STEP` is repeated, if it is short.
     """
 
     first_run: int = 0

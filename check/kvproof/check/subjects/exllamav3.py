@@ -50,9 +50,7 @@ from kvproof.check.subjects.loading.stub_modules import StubObject, Unused, moun
 PACKAGE = "exllamav3"
 JOB, PAGE_TABLE = "generator.job", "generator.pagetable"
 FIRST_IMAGE_TOKEN = 1_000_000_000
-BUDGET = (
-    2  # tokens after which a job is queued again, and its lookahead slots; the engine rounds up to the end of a page
-)
+BUDGET = 2  # tokens after which, with its lookahead slots, a job is queued again; rounded up to the end of a page
 NO_SLOT_BEYOND = -1  # drafts beyond the budget: without this, a prompt that fills the cache would need one token more
 UNBOUNDED = 1 << 40
 NOTHING = -1  # in the cache: no KV was written here

@@ -104,13 +104,11 @@ def test_the_last_line_diverges(property: str, calls: Calls, tmp_path: Path) -> 
     ("calls", "reason"),
     [
         ((EXTEND, 4, step(1, 0, 1, [0])), "no earlier line gave blocks to sequence 1"),
-        ((CAN_STORE, 2, {**ADMITTED[0][2], "besides": ["KV that returns from host memory"]}), "returns from host"),
+        ((CAN_STORE, 2, {**ADMITTED[0][2], "unjudged": ["KV that returns from host memory"]}), "returns from host"),
     ],
 )
 def test_what_cannot_be_known_is_not_judged(calls: Any, reason: str, tmp_path: Path) -> None:
-    name, num_free, fields = calls
-    fields = {("unjudged" if key == "besides" else key): value for key, value in fields.items()}
-    done = judged(tmp_path, ((name, num_free, fields),))
+    done = judged(tmp_path, (calls,))
     assert done.finding is None
     assert reason in done.reason
 

@@ -10,6 +10,7 @@ comes and there is no lock, no page is being written. (A request that moves its 
 """
 
 from collections import Counter
+from collections.abc import Callable
 
 from kvproof.check.oracle.store.rules import Transfer
 from kvproof.check.protocol.finding import Finding
@@ -41,12 +42,11 @@ class RadixJudge(StoreLines):
             self._context = "the end"
             self._require_rest()
 
-    def explain_call(self, line: RecordedCall, handler: object) -> None:
+    def explain_call(self, line: RecordedCall, handler: Callable[[RecordedCall], None]) -> None:
         self.replayed.play(line)
         self._context = line.call
         if line.raised:
             raise Finding("total-calls", f"the call raised {line.raised}", call=self._context)
-        assert callable(handler)
         handler(line)
         num_free = line.free[0] + self._num_late
         shown = StoreObservation(self.explained.entries(), num_free, None, line.free_ids)
