@@ -41,6 +41,7 @@ def exit_code(script: str, subject: str) -> int:
         ("vllm_remembered_hit_of_evicted_block.py", "vllm-v0-scheduler==0.9.1", "vllm-v0-scheduler==0.9.2"),
         ("vllm_hit_without_its_beginning.py", "vllm-v0-scheduler==0.10.2", None),
         ("vllm_eviction_names_an_old_content.py", "vllm-v0==0.10.2", None),
+        ("vllm_two_swap_ins_on_one_block.py", "vllm-v0-scheduler==0.10.2", None),
         ("vllm_more_prompts_in_part_than_allowed.py", "vllm-v0-scheduler==0.10.2", None),
         ("vllm_preempted_request_stays_in_the_step.py", "vllm-v1-scheduler==0.11.0", "vllm-v1-scheduler==0.11.1"),
         ("vllm_long_prompt_is_overtaken.py", "vllm-v1-scheduler==0.11.2", "vllm-v1-scheduler==0.12.0"),
@@ -56,6 +57,7 @@ def exit_code(script: str, subject: str) -> int:
         ("vllm_window_hit_is_rounded_twice.py", "vllm-v1==0.33.0", None),
         ("vllm_simple_offload_evicts_what_it_skipped.py", "vllm-simple-offload==0.33.0", None),
         ("vllm_offloading_resets_twice.py", "vllm-v1-scheduler==0.33.0", None),
+        ("vllm_offloading_stores_what_is_not_computed.py", "vllm-v1-scheduler==0.29.0", "vllm-v1-scheduler==0.30.0"),
         ("vllm_offloading_loads_one_token_for_ever.py", "vllm-v1-scheduler==0.33.0", None),
     ],
 )
