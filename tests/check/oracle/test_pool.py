@@ -18,7 +18,7 @@ from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.oracle.replay import confirm
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Observation, Refused
-from kvproof.check.protocol.pool import PoolConfig
+from kvproof.check.protocol.pool import Find, PoolConfig, Store
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.shrinking import shrink
 from kvproof.check.search.strategies import POOLS
@@ -167,6 +167,14 @@ def test_the_same_seed_gives_the_same_walk() -> None:
     one, other = (walk(POOLS, OwnPool(), 7, max_operations=1_000, seconds=100) for _ in range(2))
     assert (one.kinds, one.coverage) == (other.kinds, other.coverage)
     assert one.kinds != walk(POOLS, OwnPool(), 8, max_operations=1_000, seconds=100).kinds
+
+
+def test_one_page_and_one_block_are_named_in_the_singular() -> None:
+    judge = PoolJudge(OwnPool(), CACHED)
+    assert judge.apply(("store", 1, (0,)))
+    assert judge.answer == "block 0"
+    texts = [Find((0,)).text(CACHED), Store(1, (0,)).text(CACHED), Store(1, (0, 1)).text(CACHED)]
+    assert texts == ["find(page 0)", "store(holder 1, page 0)", "store(holder 1, pages 0 1)"]
 
 
 def test_a_hit_is_by_the_whole_prefix_and_evictable_blocks_are_hit() -> None:

@@ -293,4 +293,4 @@ def _move_to_the_end(order: list[int], blocks: Sequence[int]) -> None:
 
 
 def _named(blocks: Sequence[int]) -> str:
-    return f"blocks {', '.join(map(str, blocks))}" if blocks else "no block"
+    return f"{'block' if len(blocks) == 1 else 'blocks'} {', '.join(map(str, blocks))}" if blocks else "no block"

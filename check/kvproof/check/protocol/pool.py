@@ -7,7 +7,7 @@ list of all pages up to it, small numbers; two blocks have equal contents if the
 Block ids and errors are as in `protocol.manager`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -95,6 +95,11 @@ class Take(PoolOperation, tag="take", frozen=True):
         return f"take(holder {self.holder}, {count(self.num_blocks, 'block')})"
 
 
+def pages_text(pages: Sequence[int]) -> str:
+    """Pages with their noun."""
+    return f"{'page' if len(pages) == 1 else 'pages'} {' '.join(map(str, pages))}"
+
+
 class WithPages(PoolOperation, frozen=True):
     """A new holder asks for the blocks of a list of pages."""
 
@@ -105,7 +110,7 @@ class WithPages(PoolOperation, frozen=True):
         yield from (self.changed(pages=pages) for pages in simpler_tokens(self.pages))
 
     def text(self, config: Config) -> str:
-        return f"{self.name()}(holder {self.holder}, pages {' '.join(map(str, self.pages))})"
+        return f"{self.name()}(holder {self.holder}, {pages_text(self.pages)})"
 
 
 class Store(WithPages, tag="store", frozen=True):
@@ -131,7 +136,7 @@ class Find(PoolOperation, tag="find", frozen=True):
         yield from (self.changed(pages=pages) for pages in simpler_tokens(self.pages))
 
     def text(self, config: Config) -> str:
-        return f"find(pages {' '.join(map(str, self.pages))})"
+        return f"find({pages_text(self.pages)})"
 
     @classmethod
     def is_possible(cls, config: Config, can: Capabilities) -> bool:

@@ -164,6 +164,6 @@ def _signature(group: Group) -> Any:
 def check_scope(subject: ManagerSubject, scope: Scope) -> None:
     """Raise Unsupported unless the subject can be searched in this scope."""
     if lacking := features.missing(scope.config, subject.capabilities):
-        raise Unsupported(f"a scope with {scope.config.as_dict()} needs {', '.join(lacking)}; {subject.name} has none")
+        raise Unsupported(f"the scope needs what {subject.name} does not have: {', '.join(lacking)}")
     if scope.num_flights:
         raise Unsupported("flights are explored on the specification alone; leave --subject out")
