@@ -96,9 +96,17 @@ def test_the_figures_at_the_top_are_those_of_the_work(
 def test_a_cell_has_the_weakest_verdict_and_the_counts_of_all_its_worlds(refuted: Result, tmp_path: Path) -> None:
     text = text_of(run_page(refuted, tmp_path))
     assert "unknown 2 worlds, 1,188 states not refuted 1,000,000 operations, 40 runs" in text
-    assert "three-holders 0 never reached pool-full 1,200 reset 0 not expected" in text
+    assert "three-holders 0 never reached pool-full 1,200 Not expected of this run, and not reached: reset." in text
     assert "small explorer unknown 900 states" in text
     assert "walker swap-mapping the subject cannot swap" in text
+
+
+def test_a_world_that_was_not_entered_is_not_counted_as_searched(refuted: Result, tmp_path: Path) -> None:
+    for name in ("large", "huge"):
+        later = Check(f"explorer/no-leak/{name}", "explorer", "no-leak", Verdict.UNKNOWN, text="stopped")
+        refuted.checks.append(later)
+    refuted.checks.append(replace(later, id="explorer/no-leak/small", counts={"states": 31}))
+    assert "unknown 1 of 3 worlds, 31 states" in text_of(run_page(refuted, tmp_path))
 
 
 def test_failures_come_first_then_what_is_excused(refuted: Result, tmp_path: Path) -> None:
@@ -144,3 +152,5 @@ def test_proofs_are_a_matrix_of_rules_and_invariants_with_times() -> None:
     text = text_of(run_page(Result(Run("0.1", "prove", "the specification", 1, is_complete=True), checks), Path()))
     assert "rule every_holder_is_counted fork ✓ 0.25 admit ? 0.50" in text
     assert "fork 1 proved 1.5 s" in text
+    assert "proofs about the specification, for every size 1 3 obligations" in text
+    assert "kvproof prove The specification Dark" in text

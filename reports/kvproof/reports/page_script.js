@@ -189,7 +189,7 @@
     var what = (this.isStore ? "Slots" : "Blocks") + " after each step" + (isPart ? ", " + from + " to " + (this.to - 1) + " of " + this.last : "");
     var body = make("tbody", {});
     body.append.apply(body, rows);
-    this.table.replaceChildren(make("table", {}, make("caption", { text: what }), make("thead", {}, head), body));
+    this.table.replaceChildren(make("table", {}, make("caption", {}, make("span", { text: what })), make("thead", {}, head), body));
   };
 
   Explorer.prototype.jump = function (step, text, label) {

@@ -132,6 +132,9 @@ def run_page(result: Result, folder: Path) -> str:
         by_cell.setdefault((check.property, check.judge), []).append(check)
     decided = {check.property for check in result.checks if check.verdict is not Verdict.UNSUPPORTED}
     done, columns = work(result), judges(result)
+    num_obligations = sum(check.judge == PROVER for check in result.checks)
+    if PROVER in done and "obligations" not in done[PROVER]:  # each check of `kvproof prove` is one
+        done[PROVER] = {"obligations": num_obligations, **done[PROVER]}
     words = [(verdict.value, _style(verdict), meaning) for verdict, meaning in WORDS.items()]
     counts = {judge: _words(properties_by_cell(result, judge)) for judge in columns}
     return render(
@@ -139,7 +142,8 @@ def run_page(result: Result, folder: Path) -> str:
         {},
         run=result.run,
         result=result,
-        sentence=printable(sentence(result)),
+        title=_capitalized(result.run.subject) or "A run",
+        sentence=_capitalized(printable(sentence(result))),
         colour=COLOURS.get(result.exit_code(), "open"),
         badge=BADGES.get(result.exit_code(), "inconclusive"),
         figures=_figures(result, sum(one.found.check.is_failure for one in views)),
@@ -198,8 +202,13 @@ def _figures(result: Result, num_failures: int) -> list[tuple[str, str, str]]:
     for name in [name for name in WORK if totals[name]][:2]:
         found.append((f"{totals[name]:,}", name.removesuffix("s") if totals[name] == 1 else name, ""))
     if result.run.seconds:  # of a run that was killed they are not known
-        found.append((_duration(result.run.seconds), "" if result.run.is_complete else "did not finish", ""))
+        found.append((_duration(result.run.seconds), "duration" if result.run.is_complete else "did not finish", ""))
     return found
+
+
+def _capitalized(text: str) -> str:
+    """A text that begins with an article, as the beginning of a line; any other begins with a name."""
+    return f"The{text[3:]}" if text.startswith("the ") else text
 
 
 def _duration(seconds: float) -> str:
@@ -241,13 +250,17 @@ def _cell(property: str, checks: list[Check]) -> MatrixCell:
     if verdict is Verdict.REFUTED and property in NOTES:
         return MatrixCell(NOTE, NOTE, "")
     counts: Counter[str] = Counter()
-    scopes = {}
     for check in checks:
-        if check.verdict is not Verdict.UNSUPPORTED:
-            counts.update(check.counts)
-            scopes[scope_of(check)] = check.verdict
+        counts.update(check.counts)
+    scopes = {scope_of(check) for check in checks if check.verdict is not Verdict.UNSUPPORTED}
+    entered = {scope_of(check) for check in checks if check.counts} or scopes
     many = PARTS.get(checks[0].judge, "worlds")
-    parts = [f"{len(scopes):,} {many}"] if len(scopes) > 1 else []
+    if entered != scopes:
+        parts = [f"{len(entered):,} of {len(scopes):,} {many}"]
+    elif len(scopes) > 1 or (many != "worlds" and "" not in scopes):
+        parts = [number(len(scopes), many.removesuffix("s"), many)]
+    else:
+        parts = []
     parts += [work_line(counts)] if counts else []
     return MatrixCell(verdict.value, _style(verdict), ", ".join(parts))
 

@@ -16,7 +16,7 @@ DEVIATION_OF_MAD = 1.4826
 DEVIATIONS = 3.0
 FLOOR = 0.10  # of the median
 RULE = (
-    f"A measurement is out of line if it differs from the median by more than {DEVIATIONS:g} x {DEVIATION_OF_MAD} x "
+    f"A measurement is out of line if it differs from the median by more than {DEVIATIONS:g} × {DEVIATION_OF_MAD} × "
     f"MAD (the median distance from the median) and by more than {FLOOR:.0%}; at least {NEEDED} measurements are "
     "needed."
 )
