@@ -143,7 +143,7 @@ def hunt(
             scopes = {
                 name: scope
                 for name, scope in strategy.exhaustive.hunted.items()
-                if name not in progress.scopes and agrees(scope, progress.fixed)
+                if name not in progress.scopes and agrees(strategy.exhaustive.config_of(scope), progress.fixed)
             }
         for name, reason in strategy.level.excluded_witnesses(progress.fixed).items():
             say(output(), f"not expected with these fixed fields: {name} ({reason})")

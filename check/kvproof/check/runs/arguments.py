@@ -13,7 +13,6 @@ from typing import Any
 from kvproof.check.oracle.level import LEVELS
 from kvproof.check.protocol import features
 from kvproof.check.protocol.manager import STATE, Capabilities, Config, ManagerSubject, size_of
-from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.search.configurations import check_fixed
 from kvproof.spec.text.properties import MEANINGS
@@ -109,9 +108,8 @@ class Narrowed:
         return getattr(self._subject, name)
 
 
-def agrees(scope: Scope, fixed: dict[str, Any]) -> bool:
-    """Whether the configuration of the scope has every fixed value. A fixed tuple is given as a list."""
+def agrees(config: Config, fixed: dict[str, Any]) -> bool:
+    """Whether the configuration of a scope has every fixed value. A fixed tuple is given as a list."""
     return all(
-        getattr(scope.config, name) == (tuple(value) if isinstance(value, list) else value)
-        for name, value in fixed.items()
+        getattr(config, name) == (tuple(value) if isinstance(value, list) else value) for name, value in fixed.items()
     )

@@ -74,7 +74,7 @@ def test_a_subject_is_not_judged_with_groups_that_it_does_not_have(config: Confi
 
 def test_groups_are_kept_by_name_and_the_scopes_of_a_hunt_with_them() -> None:
     fixed = fixed_fields(["kv_groups=full,window"])
-    assert {name for name, scope in HUNTED_SCOPES.items() if agrees(scope, fixed)} == {
+    assert {name for name, scope in HUNTED_SCOPES.items() if agrees(scope.config, fixed)} == {
         "kv-groups-5x2x2",
         "kv-groups-and-cache-6x1x3",
     }
