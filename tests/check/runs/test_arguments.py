@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from kvproof.check.oracle.level import MANAGER, SCHEDULER
-from kvproof.check.runs.arguments import Narrowed, fixed_fields, require_fields_of
+from kvproof.check.runs.arguments import Narrowed, agrees, fixed_fields, require_fields_of
 from kvproof.check.runs.errors import UsageError
+from kvproof.check.search.strategies import STORES
 from kvproof.check.subjects.builtin.manager import BuiltIn
 
 
@@ -21,6 +22,16 @@ def test_a_field_of_a_scheduler_can_be_fixed_for_a_scheduler_only() -> None:
 def test_a_field_of_no_level_cannot_be_fixed() -> None:
     with pytest.raises(UsageError, match="--fix: a configuration has no field 'blocksize'"):
         fixed_fields(["blocksize=1"])
+
+
+def test_the_scopes_of_a_store_are_those_of_its_own_fields() -> None:
+    def agreeing(fixed: dict[str, object]) -> set[str]:
+        searched = STORES.exhaustive
+        return {name for name, scope in searched.hunted.items() if agrees(searched.config_of(scope), fixed)}
+
+    assert agreeing({"lease_seconds": 1, "lazy_stores": False}) == set(STORES.exhaustive.hunted)
+    assert agreeing({"lazy_stores": True}) == set()
+    assert agreeing({"num_gpu_blocks": 1}) == {"slots-1x2x2"}
 
 
 def test_fixed_kv_groups_leave_only_the_witnesses_that_they_can_reach() -> None:

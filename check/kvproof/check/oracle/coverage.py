@@ -63,7 +63,8 @@ LOST_HITS = Need(
     lambda facts: facts.can.lost_hits is not None, "the subject does not declare that a look-up finds all that is there"
 )
 REFUSALS = Need(
-    lambda facts: facts.can.refusal_slack is not None, "the subject does not declare that it refuses only if it must"
+    lambda facts: facts.can.refusal_slack is not None or facts.can.stores_what_fits,
+    "the subject does not declare that it refuses only if it must",
 )
 EXACT = Need(
     lambda facts: facts.can.refusal_slack is not None, "the subject does not declare how exact its refusals are"

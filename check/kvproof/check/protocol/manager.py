@@ -265,6 +265,8 @@ class Capabilities:
     evicts_on_call: bool = False  # it evicts only those keys that its caller names
     fails_whole: bool = False  # a transfer fails for all of its keys, or for none
     never_fails: bool = False  # a store cannot fail for any of its keys
+    stores_what_fits: bool = False  # where slots are too few for a store, it takes as many of its keys as it can
+    lazy_stores: bool = False  # it can be configured to store what the device evicts next, not what was just computed
     paths: bool = False  # a key is a page together with the pages before it; a call names all of these
 
     @property

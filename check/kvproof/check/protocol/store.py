@@ -42,12 +42,14 @@ class StoreConfig(Config):
     """One configuration of a store: `num_gpu_blocks` slots (the field in which every level counts its blocks).
 
     replacement: what the store evicts first, by the name that the engine has for it: one of those in
-    `Capabilities.replacements`. lease_seconds: how long a lease is in force, in a store with leases.
+    `Capabilities.replacements`. lease_seconds: how long a lease is in force, in a store with leases. lazy_stores: what
+    is stored is what the device evicts next, not what was just computed; of a store that declares it.
     """
 
     block_size: int = 1
     replacement: str = LRU
     lease_seconds: int = 10
+    lazy_stores: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """The fields that differ from their defaults, by name."""
@@ -58,6 +60,7 @@ class StoreConfig(Config):
 STORE_SETTINGS = (
     Setting("replacement", lambda config: (LRU,), rank=lambda replacement: replacement != LRU),
     Setting("lease_seconds", lambda config: (StoreConfig.lease_seconds,), least=1, rank=lambda seconds: seconds != 10),
+    Setting("lazy_stores", lambda config: (False,)),
 )
 
 

@@ -41,6 +41,8 @@ def draw_config(random: Random, capabilities: Capabilities, fixed: dict[str, Any
     drawn: dict[str, Any] = {"num_gpu_blocks": draw_sizes(random)[1]}
     if len(capabilities.replacements) > 1:
         drawn["replacement"] = random.choice(capabilities.replacements)
+    if capabilities.lazy_stores:
+        drawn["lazy_stores"] = random.random() < 0.5
     return StoreConfig(**(drawn | (fixed or {})))
 
 

@@ -214,6 +214,27 @@ class EvictsNothing(EvictsOnCall):
         return []
 
 
+class TakesWhatFits(Store):  # type: ignore[misc]
+    """A store that finds too few slots takes the first of its keys."""
+
+    capabilities = replace(Store.capabilities, refusal_slack=None, stores_what_fits=True)
+    num_left = 0  # slots that could be had, and are not taken when a store does not fit
+
+    def begin_store(self, transfer: int, request: int, keys: list[int]) -> Staged | Refused:
+        num_evictable = sum(loads == 0 and key not in keys for key, loads in self.loads.items())
+        new = [key for key in keys if key not in self.slots]
+        room = len(self.free) + num_evictable
+        left = set(new[max(0, room - self.num_left) :]) if len(new) > room else set()
+        staged = super().begin_store(transfer, request, [key for key in keys if key not in left])
+        return cast(Staged | Refused, staged)
+
+
+class TakesLessThanFits(TakesWhatFits):
+    """It leaves out one key too many."""
+
+    num_left = 1
+
+
 class Hides(Store):  # type: ignore[misc]
     """It shows no counts and no free list; it misses every key, and does not say which keys it evicts."""
 
@@ -247,6 +268,7 @@ LIARS = [
     (EndsTwice, {"pin-own"}),
     (EvictsWhatIsNamed, {"evict-unreferenced", "one-writer"}),
     (EvictsNothing, {"refusal-needed"}),
+    (TakesLessThanFits, {"refusal-needed"}),
 ]
 
 
@@ -259,7 +281,9 @@ def test_each_liar_is_refuted_in_a_short_run(liar: Callable[[], Any], properties
     assert len(found.operations) <= 9
 
 
-@pytest.mark.parametrize("kind", [Store, Leases, EvictsOnCall], ids=["plain", "with leases", "on call"])
+@pytest.mark.parametrize(
+    "kind", [Store, Leases, EvictsOnCall, TakesWhatFits], ids=["plain", "with leases", "on call", "in part"]
+)
 def test_a_correct_store_is_not_refuted_and_every_witness_is_reached(kind: type[Any]) -> None:
     done = walk(STORES, kind(), 1, max_operations=5_000, seconds=100)
     assert done.counterexample is None

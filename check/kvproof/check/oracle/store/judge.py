@@ -183,7 +183,8 @@ class StoreJudge(SubjectCalls, RuledJudge):
             self._refused(keys, new, context)
             return True
         _check_staged(staged)
-        held = explained.hold(keys, context) if staged.evicted or staged.evicted is None else []
+        may_evict = staged.evicted or staged.evicted is None
+        held = explained.hold(keys, context) if may_evict or self.capabilities.stores_what_fits else []
         evicted = self._evicted() if staged.evicted is None else staged.evicted
         self.answer = _staged_text(staged.keys, staged.slots, evicted)
         for key in [key for key in evicted if key not in explained.lapsed.values()]:
@@ -220,6 +221,9 @@ class StoreJudge(SubjectCalls, RuledJudge):
         if left and self.capabilities.refusal_slack is not None and not is_full:
             sentence = f"{keys_text(left)} got no slot, and the call was not refused"
             raise Finding("refusal-needed", sentence, call=context)
+        if left and self.capabilities.stores_what_fits and (num_more := self._num_unused() - len(staged.keys)) > 0:
+            sentence = f"{keys_text(left)} got no slot, and $observed more are free or can be evicted"
+            raise Finding("refusal-needed", sentence, call=context, observed=num_more)
 
     def _evicted(self) -> list[int]:
         """The keys that the store shows no more. It does not report what it evicts."""

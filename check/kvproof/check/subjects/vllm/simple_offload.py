@@ -3,12 +3,15 @@
 `SimpleCPUOffloadScheduler` and both block pools, of the device and of the host, are the release's own. A slot is a
 block of the host; its block 0 is the null block, which is no slot. A key is the hash of one block.
 
-A store is that of one request, as the connector stores by default (eagerly): the adapter puts blocks with these hashes
-into the pool of the device, as if the request had computed them, and does a step with this request. A load is that of
-another request with these hashes, into new blocks of the device. When a store is over, its blocks leave the device.
+A store is that of one request: the adapter puts blocks with these hashes into the pool of the device, as if the request
+had computed them. By default the connector stores eagerly, in a step with this request. In its lazy mode the request
+ends after that step, and the next one stores what is in the device's queue of free blocks, in the order of eviction,
+behind the block that it came to before (the cursor). A load is that of another request with these hashes, into new
+blocks of the device. When a store is over, its blocks leave the device, and so do those that were not stored: what a
+step stores is of one call, and the lazy mode never comes to a block for a second time.
 
-Limits: one KV cache group; the lazy mode, the disk, partial blocks and events are off. A step that finds fewer blocks
-of the host free than it needs stores the first ones only, so that refusals are not judged. A store cannot fail.
+Limits: one KV cache group; the disk, partial blocks and events are off; a lazy step looks at all free blocks. A step
+that finds fewer blocks of the host free than it needs stores as many as there are. A store cannot fail.
 """
 
 from typing import Any
@@ -21,7 +24,7 @@ from kvproof.check.subjects.vllm.v1_scheduler_loader import Options, import_simp
 
 TOKENS, KEY_BYTES = 1, 8  # of a block; of the hash of a key
 BYTES_OF_BLOCK = 64
-DEVICE_BLOCKS = 600  # more than all transfers under way use, but for the null block
+BLOCKS_PER_SLOT, BLOCKS_AT_LEAST = 8, 80  # of the device, more than all transfers under way use
 
 
 class Step(Options):
@@ -40,7 +43,9 @@ class Step(Options):
 class VllmSimpleOffload(StoreAdapter):
     """`SimpleCPUOffloadScheduler`."""
 
-    capabilities = Capabilities(reset=True, lost_hits=0, refusal_slack=None, never_fails=True)
+    capabilities = Capabilities(
+        reset=True, lost_hits=0, refusal_slack=None, never_fails=True, stores_what_fits=True, lazy_stores=True
+    )
     assumptions: tuple[Assumption, ...] = (
         Assumption("loads-what-is-there", "The caller loads only keys that a look-up finds at that moment."),
         Assumption("fences-resets", "When the cache is reset, transfers under way end before another one begins."),
@@ -54,10 +59,11 @@ class VllmSimpleOffload(StoreAdapter):
         if config.replacement != LRU:
             raise Unsupported(f"{self.name} has no policy {config.replacement}")
         modules, num_host = self._modules, config.num_gpu_blocks + 1
+        num_device = max(BLOCKS_PER_SLOT * config.num_gpu_blocks, BLOCKS_AT_LEAST)
         tensor = call_with(
             modules.interface.KVCacheTensor,
             {
-                "size": DEVICE_BLOCKS * BYTES_OF_BLOCK,
+                "size": num_device * BYTES_OF_BLOCK,
                 "shared_by": ["layer"],
                 "layers": [],
                 "layer_stride": 0,
@@ -72,7 +78,7 @@ class VllmSimpleOffload(StoreAdapter):
         groups = call_with(
             modules.interface.KVCacheConfig,
             {
-                "num_blocks": DEVICE_BLOCKS,
+                "num_blocks": num_device,
                 "kv_cache_tensors": [tensor],
                 "kv_cache_groups": [modules.interface.KVCacheGroupSpec(["layer"], attention)],
             },
@@ -85,16 +91,17 @@ class VllmSimpleOffload(StoreAdapter):
             num_prefill_lookahead_tokens=0,
         )
         self._manager: Any = modules.manager.SimpleCPUOffloadScheduler(
-            options, groups, num_host * BYTES_OF_BLOCK, TOKENS, TOKENS
+            options, groups, num_host * BYTES_OF_BLOCK, TOKENS, TOKENS, config.lazy_stores
         )
+        self._is_lazy = config.lazy_stores
         self._device: Any = call_with(
             modules.pool.BlockPool,
-            {"num_gpu_blocks": DEVICE_BLOCKS, "enable_caching": True, "hash_block_size": TOKENS},
+            {"num_gpu_blocks": num_device, "enable_caching": True, "hash_block_size": TOKENS},
         )
         self._manager.bind_gpu_block_pool(self._device)
         self._host: Any = self._manager.cpu_block_pool
         self._numbers: dict[Any, int] = {}  # key of the pools -> key
-        self._events: dict[int, int] = {}  # store -> event
+        self._events: dict[int, tuple[int, list[int]]] = {}  # store -> event, and its blocks of the device
         self._loads: dict[int, tuple[str, list[Any]]] = {}  # load -> its request, and its blocks of the device
         self._num_requests = 0
 
@@ -144,18 +151,19 @@ class VllmSimpleOffload(StoreAdapter):
         job = self._manager.build_connector_meta(Step({storing.request_id: ids}))
         self._finish(storing)
         self._device.free_blocks(blocks)
+        if self._is_lazy:
+            job = self._manager.build_connector_meta(Step({}))
         if job.store_event >= 0:
-            self._events[transfer] = job.store_event
+            self._events[transfer] = job.store_event, job.store_gpu_blocks
         key_of = dict(zip(ids, new, strict=True))
         self._leave_device(set(ids) - set(job.store_gpu_blocks))
         return Staged([key_of[one] for one in job.store_gpu_blocks], [slot - 1 for slot in job.store_cpu_blocks])
 
     def end_store(self, transfer: int, request: int, stored: list[int], failed: list[int]) -> None:
-        event = self._events.pop(transfer, None)
+        event, ids = self._events.pop(transfer, (None, ()))
         if event is not None:
-            moved = self._manager._store_event_to_blocks.get(event)
             self._report(kv_connector_worker_meta=self._modules.metadata.SimpleCPUOffloadWorkerMetadata({event: 1}))
-            self._leave_device(moved.gpu_block_ids if moved else ())
+            self._leave_device(ids)
 
     def _leave_device(self, ids: Any) -> None:
         for one in ids:
