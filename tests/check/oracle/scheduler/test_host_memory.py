@@ -78,6 +78,12 @@ def test_two_stores_must_not_write_one_slot() -> None:
     assert finding_in(memory, STORE, ScheduledStep(stores=[HostStore(2, [(3, 0)])]), NOTHING) == "one-writer"
 
 
+def test_a_store_may_follow_on_one_that_the_step_waits_for_and_its_content_stays() -> None:
+    memory = memory_with([7, 8], [3, 4])
+    do(memory, STORE, ScheduledStep(stores=[HostStore(2, [(3, 0)])], flushes=[1, 2]))
+    assert (memory.slots, memory.copies) == ({0: [3, 4]}, {})
+
+
 @pytest.mark.parametrize("steps", [(STORE,), ()])
 def test_a_load_must_not_read_a_slot_whose_store_is_not_over(steps: tuple[ScheduledStep, ...]) -> None:
     assert finding_in(memory_with([7, 8]), *steps, ScheduledStep(loads=[Load(5, 0, 2, 2, [(0, 3)])])) == "hit-written"

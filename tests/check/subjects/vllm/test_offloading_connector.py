@@ -16,6 +16,7 @@ CONFIG = SchedulerConfig(
     num_gpu_blocks=5, block_size=2, max_model_len=7, max_num_seqs=1, connector="offloading", host_slots=3
 )
 NEXT = (("schedule",), ("launch",), ("complete", (1,)))
+LOADING = ("complete", (1,), (), (), (), ())  # a step completes, and no copy is over
 FIRST = (("add", 1, (1,), (0, 1, 2, 3), 1), *NEXT)
 
 
@@ -47,6 +48,23 @@ def test_a_step_waits_for_the_store_of_a_block_that_it_gives_away() -> None:
     assert all(judge.apply(operation) for operation in (("launch",), ("complete", (1,))))
     assert judge.host is not None
     assert not judge.host.copies
+
+
+def test_a_load_begins_only_if_the_whole_prompt_fits_beside_another_load() -> None:
+    """As by default (`scheduler_reserve_full_isl`): else two requests would hold what the other one needs."""
+    config = SchedulerConfig(
+        num_gpu_blocks=4, block_size=2, max_model_len=5, connector="offloading", host_slots=1, policy="priority"
+    )
+    stored = (("add", 1, (1,), (0, 1), 1), *NEXT, ("add", 2, (2,), (0,), 1), ("schedule",), ("launch",))
+    short = (
+        ("complete", (1,), (), (), (), (0,)),
+        ("add", 3, (3,), (0, 1), 1, (None, 0, None), (), None, (0, False), 1),
+    )
+    judge = judged(config, *stored, *short, ("schedule",))
+    assert judge.answer.startswith("sequence 3: loads 0 to 2")
+    prompt = ("add", 4, (4,), (0, 1, 1, 0, 1), 1)
+    assert all(judge.apply(operation) for operation in (prompt, ("launch",), LOADING, ("drain", (1,))))
+    assert judge.is_done()
 
 
 def test_two_resets_between_two_steps_raise_while_a_copy_is_under_way() -> None:

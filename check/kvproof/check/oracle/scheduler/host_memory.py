@@ -1,16 +1,19 @@
 """Host memory behind a scheduler's own connector: the judge is the worker that copies to and from it.
 
-The connector decides what is stored and loaded, and a step names the copies. A load begins when its step is launched.
-A store begins when the next step is launched, before that one computes; a store that a step names in `flushes` begins
-and ends before this step computes. From its beginning to its end a copy may read its source and write its target at any
+The connector decides what is stored and loaded, and a step names the copies. A load begins when its step is launched. A
+store begins when the next step is launched, before that one computes; a store that a step names in `flushes` begins and
+ends before this step computes. From its beginning to its end a copy may read its source and write its target at any
 moment. So meanwhile nobody else may write the source of a copy (`source-held`) or use its target (`one-writer`), and a
-load must not read a slot whose store has not ended (`hit-written`). When a load is over, its blocks must hold what its
-sequence would have computed (`arrived-whole`): so a slot that was given to other content is found.
+load must not read a slot whose store has not ended (`hit-written`). A worker executes the stores that it gets before a
+step in their order; so a store may write the slot of an older one for which this step waits. When a load is over, its
+blocks must hold what its sequence would have computed (`arrived-whole`): so a slot that was given to other content is
+found.
 
 The judge decides when a copy is over, in any order. A copy that began with a step is over at its completion at the
 earliest; one that was flushed, at the completion of the step that flushed it.
 
-Source: vLLM, `v1/kv_offload/base.py` (`OffloadingWorker`) and `offloading/worker.py` of its connector.
+Source: vLLM, `v1/kv_offload/base.py` (`OffloadingWorker`), `cpu/gpu_worker.py` beside it, where each copy starts after
+the one before, and `offloading/worker.py` of its connector.
 """
 
 from collections import Counter
@@ -71,7 +74,7 @@ class HostMemory:
         named = {store.job for store in step.stores}
         for copy in self.copies.values():
             if copy.seq is None and copy.began_with < 0 and (copy.job not in named or copy.job in step.flushes):
-                self._begin(copy)
+                self._begin(copy, step.flushes)
         for job in step.flushes:
             flushed = self.copies.get(job)
             if flushed is not None and flushed.began_with >= 0:
@@ -79,16 +82,19 @@ class HostMemory:
                 self._flushed[job] = self.num_launched
                 self.coverage["store waited for"] += flushed.seq is None
         for load in step.loads:
-            self._begin(self.copies[load.job])
+            self._begin(self.copies[load.job], ())
         self.num_launched += 1
 
-    def _begin(self, copy: Copy) -> None:
+    def _begin(self, copy: Copy, flushed: Sequence[int]) -> None:
+        """A copy begins; the step waits for those that are flushed. Raises Finding."""
         copy.began_with = self.num_launched
         others = [other for other in self.copies.values() if other.is_moving and other is not copy]
         sources, targets = {source for source, _ in copy.pairs}, {target for _, target in copy.pairs}
         if copy.seq is None:
             copy.content = [self.worker.slots[block][:] for block, _ in copy.pairs]
             for other in others:
+                if other.seq is None and other.job in flushed:
+                    continue
                 used = (target for _, target in other.pairs) if other.seq is None else (slot for slot, _ in other.pairs)
                 self._require_apart("one-writer", "slot", targets, used, copy, other)
             return

@@ -195,6 +195,7 @@ class VllmV1Scheduler(SchedulerAdapter):
                 long_prefill_token_threshold=config.long_prefill_threshold,
                 prefill_schedule_interval=1,
                 watermark=0.0,
+                scheduler_reserve_full_isl=True,
             ),
             cache_config=Options(
                 num_gpu_blocks=config.num_gpu_blocks,
