@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kvproof.check.faults.bytes_judge import EXECUTORS
 from kvproof.check.faults.catalogue import catalogue
 from kvproof.check.faults.planting import Fault, NotPlanted
 from kvproof.check.subjects.registry import NAMED
@@ -34,7 +35,7 @@ def test_every_fault_of_an_engine_is_planted_once_and_changes_it(fault: Fault) -
 def test_the_catalogue_has_the_faults_of_at_least_three_engines_and_of_every_subject_of_ours() -> None:
     subjects = {fault.subject.partition("==")[0] for fault in catalogue()}
     assert subjects >= {name for name in NAMED if name.startswith("kvproof")}
-    assert subjects <= NAMED.keys()
+    assert subjects <= {*NAMED, *EXECUTORS}
     assert len({fault.subject for fault in OF_ENGINES}) >= 3
     assert len(catalogue()) >= 150
 

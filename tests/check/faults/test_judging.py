@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kvproof.check.faults import judging
-from kvproof.check.faults.judging import EQUIVALENT, NOBODY, NOT_JUDGED, WALK, Effort, judged
+from kvproof.check.faults.judging import BYTES, EQUIVALENT, NOBODY, NOT_JUDGED, WALK, Effort, judged
 from kvproof.check.faults.planting import Fault
 from kvproof.check.protocol.fault_attribution import StandInError
 
@@ -30,6 +30,27 @@ def test_a_fault_that_the_walk_finds_is_reported_with_its_property() -> None:
     assert found.is_as_stated
     in_spite_of_its_reason = replace(found, fault=replace(TWICE, blind_spot="some-row"))
     assert not in_spite_of_its_reason.is_as_stated
+
+
+@pytest.mark.long
+def test_a_fault_of_what_moves_bytes_is_found_by_comparing_them() -> None:
+    swapped = Fault(
+        "exchanged",
+        "kv-store",
+        "swap mapping",
+        "kv_store/device.py",
+        "DeviceBlocks.load",
+        "copies.append((key, slot, block))",
+        "copies.append((key, block, slot))",
+        "The number of a block is taken for that of a slot.",
+    )
+    found = judged(swapped)
+    assert (found.by, found.is_as_stated) == (BYTES, True)
+    assert found.property_id in ("wrong bytes", "raised")
+    broken = replace(
+        swapped, function="DeviceBlocks", old="class DeviceBlocks:", new="raise OSError\nclass DeviceBlocks:"
+    )
+    assert (judged(broken).by, judged(broken).text) == (NOT_JUDGED, "kv-store: OSError")
 
 
 def test_a_fault_that_is_not_found_has_a_reason_or_nobody() -> None:

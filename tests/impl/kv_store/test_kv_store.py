@@ -113,6 +113,25 @@ def test_content_that_a_disk_has_lost_is_a_miss_and_its_slot_is_free_again(tmp_p
     store.close()
 
 
+def test_what_was_used_last_stays_in_memory_and_on_the_disk(tmp_path: Path) -> None:
+    a, b, c, d, e = (key_of(number) for number in range(5))
+    store = TieredStore(64, 2, tmp_path / "two", 8)
+    assert store.put(a, data_of(0))
+    assert store.put(b, data_of(1))
+    assert store.is_in_memory(a)
+    assert store.put(c, data_of(2))
+    assert (store.host.has(a), store.host.has(b)) == (True, False)
+    store.close()
+    store = TieredStore(64, 1, tmp_path / "one", 2)
+    for number, key in enumerate((a, b, c)):
+        store.put(key, data_of(number))
+    assert store.get(a) == data_of(0)  # the disk has a and c now, c being the newer one
+    store.put(d, data_of(3))  # memory evicts a, which the disk has
+    store.put(e, data_of(4))
+    assert [store.disk.has(key) for key in (a, c, d)] == [True, False, True]
+    store.close()
+
+
 def test_a_disk_that_refuses_a_write_has_no_entry_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = TieredStore(64, 1, tmp_path, 2)
     store.put(key_of(1), data_of(1))

@@ -3,7 +3,7 @@
 The searches of a subject are done one after the other, as a run of `kvproof verify` does them: the random walk, then
 the small scopes, then Hypothesis. Effort is counted in operations, not in seconds, so that the answer does not depend
 on the machine: `EFFORTS` is about what a run with the default budget does on two idle cores. The proofs and the search
-of the specification do not see the manager, and the checks of bytes are left out.
+of the specification do not see the manager. A fault of what moves bytes is judged as `kvproof device` does (`bytes`).
 
 An engine may have faults of its own. So a run that refutes the faulty copy is repeated on the original, and if it is
 refuted there by the same property, the search continues without it.
@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from time import monotonic
 
-from kvproof.check.faults.planting import Fault, NotPlanted, planted
+from kvproof.check.faults.bytes_judge import EXECUTORS, NotRun, compare_bytes
+from kvproof.check.faults.planting import Fault, NotPlanted, copied, planted
 from kvproof.check.isolation.remote_search import explore, walk
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle.level import MANAGER
@@ -31,9 +32,9 @@ from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.descendants import end_with
 from kvproof.models.solvers.interrupts import deaf_to_interrupts
 
-WALK, SCOPES, HYPOTHESIS = "walk", "scopes", "hypothesis"
+WALK, SCOPES, HYPOTHESIS, BYTES = "walk", "scopes", "hypothesis", "bytes"
 NOBODY, EQUIVALENT, BLIND_SPOT, NOT_JUDGED = "nobody", "equivalent", "blind spot", "not judged"
-JUDGES = (WALK, SCOPES, HYPOTHESIS)
+JUDGES = (WALK, SCOPES, HYPOTHESIS, BYTES)
 COLUMNS = (*JUDGES, EQUIVALENT, BLIND_SPOT, NOBODY, NOT_JUDGED)
 
 SEED = 1
@@ -101,6 +102,11 @@ def judged(fault: Fault, effort: Effort | None = None) -> Found:
     began = monotonic()
     effort = effort or EFFORTS.get(fault.subject.partition("==")[0], DEFAULT_EFFORT)
     try:
+        if fault.subject in EXECUTORS:
+            with copied(fault) as folder:
+                done = compare_bytes(fault.subject, folder)
+            by = BYTES if done.property_id else _reason(fault)
+            return Found(fault, by, done.property_id, done.num_operations, monotonic() - began, done.text)
         with planted(fault) as make:
             judge = Judging(fault, make, effort)
             by = next((name for name, ask in judge.judges() if ask()), _reason(fault))
@@ -114,7 +120,7 @@ def judged(fault: Fault, effort: Effort | None = None) -> Found:
                 monotonic() - began,
                 (str(finding.text) if finding else "").partition("\n")[0],
             )
-    except (NotPlanted, UnknownSubject, StandInError, AssertionError) as error:  # the last two are faults of kvproof
+    except (NotPlanted, UnknownSubject, NotRun, StandInError, AssertionError) as error:  # the last three are kvproof's
         return Found(fault, NOT_JUDGED, "", 0, monotonic() - began, str(error))
 
 

@@ -31,10 +31,10 @@ class NotPlanted(Exception):
 class Fault:
     """One small fault of the code under a subject.
 
-    subject: the one that is judged, with its release if it is an engine. file: within `kvproof/impl`, or within the
-    sources of the release. function: its name, with its class. old, new: the text that is replaced, and by what.
-    sentence: what is wrong. equivalent: why no caller can notice it; empty if a caller can. blind_spot: the row of
-    `docs/blind-spots.md` that says why `kvproof verify` does not find it; empty if it does.
+    subject: the one that is judged, with its release if it is an engine, or an executor of kvproof's. file: within
+    `kvproof/impl`, or within the sources of the release. function: its name, with its class. old, new: the text that is
+    replaced, and by what. sentence: what is wrong. equivalent: why no caller can notice it; empty if a caller can.
+    blind_spot: the row of `docs/blind-spots.md` that says why `kvproof verify` does not find it; empty if it does.
     """
 
     name: str
@@ -117,14 +117,21 @@ def download_name(subject: str) -> str:
 
 
 @contextmanager
-def planted(fault: Fault) -> Iterator[RemoteFactory]:
-    """A factory of the subject with the fault. Raises NotPlanted, and UnknownSubject if it cannot be made."""
+def copied(fault: Fault) -> Iterator[str]:
+    """A folder with the copy: a cache of engines, or a folder to import `kvproof.impl` from. Raises NotPlanted."""
     changed, plain = fault.changed(fault.source()), fault.plain()
     with tempfile.TemporaryDirectory(prefix="kvproof-fault-") as folder:
         root = Path(folder)
         _link_all_but(
             plain, root / plain.name if fault.release else root / "kvproof" / "impl", Path(fault.file), changed
         )
+        yield folder
+
+
+@contextmanager
+def planted(fault: Fault) -> Iterator[RemoteFactory]:
+    """A factory of the subject with the fault. Raises NotPlanted, and UnknownSubject if it cannot be made."""
+    with copied(fault) as folder:
         # The process of a subject takes its path and its environment from this one.
         with variable(download.CACHE, folder) if fault.release else _first_on_path(folder):
             factory = RemoteFactory(fault.subject)

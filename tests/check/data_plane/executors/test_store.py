@@ -89,6 +89,25 @@ def test_without_the_checksum_a_torn_write_has_the_origin_of_its_bytes(monkeypat
     assert all(row.origin is not None for row in finding.wrong)
 
 
+def test_a_copy_that_raises_leaves_its_slots_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planes = [torch.zeros((4, 2), dtype=torch.int64)]
+    host = Planes([torch.zeros((2, 2), dtype=torch.int64)])
+    store = TieredStore(host.slot_bytes, 2, tmp_path, 2, memory=host)
+    blocks = DeviceBlocks(planes, host, store)
+    keys = [bytes([number]) * 32 for number in range(2)]
+
+    def failing(self: BlockMover, pairs: Iterable[Pair]) -> None:
+        raise RuntimeError("the device is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BlockMover, "swap_out", failing)
+        with pytest.raises(RuntimeError, match="the device is gone"):
+            blocks.save([(key, 0) for key in keys])
+    assert (store.host.entries, len(store.host.free)) == ({}, 2)
+    assert blocks.save([(key, 0) for key in keys]) == keys
+    store.close()
+
+
 def test_blocks_are_kept_by_key_and_come_back_after_a_restart(tmp_path: Path) -> None:
     memory = [torch.arange(24, dtype=torch.int64).view(6, 4), torch.arange(24, 36, dtype=torch.int64).view(6, 2)]
     keys = [bytes([number]) * 32 for number in range(5)]

@@ -1,9 +1,9 @@
 """kvproof's store as an executor: every block that moves goes through host memory and a disk.
 
-The blocks that a list reads are saved under new keys, and then loaded to the blocks that the list writes. In every
-second step all of them are written to the disk and read back; in the others, those for which host memory has no slot.
-The file has no name any more, so nothing is left when the process ends. A block that does not come back raises
-LostBlock.
+The blocks that a list reads are saved under new keys, looked up, and then loaded to the blocks that the list writes. In
+every second step all of them are written to the disk and read back; in the others they are saved twice, which changes
+nothing, and those for which host memory has no slot come from the disk. The file has no name any more, so nothing is
+left when the process ends. A block that does not come back raises LostBlock, and so does a wrong answer of a look-up.
 """
 
 import hashlib
@@ -22,6 +22,7 @@ from kvproof.impl.kv_store.device import DeviceBlocks
 from kvproof.impl.kv_store.memory import Planes
 
 NUM_HOST_SLOTS = 3
+UNKNOWN = hashlib.sha256(b"never saved").digest()
 
 
 class LostBlock(Exception):
@@ -46,15 +47,23 @@ def move_through_store(caches: Caches) -> MoveBlocks:
         is_through_disk = next(steps) % 2 == 0
         for _, source_pool, target_pool, pairs in moves.lists():
             keys = {source: hashlib.sha256(b"%d" % next(numbers)).digest() for source, _ in pairs}
-            pools[source_pool].save([(key, source) for source, key in keys.items()])
+            for _ in range(1 if is_through_disk else 2):
+                pools[source_pool].save([(key, source) for source, key in keys.items()])
             if is_through_disk:
                 store.spill()
+            _look_up(pools[target_pool], list(keys.values()))
             wanted = [(keys[source], target) for source, target in pairs]
             if len(pools[target_pool].load(wanted)) != len(wanted):
                 raise LostBlock(f"of {len(wanted)} blocks that were saved, not all came back")
 
     weakref.finalize(move, store.close)
     return move
+
+
+def _look_up(blocks: DeviceBlocks, keys: list[bytes]) -> None:
+    found = blocks.find([*keys, UNKNOWN, *keys])
+    if found != len(keys):
+        raise LostBlock(f"a look-up finds a prefix of {found} blocks, and {len(keys)} were saved")
 
 
 EXECUTOR = Executor(
