@@ -82,9 +82,9 @@ def faults(
 
     With --of impl, each fault of a shipped catalogue is planted in a copy of a block manager, and the searches of
     kvproof verify judge the copy; a fault of what moves bytes is judged as kvproof device does, on the CPU. A fault
-    that they do not find has a reason in the catalogue: nobody can notice it, or
-    docs/blind-spots.md names what is not looked at. If one has no reason, or is found in spite of it, the exit code is
-    1. Faults of engines that are not downloaded are not judged.
+    that they do not find has a reason in the catalogue: nobody can notice it, or docs/blind-spots.md names what is not
+    looked at. If one has no reason, or is found in spite of it, the exit code is 1. Faults of engines that are not
+    downloaded are not judged.
     """
     with error_boundary(json):
         if resume and out is None:
