@@ -57,8 +57,11 @@ def test_a_full_page_meets_a_claimed_one_that_is_not_computed() -> None:
 
 
 @pytest.mark.engine
-def test_the_kv_of_another_prefix_is_copied_from_a_page_that_was_given_back() -> None:
-    trace = SCRIPTS.parent / "traces" / "exllamav3-kv-of-another-prefix-is-copied.json"
+@pytest.mark.parametrize(
+    "run", ["exllamav3-kv-of-another-prefix-is-copied", "exllamav3-a-page-behind-a-shared-prompt-counts-as-first"]
+)
+def test_the_kv_of_another_prefix_is_copied_from_a_page_that_counts_as_the_first_of_a_prompt(run: str) -> None:
+    trace = SCRIPTS.parent / "traces" / f"{run}.json"
     output = output_of(
         "import sys; from kvproof.check.cli import main; sys.exit(main())", "1.6.5", "replay", str(trace)
     )
@@ -75,7 +78,12 @@ def test_kv_that_is_not_copied_is_noticed(change: str) -> None:
 @pytest.mark.engine
 @pytest.mark.parametrize(
     "script",
-    ["full_page_meets_one_not_computed", "reverted_page_counts_as_first", "reverted_page_of_an_image_is_kept"],
+    [
+        "full_page_meets_one_not_computed",
+        "page_behind_a_shared_prompt_counts_as_first",
+        "reverted_page_counts_as_first",
+        "reverted_page_of_an_image_is_kept",
+    ],
 )
 def test_the_script_fails_on_the_faulty_release(script: str) -> None:
     done = output_of(RUN, "1.6.5", "exllamav3==1.6.5", str(SCRIPTS / f"exllamav3_{script}.py"))
