@@ -432,7 +432,7 @@ def _namespace(sizes: SizesOf[Any], with_ghosts: bool, with_checks: bool) -> dic
 @functools.cache
 def sized_function(name: str, block_size: int) -> Callable[..., Any]:
     """A function that depends on no other size than the slots of a block, for blocks of so many slots."""
-    function: Callable[..., Any] = _namespace(Sizes(0, 0, block_size, 0, 0), False, False)[name]
+    function: Callable[..., Any] = _namespace(Sizes(0, 0, block_size, 0, 0, has_transfers=False), False, False)[name]
     return function
 
 

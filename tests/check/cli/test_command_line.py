@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app, main
 from kvproof.check.cli.config import options_to_repeat
-from kvproof.check.isolation.fork_server import compile_rules
 from kvproof.check.oracle.coverage import OF_STORES
+from kvproof.check.oracle.level import compile_rules
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import StageBudget
 from kvproof.check.runs.store import Store

@@ -8,7 +8,7 @@ from tests.check.forgetful import FORGETFUL
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
-from kvproof.check.isolation.fork_server import compile_rules
+from kvproof.check.oracle.level import compile_rules
 from kvproof.check.runs.resume import Bookmark, HuntProgress, resumed
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import StageBudget

@@ -1,18 +1,18 @@
 """The fork server process: it imports a subject once, and forks a process with a fresh one on each request.
 
 It is run as `python -m kvproof.check.isolation.fork_server FD`; FD is a socket to the process that wants the subject.
-The server starts no threads, so each fork is a process with one thread.
+The server starts no threads, so each fork is a process with one thread. What the forks need alike is there before the
+first of them: the rules of the level, compiled, and objects that the garbage collector of a fork leaves alone.
 """
 
+import gc
 import os
 import select
 import signal
 import socket
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from typing import NoReturn
 
 from kvproof.check.isolation.child import serve
@@ -20,16 +20,14 @@ from kvproof.check.isolation.factory import found
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import limit_memory
 from kvproof.check.isolation.messages import SEARCH, Connection, pack
-from kvproof.check.oracle.level import level_of
-from kvproof.check.oracle.refinement import Explainer
+from kvproof.check.oracle.level import Level, level_of
 from kvproof.check.protocol.finding import error_text
-from kvproof.check.protocol.manager import Config, Observation
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.descendants import adopt_descendants, end_children, end_with, may_be_child
 from kvproof.check.subjects.registry import Factory
-from kvproof.spec.text.identity import Identities
 
 PARENT_SECONDS = 0.5  # between two looks at whether the parent lives
+NUM_NEW_OBJECTS_MAX = 200_000  # between two collections while a subject is imported
 FAULT = 70  # the exit code of a fork that failed because of an error in kvproof
 
 
@@ -43,19 +41,20 @@ def main(descriptor: int) -> None:
         return
     name, sys.path[:], memory_bytes, parent = hello
     try:
-        with ending_with(parent):
+        with ending_with(parent), collecting_seldom():
             factory = found(name)
             subject = factory()
     except UnknownSubject as error:
         control.send(["unknown", str(error)])
         return
+    level = level_of(subject)
     offers = pack(subject.capabilities), pack(tuple(subject.assumptions))
     try:
-        control.send(["made", level_of(subject).name, subject.name, *offers])
+        control.send(["made", level.name, subject.name, *offers])
     except UnicodeEncodeError as error:
         control.send(["unknown", f"{name}: its name, or the text of an assumption, is no text: {error.reason}"])
         return
-    ForkServer(control, factory, memory_bytes).run()
+    ForkServer(control, factory, level, memory_bytes).run()
 
 
 @contextmanager
@@ -78,18 +77,29 @@ def ending_with(parent: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-@cache
-def compile_rules() -> None:
-    """Compile the rules of the specification before forking, so that each fork inherits them."""
-    Explainer(Config(), Observation({}, (0, 0)), Identities(), Counter())
+@contextmanager
+def collecting_seldom() -> Iterator[None]:
+    """Within the block, look for garbage only after many new objects: an import makes many, and hardly any garbage.
+
+    A threshold that the subject has set stays.
+    """
+    before = gc.get_threshold()
+    ours = max(before[0], NUM_NEW_OBJECTS_MAX), *before[1:]
+    gc.set_threshold(*ours)
+    try:
+        yield
+    finally:
+        if gc.get_threshold() == ours:
+            gc.set_threshold(*before)
 
 
 class ForkServer:
     """Forks on request, and reports the exit status of each fork."""
 
-    def __init__(self, control: Connection, factory: Factory, memory_bytes: int) -> None:
-        self.control, self.factory, self.memory_bytes = control, factory, memory_bytes
+    def __init__(self, control: Connection, factory: Factory, level: Level, memory_bytes: int) -> None:
+        self.control, self.factory, self.level, self.memory_bytes = control, factory, level, memory_bytes
         self.forks: set[int] = set()
+        self.prepared: set[bytes] = set()  # purposes
         adopt_descendants()
         self.woken, waker = os.pipe()
         for end in (self.woken, waker):
@@ -121,9 +131,21 @@ class ForkServer:
                 request, descriptors, _, _ = socket.recv_fds(stream, 1, 2)
                 if not request:
                     return
-                if request == SEARCH:
-                    compile_rules()
+                self._prepare(request)
                 self._fork(*descriptors)
+
+    def _prepare(self, purpose: bytes) -> None:
+        """Before the first fork with this purpose: make what each of them would make for itself.
+
+        The collector of a fork looks at no object that is there now. Looking at it would copy nearly every page.
+        """
+        if purpose in self.prepared:
+            return
+        self.prepared.add(purpose)
+        if purpose == SEARCH:
+            self.level.compile()
+        gc.collect()
+        gc.freeze()
 
     def _reap(self) -> None:
         while self.forks:

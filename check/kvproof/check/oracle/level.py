@@ -8,6 +8,7 @@ in one place: `level_of` for a subject, `level_of_config` for a run that has a c
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Protocol
 
 from kvproof.check.oracle.coverage import (
@@ -27,9 +28,11 @@ from kvproof.check.oracle.coverage import (
 from kvproof.check.oracle.frame import frame_of, frame_of_pool
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.pool import PoolJudge
+from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.oracle.store.frame import frame_of_store
 from kvproof.check.oracle.store.judge import StoreJudge
+from kvproof.check.oracle.store.rules import StoreRules
 from kvproof.check.protocol import features
 from kvproof.check.protocol.adapter_check import MANAGER_CALLS, RequiredCalls, check_adapter
 from kvproof.check.protocol.features import Setting
@@ -68,6 +71,7 @@ from kvproof.check.protocol.store import (
     StoreOperation,
 )
 from kvproof.reports.frames import Frame
+from kvproof.spec.text.identity import Identities
 from kvproof.spec.trace import Operation
 
 Witnesses = Mapping[str, Callable[[Capabilities], bool]]
@@ -89,6 +93,18 @@ class LevelJudge(Protocol):
         ...
 
 
+@cache
+def compile_rules() -> None:
+    """Compile the rules that judges of block managers run; a judge of any sizes then needs no time for it."""
+    Explainer(Config(), Observation({}, (0, 0)), Identities(), Counter())
+
+
+@cache
+def compile_rules_of_stores() -> None:
+    """Compile the rules that judges of stores run."""
+    StoreRules(StoreConfig(), Counter())
+
+
 @dataclass(frozen=True)
 class Level:
     """One level at which a subject can be judged.
@@ -101,7 +117,8 @@ class Level:
     witness that every walk reaches. needs: of the properties whose row in `coverage` does not name the level.
     other_needs: why it does not decide the properties without a need. settings: fields of a configuration that can be
     shrunk, in addition to features and sizes. answers: the types of tuples that its subjects return. other_name: a
-    second name of the level. replay_seconds_max: the time limit of one run that is repeated.
+    second name of the level. replay_seconds_max: the time limit of one run that is repeated. compile: compiles the
+    rules that its judges run, for all sizes.
     """
 
     name: str
@@ -118,6 +135,7 @@ class Level:
     answers: tuple[type, ...] = ()
     other_name: str = ""
     replay_seconds_max: float = 5.0
+    compile: Callable[[], object] = compile_rules
 
     def unsupported(self, property: str, facts: Facts) -> str | None:
         """Why this level cannot decide a property for a subject; None if it can."""
@@ -374,6 +392,7 @@ STORE = Level(
     other_needs="judged only for subjects with sequences and tables",
     settings=STORE_SETTINGS,
     answers=(Staged, StoreObservation),
+    compile=compile_rules_of_stores,
 )
 LEVELS = (MANAGER, SCHEDULER, POOL, STORE)
 

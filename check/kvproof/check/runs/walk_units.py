@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvproof.check.isolation.factory import factory_for
 from kvproof.check.isolation.fork_server_client import may_be_killed_by_others
@@ -23,13 +23,15 @@ from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.isolation.remote_search import walk
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.protocol.time_limit import search_ends_after
-from kvproof.check.runs.session import StageBudget
 from kvproof.check.search.random_walk import NUM_REPEATED_RUNS, WalkOptions
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure
 from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 from kvproof.check.workers.workers import NUM_TRIES_MAX, Workers
+
+if TYPE_CHECKING:  # a worker imports this module, and needs no stages
+    from kvproof.check.runs.session import StageBudget
 
 NUM_UNITS, OPERATIONS_MIN, OPERATIONS_MAX = 25, 5_000, 20_000  # of a walk; of a unit
 NUM_UNITS_AT_END = 4  # what is left of a walk is divided by it, if that makes a smaller unit
@@ -151,7 +153,7 @@ class WalkUnits:
 
     def __call__(
         self,
-        stint: StageBudget,
+        stint: "StageBudget",
         max_operations: int,
         fixed: Mapping[str, Any] | None,
         known: Mapping[KnownFailure, None],

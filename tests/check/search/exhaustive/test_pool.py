@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
 from kvproof.check.isolation import remote_search
-from kvproof.check.isolation.fork_server import compile_rules
 from kvproof.check.isolation.remote_subject import RemoteFactory
+from kvproof.check.oracle.level import compile_rules
 from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.protocol.manager import Observation, Unsupported
 from kvproof.check.protocol.scopes import Scope
