@@ -44,6 +44,8 @@ def main(descriptor: int) -> None:
         with ending_with(parent), collecting_seldom():
             factory = found(name)
             subject = factory()
+            gc.collect()
+            gc.freeze()  # or the collector of each fork looks at all objects that are there now, and copies their pages
     except UnknownSubject as error:
         control.send(["unknown", str(error)])
         return
@@ -99,7 +101,7 @@ class ForkServer:
     def __init__(self, control: Connection, factory: Factory, level: Level, memory_bytes: int) -> None:
         self.control, self.factory, self.level, self.memory_bytes = control, factory, level, memory_bytes
         self.forks: set[int] = set()
-        self.prepared: set[bytes] = set()  # purposes
+        self.has_compiled = False
         adopt_descendants()
         self.woken, waker = os.pipe()
         for end in (self.woken, waker):
@@ -131,21 +133,11 @@ class ForkServer:
                 request, descriptors, _, _ = socket.recv_fds(stream, 1, 2)
                 if not request:
                     return
-                self._prepare(request)
+                if request == SEARCH and not self.has_compiled:
+                    self.level.compile()
+                    gc.freeze()
+                    self.has_compiled = True
                 self._fork(*descriptors)
-
-    def _prepare(self, purpose: bytes) -> None:
-        """Before the first fork with this purpose: make what each of them would make for itself.
-
-        The collector of a fork looks at no object that is there now. Looking at it would copy nearly every page.
-        """
-        if purpose in self.prepared:
-            return
-        self.prepared.add(purpose)
-        if purpose == SEARCH:
-            self.level.compile()
-        gc.collect()
-        gc.freeze()
 
     def _reap(self) -> None:
         while self.forks:
