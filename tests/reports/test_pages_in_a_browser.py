@@ -246,11 +246,11 @@ def test_every_step_is_reached_by_keyboard_by_link_and_by_play(browser: object, 
     page.close()
 
 
-@pytest.mark.parametrize("kind", ["history", "hosts"])
+@pytest.mark.parametrize(("kind", "width"), [("history", 700), ("hosts", 360), ("device", 360)])
 def test_every_wide_table_is_reached_and_scrolled_by_keyboard(
-    browser: object, page_files: dict[str, Path], kind: str
+    browser: object, page_files: dict[str, Path], kind: str, width: int
 ) -> None:
-    page = browser.new_page(viewport={"width": 360, "height": 800})  # type: ignore[attr-defined]
+    page = browser.new_page(viewport={"width": width, "height": 800})  # type: ignore[attr-defined]
     page.goto(page_files[kind].as_uri())
     page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     assert page.locator(".scroll").count() > 0
@@ -270,6 +270,19 @@ def test_every_wide_table_is_reached_and_scrolled_by_keyboard(
     page.locator(".scroll").last.focus()
     page.keyboard.press("ArrowRight")
     playwright.expect(page.locator(".scroll").last).not_to_have_js_property("scrollLeft", 0)
+    page.close()
+
+
+@pytest.mark.parametrize("kind", ["run", "history"])
+def test_a_table_is_read_row_by_row_in_a_narrow_window(browser: object, page_files: dict[str, Path], kind: str) -> None:
+    page = browser.new_page(viewport={"width": 360, "height": 800})  # type: ignore[attr-defined]
+    page.goto(page_files[kind].as_uri())
+    tables = page.locator("table.stacked:visible")
+    assert tables.count() > 0
+    for number in range(tables.count()):
+        assert tables.nth(number).evaluate("one => one.scrollWidth <= one.parentElement.clientWidth")
+    unnamed = "td:not(.whole):not([data-label])"
+    assert page.locator(f".stacked {unnamed}").count() == 0
     page.close()
 
 

@@ -68,7 +68,7 @@ def test_a_failing_run_begins_with_the_method_and_the_difference(refuted: Result
 
 def test_a_run_without_findings_says_what_was_checked(passed: Result, tmp_path: Path) -> None:
     text = text_of(run_page(passed, tmp_path))
-    assert "Nothing is refuted. This was checked: every run of the subject in small worlds (explorer): 1,288 st" in text
+    assert "Nothing is refuted. This was checked: every run of the subject in small scopes (explorer): 1,288 st" in text
     assert "0 findings 2 properties judged 5,000 operations 2.5 s" in text
 
 
@@ -93,20 +93,20 @@ def test_the_figures_at_the_top_are_those_of_the_work(
     assert ["".join(one).strip() for one in shown] == figures
 
 
-def test_a_cell_has_the_weakest_verdict_and_the_counts_of_all_its_worlds(refuted: Result, tmp_path: Path) -> None:
+def test_a_cell_has_the_weakest_verdict_and_the_counts_of_all_its_scopes(refuted: Result, tmp_path: Path) -> None:
     text = text_of(run_page(refuted, tmp_path))
-    assert "unknown 2 worlds, 1,188 states not refuted 1,000,000 operations, 40 runs" in text
+    assert "unknown 2 scopes, 1,188 states not refuted 1,000,000 operations, 40 runs" in text
     assert "three-holders 0 never reached pool-full 1,200 Not expected of this run, and not reached: reset." in text
     assert "small explorer unknown 900 states" in text
     assert "walker swap-mapping the subject cannot swap" in text
 
 
-def test_a_world_that_was_not_entered_is_not_counted_as_searched(refuted: Result, tmp_path: Path) -> None:
+def test_a_scope_that_was_not_entered_is_not_counted_as_searched(refuted: Result, tmp_path: Path) -> None:
     for name in ("large", "huge"):
         later = Check(f"explorer/no-leak/{name}", "explorer", "no-leak", Verdict.UNKNOWN, text="stopped")
         refuted.checks.append(later)
     refuted.checks.append(replace(later, id="explorer/no-leak/small", counts={"states": 31}))
-    assert "unknown 1 of 3 worlds, 31 states" in text_of(run_page(refuted, tmp_path))
+    assert "unknown 1 of 3 scopes, 31 states" in text_of(run_page(refuted, tmp_path))
 
 
 def test_failures_come_first_then_what_is_excused(refuted: Result, tmp_path: Path) -> None:

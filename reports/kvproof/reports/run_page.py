@@ -59,25 +59,25 @@ PARTS = {
     "vacuity": "checks",
     "data plane": "executors",
     FAULTS: "faults",
-}  # what a judge has instead of worlds
+}  # what a judge has instead of scopes
 SPECIFICATION = "the specification"  # the subject of `kvproof explore` without --subject
 
 WORDS = {
     Verdict.PROVED: "A solver has shown it for every size. It is a claim about the specification.",
-    Verdict.EXHAUSTED: "Every reachable state of a small, stated world was visited, and none breaks it.",
+    Verdict.EXHAUSTED: "Every reachable state of a small, stated scope was visited, and none breaks it.",
     Verdict.NOT_REFUTED: "Many operations were run, and none broke it. A longer run may still break it.",
     Verdict.UNKNOWN: "The check did not finish. It never counts as success.",
     Verdict.REFUTED: "It is false: a run that can be repeated breaks it.",
 }
 JUDGES = {
     "walker": "random runs of the subject",
-    "explorer": "every run of the subject in small worlds",
+    "explorer": "every run of the subject in small scopes",
     "hypothesis": "runs of the subject that Hypothesis draws and shortens",
     "prover": "proofs about the specification, for every size",
     "lint": "the language of the specification is kept",
     "vacuity": "every rule can fire, and no proof has contradictory hypotheses",
     "pin": "the proofs are those that were pinned",
-    "specification": "every state of the specification in small worlds",
+    "specification": "every state of the specification in small scopes",
     "loop": "random runs of the scheduler, step by step",
     "pool": "random runs of the pool",
     "store": "random runs of the store, with its transfers",
@@ -95,8 +95,8 @@ class MatrixCell(NamedTuple):
     counts: str
 
 
-class World(NamedTuple):
-    """One small world that a judge searched."""
+class SearchedScope(NamedTuple):
+    """One small scope that a judge searched."""
 
     judge: str
     name: str
@@ -168,7 +168,7 @@ def run_page(result: Result, folder: Path) -> str:
         ],
         proofs=_proofs(result.checks),
         solvers=", ".join(f"{name} {result.run.host[name]}" for name in SOLVERS if name in result.run.host),
-        worlds=_worlds(result.checks),
+        scopes=_scopes_searched(result.checks),
         planted=_planted(result.checks),
         witnesses=_witnesses(result),
         assumptions=[_named_first(one) for one in result.run.assumptions],
@@ -254,10 +254,10 @@ def _cell(property: str, checks: list[Check]) -> MatrixCell:
         counts.update(check.counts)
     scopes = {scope_of(check) for check in checks if check.verdict is not Verdict.UNSUPPORTED}
     entered = {scope_of(check) for check in checks if check.counts} or scopes
-    many = PARTS.get(checks[0].judge, "worlds")
+    many = PARTS.get(checks[0].judge, "scopes")
     if entered != scopes:
         parts = [f"{len(entered):,} of {len(scopes):,} {many}"]
-    elif len(scopes) > 1 or (many != "worlds" and "" not in scopes):
+    elif len(scopes) > 1 or (many != "scopes" and "" not in scopes):
         parts = [number(len(scopes), many.removesuffix("s"), many)]
     else:
         parts = []
@@ -265,8 +265,8 @@ def _cell(property: str, checks: list[Check]) -> MatrixCell:
     return MatrixCell(verdict.value, _style(verdict), ", ".join(parts))
 
 
-def _worlds(checks: list[Check]) -> list[World]:
-    """The worlds that were searched, with the greatest counts of any property: they share one search."""
+def _scopes_searched(checks: list[Check]) -> list[SearchedScope]:
+    """The scopes that were searched, with the greatest counts of any property: they share one search."""
     groups: dict[tuple[str, str], list[Check]] = {}
     for check in checks:
         if scope_of(check) and check.counts and check.judge not in PARTS:
@@ -277,7 +277,7 @@ def _worlds(checks: list[Check]) -> list[World]:
         for check in mine:
             counts |= {what: max(count, counts.get(what, 0)) for what, count in check.counts.items()}
         verdict = _weakest(mine)
-        found.append(World(judge, name, verdict.value, _style(verdict), work_line(counts), len(mine)))
+        found.append(SearchedScope(judge, name, verdict.value, _style(verdict), work_line(counts), len(mine)))
     return found
 
 
@@ -317,7 +317,7 @@ def _reasons(result: Result, verdict: Verdict) -> list[tuple[str, str, str]]:
     found = []
     for (judge, reason), (names, scopes) in places.items():
         what = ", ".join(names) if len(names) <= NAMED_MAX else f"{len(names)} properties"
-        where = f" in {len(scopes)} worlds" if len(scopes) > 1 else ""
+        where = f" in {len(scopes)} scopes" if len(scopes) > 1 else ""
         found.append((judge, f"{what}{where}", printable(cut(reason))))
     return found
 
