@@ -53,6 +53,7 @@ def exit_code(script: str, subject: str) -> int:
         ("vllm_draft_drops_two_blocks_of_hybrid_hit.py", "vllm-v1==0.19.1", "vllm-v1==0.20.0"),
         ("vllm_block_behind_an_image_has_two_keys.py", "vllm-v1==0.18.1", "vllm-v1==0.19.0"),
         ("vllm_loaded_request_is_never_reached.py", "vllm-v1-scheduler==0.17.1", "vllm-v1-scheduler==0.18.0"),
+        ("vllm_loaded_request_behind_one_looked_up_again.py", "vllm-v1-scheduler==0.30.0", "vllm-v1-scheduler==0.31.0"),
         ("vllm_send_frees_what_is_loaded.py", "vllm-v1-scheduler==0.33.0", None),
         ("vllm_window_hit_is_rounded_twice.py", "vllm-v1==0.33.0", None),
         ("vllm_simple_offload_evicts_what_it_skipped.py", "vllm-simple-offload==0.33.0", None),
