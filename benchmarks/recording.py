@@ -3,7 +3,7 @@
 The server is the built-in scheduler with its manager and no model. Its requests have some hundred tokens, many with a
 common prefix, and the prefix cache is on. A real server computes between the calls, so compare the cost of a line with
 a step of its model. Recordings of several lengths are judged, each in a separate process: the time should grow with the
-length, and the memory should not. `recorded_engines` measures the managers of engines. Times are processor times; those
+length, and the memory should not. `recorded_calls` measures the managers of engines. Times are processor times; those
 of judging include about a second for compiling the specification.
 """
 
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from random import Random
 
-from benchmarks import recorded_engines
+from benchmarks import recorded_calls
 from kvproof.check.recording import record, watch
 from kvproof.check.recording.recorder import Recorder
 from kvproof.impl import BlockManager, Sequence, SequenceGroup, SequenceStatus
@@ -135,8 +135,8 @@ def main() -> dict[str, object]:
         print(f"  {of_a_line['us/step']:>10.0f} us/step     of the scheduler")
         print(f"  {of_a_line['us/line watched']:>10.1f} us/line     while another process judges")
         figures: dict[str, object] = {"recording": of_a_line}
-        print("recording engines, without a model")
-        figures["engines"] = recorded_engines.main(folder)
+        print("added by recording to a call of an engine, in processor us of its thread (and of its process), by size")
+        figures["engines"] = recorded_calls.main(folder)
         print("judging recordings of the server above")
         for num_lines in LENGTHS:
             one = judged(folder, num_lines)

@@ -8,7 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmarks import driven, engines, first_sight, growth, judge_growth, judges, pools, proofs, searches
+from benchmarks import (
+    driven,
+    engines,
+    first_sight,
+    growth,
+    judge_growth,
+    judges,
+    pools,
+    proofs,
+    recorded_calls,
+    recorded_managers,
+    searches,
+)
 from benchmarks.manager import Goal
 
 
@@ -89,6 +101,17 @@ def of_judging(found: Mapping[str, Any]) -> Iterator[Goal]:
         yield at_most(f"exponent of judging, {name}", found[name]["exponent"], most)
 
 
+def of_recording(found: Mapping[str, Any]) -> Iterator[Goal]:
+    """What recording adds to a call, the worst of all sizes."""
+    yield at_most("recording, the built-in manager, us a call", found["recording"]["us/line"], recorded_calls.GOAL_US)
+    for kind in recorded_managers.MANAGERS:
+        phases = found["engines"].get(kind.name, {})
+        for phase, one in phases.items():
+            yield at_most(f"recording, {kind.name}, {phase}, us a call", one["worst us"], recorded_calls.GOAL_US)
+        if not phases:
+            yield at_most(f"recording, {kind.name}, us a call", None, recorded_calls.GOAL_US)
+
+
 OF = {
     "judges": of_judges,
     "first_sight": of_sights,
@@ -99,6 +122,7 @@ OF = {
     "growth": of_calls,
     "pools": of_pools,
     "judge_growth": of_judging,
+    "recording": of_recording,
 }
 
 

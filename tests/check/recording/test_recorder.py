@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.recording import RecordingRefused, record
+from kvproof.check.recording import Recorder, RecordingRefused, record
 from kvproof.check.recording.format import ENDED, STOPPED
+from kvproof.check.recording.handover import Directly
+from kvproof.check.recording.recording_file import RecordingFile
 from kvproof.check.recording.validate import validate
 from kvproof.impl import AllocStatus, BlockManager, Sequence, SequenceGroup, SequenceStatus, UnknownSequenceError
 
@@ -27,6 +29,11 @@ def group_of(seq_id: int, tokens: list[int]) -> SequenceGroup:
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def file_of(recorder: Recorder) -> RecordingFile:
+    assert isinstance(recorder._sink, Directly)
+    return recorder._sink.file
 
 
 def test_each_call_leaves_a_line_before_its_answer_is_given(tmp_path: Path) -> None:
@@ -78,9 +85,9 @@ def test_what_fails_in_the_recorder_stops_the_recording_and_not_the_server(tmp_p
 def test_a_full_disk_stops_the_recording_and_not_the_server(tmp_path: Path) -> None:
     path, manager = tmp_path / "full.jsonl", manager_of()
     with record(manager, path) as recorder:
-        full = os.open("/dev/full", os.O_WRONLY)
-        os.dup2(full, recorder._file)
-        recorder._identity = os.fstat(full)
+        full, file = os.open("/dev/full", os.O_WRONLY), file_of(recorder)
+        os.dup2(full, file.file)
+        file.identity = os.fstat(full)
         os.close(full)
         with pytest.warns(RuntimeWarning, match="No space left"):
             assert manager.can_allocate(group_of(1, [1])) is AllocStatus.OK
@@ -93,7 +100,7 @@ def test_a_program_that_closes_every_file_keeps_its_answers_and_its_files(opens_
     other, manager = tmp_path / "other", manager_of()
     other.touch()
     recorder = record(manager, tmp_path / "calls.jsonl")
-    descriptor = recorder._file
+    descriptor = file_of(recorder).file
     os.close(descriptor)
     if opens_another:
         assert os.open(other, os.O_WRONLY) == descriptor

@@ -63,9 +63,9 @@ def group_of(seq_id: int) -> SequenceGroup:
     return SequenceGroup(str(seq_id), [Sequence(seq_id, [1, 2, 3], 4)])
 
 
-def recorder_with(path: Path, **options: int) -> tuple[BlockManager, Recorder]:
+def recorder_with(path: Path, *sizes: int) -> tuple[BlockManager, Recorder]:
     manager = BlockManager(block_size=4, num_gpu_blocks=8, num_cpu_blocks=0)
-    return manager, V0Recorder(manager, path, None, False, SegmentWriter(path, **options))
+    return manager, V0Recorder(manager, path, None, False, SegmentWriter(path, *sizes))
 
 
 def test_a_recording_is_judged_while_it_grows_and_takes_two_segments_of_disk(serve: Serve, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_the_last_lines_before_a_finding_are_kept_as_a_recording(
 
 
 def test_a_manager_that_is_recorded_faster_than_it_is_judged_goes_on(tmp_path: Path) -> None:
-    manager, recorder = recorder_with(tmp_path / "r.jsonl", num_bytes=1_000, num_segments_max=3)
+    manager, recorder = recorder_with(tmp_path / "r.jsonl", 1_000, 3)
     seq_ids = iter(range(60))
     with recorder, pytest.warns(RuntimeWarning, match="the judge is 0 MB behind: it is slower than the calls"):
         assert all(manager.can_allocate(group_of(seq_id)) is AllocStatus.OK for seq_id in seq_ids)
@@ -135,7 +135,7 @@ def test_a_manager_goes_on_when_its_recording_fails_even_where_warnings_are_erro
 ) -> None:
     folder = tmp_path / "live"
     folder.mkdir()
-    manager, recorder = recorder_with(folder / "r.jsonl", num_bytes=1_000)
+    manager, recorder = recorder_with(folder / "r.jsonl", 1_000)
     with recorder:
         (folder / "r.jsonl").unlink()
         folder.rmdir()

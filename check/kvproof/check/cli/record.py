@@ -64,8 +64,9 @@ def _recorded_command(command: list[str], out: Path, shows_pool: bool, digest_ke
     import shutil
     import subprocess
 
+    from kvproof.check.recording.file_locks import wait_until_written
     from kvproof.check.recording.import_hook import environment, is_recorded, numbered
-    from kvproof.check.recording.recorder import RecordingRefused, require_replaceable
+    from kvproof.check.recording.recording_file import RecordingRefused, require_replaceable
     from kvproof.check.runs.store import explained
     from kvproof.check.runs.terminal import output, say
 
@@ -87,6 +88,7 @@ def _recorded_command(command: list[str], out: Path, shows_pool: bool, digest_ke
         raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
     console = output()
     written = [path for path in (out, *numbered(out)) if path.exists() and path not in earlier]
+    wait_until_written(written)
     if written:
         names = shlex.join(str(path) for path in written)
         say(console, f"recorded: {', '.join(str(path) for path in written)}; judge with: kvproof validate {names}")
@@ -100,7 +102,7 @@ def _recorded_subject(
     name: str, seed: int, steps: int, fix: list[str], out: Path, shows_pool: bool, digest_key: str | None
 ) -> None:
     from kvproof.check.recording.example_run import record_run
-    from kvproof.check.recording.recorder import RecordingRefused
+    from kvproof.check.recording.recording_file import RecordingRefused
     from kvproof.check.runs.arguments import factory_of, fixed_fields
     from kvproof.check.runs.terminal import output, say
 

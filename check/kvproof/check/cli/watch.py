@@ -72,7 +72,7 @@ def _watched(
     import subprocess
 
     from kvproof.check.recording.import_hook import environment, is_recorded
-    from kvproof.check.recording.recorder import RecordingRefused
+    from kvproof.check.recording.recording_file import RecordingRefused
     from kvproof.check.recording.watching import WATCHED_NAME, JudgeProcess
 
     if is_recorded():

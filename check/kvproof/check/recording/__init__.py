@@ -1,7 +1,7 @@
 """Recordings: the calls and answers of a live block manager, one JSON line per call, and their validation.
 
-`record` is called on a manager in the user's own process; from then on each call writes a line. Nothing is judged
-there, and the server only waits for the write. Later `kvproof validate` reads the lines as a stream, replays them to
+`record` is called on a manager in the user's own process; from then on each call writes a line, or hands it over to a
+process beside the server that writes it. Nothing is judged there, and the server waits for nothing else. Later `kvproof validate` reads the lines as a stream, replays them to
 the judge as if the manager were present, and decides whether the specification explains every line.
 
     from kvproof.check.recording import record
@@ -12,19 +12,21 @@ the judge as if the manager were present, and decides whether the specification 
     record(processor.cache, "trace.jsonl")              # transformers' continuous batching
     record(scheduler.tree_cache, "trace.jsonl")         # SGLang
 
-Reading order: `format` defines a line; `recorder` writes lines; `reader` reads them; `replayed_subject` gives them to
-the judge; `trace_judge` explains them; `validate` returns the verdict. `vllm_v0`, `vllm_v1` and `transformers` have a
-recorder and a judge for each interface: what is read from the engine, and what each call means. `vllm_offload`,
-`lmcache` and `sglang` have them for stores, whose lines are judged by the judge of stores: `store_lines`. `watch`
-judges while the program runs: `segments` is a recording that is read while it grows, `watched_recording` judges it,
-`watcher` is the judge process, `watching` starts it, and `metrics` has what Prometheus is given.
+Reading order: `format` defines a line; `recorder` makes lines; `handover` brings them to their file, by way of a `ring`
+and a `scribe`, which completes `raw_lines`; `reader` reads them; `replayed_subject` gives them to the judge;
+`trace_judge` explains them; `validate` returns the verdict. `vllm_v0`, `vllm_v1` and `transformers` have a recorder and
+a judge for each interface: what is read from the engine, and what each call means. `vllm_offload`, `lmcache` and
+`sglang` have them for stores, whose lines are judged by the judge of stores: `store_lines`. `watch` judges while the
+program runs: `segments` is a recording that is read while it grows, `watched_recording` judges it, `watcher` is the
+judge process, `watching` starts it, and `metrics` has what Prometheus is given.
 """
 
 from pathlib import Path
 from typing import Any
 
 from kvproof.check.recording.lmcache.recorder import L1Recorder
-from kvproof.check.recording.recorder import Recorder, RecordingRefused
+from kvproof.check.recording.recorder import Recorder
+from kvproof.check.recording.recording_file import RecordingRefused
 from kvproof.check.recording.sglang.recorder import RadixRecorder
 from kvproof.check.recording.transformers.recorder import CacheRecorder
 from kvproof.check.recording.vllm_offload.recorder import OffloadRecorder

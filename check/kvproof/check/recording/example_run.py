@@ -14,7 +14,8 @@ from kvproof.check.oracle.level import POOL, SCHEDULER, STORE, level_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.recording import record
-from kvproof.check.recording.recorder import Recorder, RecordingRefused
+from kvproof.check.recording.recorder import Recorder
+from kvproof.check.recording.recording_file import RecordingRefused
 from kvproof.check.search import configurations, store_operations
 from kvproof.check.search.manager_operations import ManagerOperations
 from kvproof.check.search.scheduler_operations import SchedulerOperations

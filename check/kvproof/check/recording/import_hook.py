@@ -79,7 +79,7 @@ def _recording(make: Callable[..., None]) -> Callable[..., None]:
 def _record(manager: Any) -> None:
     """Record a manager. An error is printed, and the program continues."""
     from kvproof.check.recording import recorder_of
-    from kvproof.check.recording.recorder import RecordingRefused
+    from kvproof.check.recording.recording_file import RecordingRefused
     from kvproof.check.recording.segments import SegmentWriter, claimed
 
     key = os.environ.get(DIGEST_KEY)

@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from kvproof.check.recording.file_locks import is_locked, lock
+
 SEGMENT_BYTES = 16 << 20
 NUM_SEGMENTS_MAX = 64  # that are not judged yet
 CHUNK_BYTES = 1 << 18
@@ -36,9 +38,17 @@ def claimed(path: Path) -> Path:
 
 
 class SegmentWriter:
-    """Opens the next segment for a recorder when the last one is full."""
+    """Opens the next segment for a writer when the last one is full. locks: the writer has a lock on each segment."""
 
-    def __init__(self, path: Path, num_bytes: int = SEGMENT_BYTES, num_segments_max: int = NUM_SEGMENTS_MAX) -> None:
+    def __init__(
+        self,
+        path: Path,
+        num_bytes: int = SEGMENT_BYTES,
+        num_segments_max: int = NUM_SEGMENTS_MAX,
+        *,
+        locks: bool = False,
+    ) -> None:
+        self._locks = locks
         self.path, self.num_bytes_max, self.num_segments_max = path, num_bytes, num_segments_max
         self.number = self.num_bytes = 0
         self.is_over = False
@@ -59,6 +69,8 @@ class SegmentWriter:
         if not self.path.parent.is_dir():
             raise OSError("the judge has ended")
         new = os.open(segment_at(self.path, self.number + 1), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        if self._locks:
+            lock(new)  # before the lock on the last one ends
         os.close(file)
         self.number, self.num_bytes, self.is_over = self.number + 1, num_bytes, False
         return new
@@ -94,6 +106,10 @@ class SegmentReader:
         while not self._lines and self._read():
             pass
         return bool(self._lines)
+
+    def has_writer(self) -> bool:
+        """Whether a process beside the program still writes lines."""
+        return is_locked(self._file) or segment_at(self.path, self.number + 1).exists()
 
     def discard(self) -> None:
         """Skip everything that is there."""

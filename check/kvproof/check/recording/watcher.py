@@ -16,6 +16,7 @@ import select
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ class Watcher:
         """Judge until the end of standard input, and then what is left."""
         has_said = False
         while True:
-            was_over = self.is_program_over  # before the look, so that it sees the last line
+            was_over = self.is_program_over and not self._has_writer()  # before the look, so that it sees the last line
             for path in Path(self.settings.live).glob("*.jsonl"):
                 if path not in self.recordings:
                     self.recordings[path] = WatchedRecording(path, self.settings)
@@ -84,8 +85,12 @@ class Watcher:
             self.num_unjudged += 1
             _say(one.report())
 
+    def _has_writer(self) -> bool:
+        return any(one.lines.has_writer() for one in self.recordings.values())
+
     def _look_at_input(self, seconds: float) -> None:
         if self.is_program_over:
+            time.sleep(seconds)
             return
         readable, _, _ = select.select([sys.stdin], [], [], seconds)
         self.is_program_over = bool(readable) and not os.read(sys.stdin.fileno(), 1)

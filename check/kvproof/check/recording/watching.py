@@ -20,7 +20,8 @@ from typing import Any
 
 import msgspec
 
-from kvproof.check.recording.recorder import Recorder, RecordingRefused
+from kvproof.check.recording.recorder import Recorder
+from kvproof.check.recording.recording_file import RecordingRefused
 from kvproof.check.recording.segments import SegmentWriter
 
 WATCHED_NAME = "recording.jsonl"

@@ -13,6 +13,7 @@ import pytest
 from kvproof.check.protocol.store import StoreConfig
 from kvproof.check.recording import RecordingRefused, record
 from kvproof.check.recording.example_run import record_run
+from kvproof.check.recording.file_locks import wait_until_written
 from kvproof.check.recording.validate import Validation, unjudged_properties, validate
 from kvproof.check.subjects.lmcache.l1 import LMCacheL1
 from kvproof.check.subjects.loading import download
@@ -206,6 +207,7 @@ def test_a_fault_of_the_recorder_does_not_reach_the_server(subject: Any, tmp_pat
         answers = [manager.reserve_write([7], [False], None, tag="a"), manager.finish_write([7], tag="a")]
     assert [one.name for one in answers[1].values()] == ["SUCCESS"]
     assert not recorder.is_on
+    wait_until_written([path])
     assert validate(path).reason.startswith("the recorder stopped here: reserve_write: AttributeError")
     assert "allocate" not in vars(subject._memory)
 

@@ -1,13 +1,16 @@
 """Lines wait for page ids that are on a simulated device, and are written whole and in order."""
 
+from array import array
 from collections.abc import Iterator
 
 import pytest
 import torch
 
 from kvproof.check.data_plane.simulated_cuda import simulated_cuda
-from kvproof.check.recording.format import Header, RecordedCall
+from kvproof.check.recording.format import RecordedCall
+from kvproof.check.recording.handover import Line
 from kvproof.check.recording.sglang import waiting_lines
+from kvproof.check.recording.sglang.raw_lines import SLOTS, RadixCall
 from kvproof.check.recording.sglang.waiting_lines import WaitingLines
 
 
@@ -27,14 +30,15 @@ class Written:
         self.done: list[tuple[int, list[int]]] = []
         self.lines = WaitingLines(self.write)
 
-    def write(self, line: RecordedCall | Header) -> None:
-        assert isinstance(line, RecordedCall)
-        self.done.append((line.n, line.slots))
+    def write(self, line: Line) -> None:
+        assert isinstance(line, RadixCall)
+        assert line.form in ("", "l")
+        self.done.append((line.line.n, array("l", line.slots).tolist()))
 
     def add(self, number: int, tensor: torch.Tensor | None = None) -> None:
-        line = RecordedCall(number, "alloc")
+        line = RadixCall(RecordedCall(number, "alloc"))
         if tensor is not None:
-            self.lines.fill(line, tensor, 2, lambda ids: [one // 2 for one in ids])
+            self.lines.fill(line, tensor, 2, SLOTS)
         self.lines.add(line)
 
 
@@ -48,11 +52,13 @@ def test_lines_wait_for_the_stream_and_keep_their_order(arrived: list[bool]) -> 
     written.add(1, ids)
     ids.fill_(0)  # the server goes on; the copy was queued before
     written.add(2)
-    written.add(3, torch.tensor([6, 7]))
+    in_main_memory = torch.tensor([6, 7])
+    written.add(3, in_main_memory)
+    in_main_memory.fill_(0)
     assert written.done == []
     arrived[0] = True
     written.add(4)
-    assert written.done == [(1, [4, 2]), (2, []), (3, [3]), (4, [])]
+    assert written.done == [(1, [8, 4]), (2, []), (3, [6]), (4, [])]
 
 
 def test_all_lines_are_written_at_the_end() -> None:
@@ -60,7 +66,7 @@ def test_all_lines_are_written_at_the_end() -> None:
     written.add(1, on_device(2, 3))
     written.add(2, on_device(4, 5))
     written.lines.write_all()
-    assert written.done == [(1, [1]), (2, [2])]
+    assert written.done == [(1, [2]), (2, [4])]
 
 
 def test_the_oldest_line_is_waited_for_when_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +75,7 @@ def test_the_oldest_line_is_waited_for_when_many_wait(monkeypatch: pytest.Monkey
     for number in range(1, 6):
         written.add(number, on_device(2 * number))
         assert len(written.lines) <= 3
-    assert written.done[0] == (1, [1])
+    assert written.done[0] == (1, [2])
 
 
 def test_ids_in_main_memory_are_written_at_once() -> None:
@@ -77,4 +83,4 @@ def test_ids_in_main_memory_are_written_at_once() -> None:
     ids = torch.tensor([8, 9])
     written.add(1, ids)
     ids.fill_(0)
-    assert written.done == [(1, [4])]
+    assert written.done == [(1, [8])]

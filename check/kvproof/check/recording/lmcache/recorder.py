@@ -17,15 +17,18 @@ lock (`touch_keys`, `is_key_evictable`, the figures) are not recorded, and take 
 import threading
 import time
 from collections.abc import Callable, Iterable
+from operator import attrgetter, is_
 from os import getpid
 from typing import Any
 
 from kvproof.check.recording.format import LMCACHE_L1, SCHEMA_VERSION, Header, RecordedCall
-from kvproof.check.recording.recorder import POSITIVE, Recorder, RecordingRefused
+from kvproof.check.recording.lmcache.raw_lines import NUM_OBJECTS_MAX, L1Call
+from kvproof.check.recording.recorder import Recorder
+from kvproof.check.recording.recording_file import RecordingRefused
 
-NUM_OBJECTS_MAX = 1 << 16
 SUCCESS, NO_MEMORY = "SUCCESS", "OUT_OF_MEMORY"
 MICROSECONDS = 1_000_000
+name_of = attrgetter("chunk_hash", "kv_rank", "object_group_id", "model_name", "cache_salt")
 
 
 class L1Recorder(Recorder):
@@ -57,10 +60,8 @@ class L1Recorder(Recorder):
             raise RecordingRefused(f"{type(manager).__name__} is not the L1 manager of LMCache 0.5.6 or newer")
         self._memory: Any = manager._memory_manager
         self._objects: dict[Any, Any] = manager._objects
-        self._slots: dict[int, int] = {}  # of the objects in use, by their addresses
-        self._spare: list[int] = []
-        self._numbers_of: dict[Any, int] = {}  # of keys
-        self._num_taken = self._num_slots_used = self._began = 0
+        self._moves: list[tuple[bool, list[int]]] = []  # of objects, since the last line
+        self._began = 0
         self._start = time.monotonic_ns()
         config = manager.config
         return Header(
@@ -83,7 +84,7 @@ class L1Recorder(Recorder):
             super().close()
 
     def free(self) -> tuple[int, int]:
-        return NUM_OBJECTS_MAX - self._num_taken, 0
+        return 0, 0  # `raw_lines` counts
 
     def reserved(self) -> list[int]:
         """There are none."""
@@ -93,11 +94,12 @@ class L1Recorder(Recorder):
         """The entries are in the field `entries`; a lock does not say how often it is taken."""
         return [], None
 
-    def show_pool(self, line: RecordedCall) -> None:
-        super().show_pool(line)
-        line.entries = [(self._key(key), self._slot(one.memory_obj), 0) for key, one in self._objects.items()]
+    def show_pool(self, described: L1Call) -> None:
+        super().show_pool(described)
+        entries = [(name_of(key), one.memory_obj.meta.address, 0) for key, one in self._objects.items()]
         for key, by_tag in self.manager._staging.items():
-            line.entries += [(self._key(key), self._slot(one.memory_obj), -1) for one in by_tag.values()]
+            entries += [(name_of(key), one.memory_obj.meta.address, -1) for one in by_tag.values()]
+        described.entries = entries
 
     # Memory ---------------------------------------------------------------------------------------------------------
 
@@ -114,28 +116,10 @@ class L1Recorder(Recorder):
         return followed
 
     def _allocated(self, answer: Any, arguments: Any) -> None:
-        for one in answer[1]:
-            self._num_taken += 1
-            address = one.meta.address
-            if address not in self._slots:
-                self._slots[address] = self._spare.pop() if self._spare else self._new_slot()
-
-    def _new_slot(self) -> int:
-        if self._num_slots_used == NUM_OBJECTS_MAX:
-            raise OverflowError(f"more than {NUM_OBJECTS_MAX:,} objects are in use at a time")
-        self._num_slots_used += 1
-        return self._num_slots_used - 1
+        self._moves.append((True, [one.meta.address for one in answer[1]]))
 
     def _freed(self, answer: Any, arguments: Any) -> None:
-        for one in arguments[0]:
-            self._num_taken -= 1
-            slot = self._slots.pop(one.meta.address, None)
-            if slot is not None:
-                self._spare.append(slot)
-
-    def _slot(self, one: Any) -> int:
-        """The slot of an object; -1 if its memory was given back."""
-        return self._slots.get(one.meta.address, -1)
+        self._moves.append((False, [one.meta.address for one in arguments[0]]))
 
     # Calls ----------------------------------------------------------------------------------------------------------
 
@@ -157,44 +141,44 @@ class L1Recorder(Recorder):
         """The time since the beginning of the recording, in microseconds."""
         return (time.monotonic_ns() - self._start) // 1000
 
-    def _key(self, key: Any) -> int:
-        number = self._numbers_of.get(key)
-        if number is None:
-            name = b"%s@%d@%d" % (key.chunk_hash, key.kv_rank, key.object_group_id)
-            digest = self._digest(name + f"{key.model_name}@{key.cache_salt}".encode())
-            if len(self._numbers_of) == NUM_OBJECTS_MAX:
-                self._numbers_of.clear()  # they are only kept because a digest takes longer than to find it
-            number = self._numbers_of[key] = int.from_bytes(digest, "big") & POSITIVE
-        return number
+    def _line(self, keys: Iterable[Any]) -> L1Call:
+        moves, self._moves = self._moves, []
+        return L1Call(RecordedCall(0, "", at=(self._began, self._now())), list(map(name_of, keys)), moves)
 
-    def _line(self, keys: Iterable[Any]) -> RecordedCall:
-        return RecordedCall(0, "", keys=[self._key(key) for key in keys], at=(self._began, self._now()))
+    def _answered(self, answer: dict[Any, Any], keys: list[Any]) -> list[Any] | None:
+        """The names of the keys in the answer, if they are not those of the call."""
+        answered = list(answer)
+        is_same = len(answered) == len(keys) and all(map(is_, answered, keys))
+        return None if is_same else list(map(name_of, answered))
 
-    def _with_errors(self, answer: Any, keys: Iterable[Any], tag: str = "") -> RecordedCall:
+    def _with_errors(self, answer: Any, keys: list[Any], tag: str = "") -> L1Call:
         """The line of a call that answers an error for each key."""
-        line = self._line(keys)
-        line.group = tag
-        line.taken = [self._key(key) for key, error in (answer or {}).items() if error.name == SUCCESS]
-        return line
+        call = self._line(keys)
+        call.line.group = tag
+        if answer:
+            call.answered = self._answered(answer, keys)
+            call.has_succeeded = [error._name_ == SUCCESS for error in answer.values()]
+        return call
 
-    def _with_objects(self, answer: Any, keys: Iterable[Any], read_locks: int, tag: str = "") -> RecordedCall:
+    def _with_objects(self, answer: Any, keys: list[Any], read_locks: int, tag: str = "") -> L1Call:
         """The line of a call that answers an error and an object for each key."""
-        line = self._line(keys)
-        line.group, line.num_seqs = tag, read_locks
-        given = [(key, one) for key, (error, one) in (answer or {}).items() if error.name == SUCCESS]
-        line.taken = [self._key(key) for key, _ in given]
-        line.slots = [self._slot(one) for _, one in given]
-        return line
+        call = self._line(keys)
+        call.line.group, call.line.num_seqs = tag, read_locks
+        if answer:
+            call.answered = self._answered(answer, keys)
+            call.has_succeeded = [error._name_ == SUCCESS for error, _ in answer.values()]
+            call.addresses = [one.meta.address for error, one in answer.values() if error._name_ == SUCCESS]
+        return call
 
     def on_reserve_write(
         self, answer: Any, keys: list[Any], is_temporary: Any, layout_desc: Any, tag: str = ""
-    ) -> RecordedCall:
+    ) -> L1Call:
         """The line of stores that begin. answer: whether there was memory for them."""
-        line = self._with_objects(answer, keys, 0, tag)
-        line.answer = all(error.name != NO_MEMORY for error, _ in (answer or {}).values())
-        return line
+        call = self._with_objects(answer, keys, 0, tag)
+        call.line.answer = all(error._name_ != NO_MEMORY for error, _ in (answer or {}).values())
+        return call
 
-    def on_finish_write(self, answer: Any, keys: list[Any], tag: str = "") -> RecordedCall:
+    def on_finish_write(self, answer: Any, keys: list[Any], tag: str = "") -> L1Call:
         """The line of stores that have been written."""
         return self._with_errors(answer, keys, tag)
 
@@ -202,36 +186,37 @@ class L1Recorder(Recorder):
 
     def on_finish_write_and_reserve_read(
         self, answer: Any, keys: list[Any], read_locks: int = 1, tag: str = ""
-    ) -> RecordedCall:
+    ) -> L1Call:
         """The line of stores that have been written, and are read from now on."""
         return self._with_objects(answer, keys, read_locks, tag)
 
-    def on_reserve_read(self, answer: Any, keys: list[Any], read_locks: int = 1) -> RecordedCall:
+    def on_reserve_read(self, answer: Any, keys: list[Any], read_locks: int = 1) -> L1Call:
         """The line of loads that begin."""
         return self._with_objects(answer, keys, read_locks)
 
-    def on_unsafe_read(self, answer: Any, keys: list[Any]) -> RecordedCall:
+    def on_unsafe_read(self, answer: Any, keys: list[Any]) -> L1Call:
         """The line of a read under a lock that was taken before."""
         return self._with_objects(answer, keys, 0)
 
-    def on_finish_read(self, answer: Any, keys: list[Any], read_locks: int = 1) -> RecordedCall:
+    def on_finish_read(self, answer: Any, keys: list[Any], read_locks: int = 1) -> L1Call:
         """The line of loads that end. evicted: temporary objects that went."""
-        line = self._with_errors(answer, keys)
-        line.num_seqs = read_locks
-        objects = self._objects
-        line.evicted = [
-            self._key(key) for key, error in (answer or {}).items() if error.name == SUCCESS and key not in objects
-        ]
-        return line
+        call = self._with_errors(answer, keys)
+        call.line.num_seqs = read_locks
+        if answer:
+            objects = self._objects
+            call.is_gone = [error._name_ == SUCCESS and key not in objects for key, error in answer.items()]
+            if not any(call.is_gone):
+                call.is_gone = []
+        return call
 
-    def on_delete(self, answer: Any, keys: list[Any], force: bool = False) -> RecordedCall:
+    def on_delete(self, answer: Any, keys: list[Any], force: bool = False) -> L1Call:
         """The line of an eviction. answer: whether it was by force."""
-        line = self._with_errors(answer, keys)
-        line.answer = force
-        return line
+        call = self._with_errors(answer, keys)
+        call.line.answer = force
+        return call
 
-    def on_clear(self, answer: Any, force: bool = False) -> RecordedCall:
+    def on_clear(self, answer: Any, force: bool = False) -> L1Call:
         """The line of a reset. answer: whether it was by force. keys: of a gentle one, those that are left."""
-        line = self._line(() if force else self._objects)
-        line.answer = force
-        return line
+        call = self._line(() if force else self._objects)
+        call.line.answer = force
+        return call

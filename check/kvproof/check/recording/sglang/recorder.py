@@ -5,11 +5,8 @@ together with everything before it, stored as a keyed digest. The recorder follo
 (look-ups, inserts, locks, evictions), and the pool below it (pages taken and given back). A page that the tree gives
 back has the name of the tree's call in the field `group`.
 
-A lock names a node of the tree. The path from the root to the end of a node never changes, so a node is recorded as the
-key of its last page, which is known from the look-up or the insert that returned the node.
-
-The time of a call grows with the pages that it names: each has a digest. Of a look-up, these are the pages found and
-the next one; of an insert, the whole prompt.
+A call copies the tokens and the page ids that it names: of a look-up, those of the pages found and of the next one; of
+an insert, the whole prompt. `raw_lines` makes the line from them.
 """
 
 from array import array
@@ -18,7 +15,10 @@ from os import getpid
 from typing import Any
 
 from kvproof.check.recording.format import SCHEMA_VERSION, SGLANG, Header, RecordedCall
-from kvproof.check.recording.recorder import POSITIVE, Recorder, RecordingRefused
+from kvproof.check.recording.handover import Line
+from kvproof.check.recording.recorder import Recorder
+from kvproof.check.recording.recording_file import RecordingRefused
+from kvproof.check.recording.sglang.raw_lines import NEW, ONCE, PAGES, SLOTS, RadixCall
 from kvproof.check.recording.sglang.waiting_lines import WaitingLines
 
 CACHES = ("RadixCache", "UnifiedRadixCache", "ChunkCache")
@@ -33,7 +33,7 @@ OF_POOL = (
     "free_group_end",
     "clear",
 )
-NUM_NODES_MAX = 1 << 16
+NO_NAMESPACE = repr((None, None))
 
 
 class RadixRecorder(Recorder):
@@ -75,8 +75,6 @@ class RadixRecorder(Recorder):
         self._num_pages = pool.size // self._page
         self._is_tree = kind != "ChunkCache" and not cache.disable
         self._within = ""  # the call of the tree that is under way
-        self._ends: dict[Any, int] = {}  # of the nodes that were named last: the keys of their last pages
-        self._locked: dict[Any, list[int]] = {}  # of nodes: the key of the last page, and the number of locks
         self._lines = WaitingLines(super()._put)
         free = self.free()
         return Header(
@@ -112,16 +110,16 @@ class RadixRecorder(Recorder):
 
     # Lines ----------------------------------------------------------------------------------------------------------
 
-    def _put(self, line: RecordedCall | Header) -> None:
+    def _put(self, line: Line) -> None:
         self._lines.add(line)
 
-    def _end(self, line: RecordedCall) -> None:
+    def _end(self, line: RecordedCall, waits: bool = True) -> None:
         try:
             self._lines.write_all()
         except Exception as error:
             self._forget_waiting()
             line = RecordedCall(self.num_lines + 1, "recording stopped", answer=f"{type(error).__name__}: {error}")
-        super()._end(line)
+        super()._end(line, waits)
 
     def _stop(self, why: str) -> None:
         self._forget_waiting()
@@ -162,42 +160,33 @@ class RadixRecorder(Recorder):
 
         return recorded
 
-    # Keys and nodes -------------------------------------------------------------------------------------------------
+    # Prompts and nodes ----------------------------------------------------------------------------------------------
 
-    def _keys(self, key: Any, num_pages: int) -> list[int]:
-        """The first pages of a prompt, each as a digest of itself and of everything before it."""
-        size, tokens = self._page, key.token_ids
-        if not isinstance(tokens, array):
-            tokens = array("q", tokens[: num_pages * size])
-        digest, last = self._digest, self._digest(repr((key.extra_key, getattr(key, "cache_salt", None))).encode())
-        view, keys = memoryview(tokens), []
-        for start in range(0, num_pages * size, size):
-            last = digest(last + view[start : start + size])
-            keys.append(int.from_bytes(last, "big") & POSITIVE)
-        return keys
+    def _call(self, key: Any = None, num_pages: int = 0, **fields: Any) -> RadixCall:
+        """A line with the first pages of a prompt, as copies of its tokens."""
+        call = RadixCall(RecordedCall(0, "", **fields))
+        if num_pages:
+            tokens, num_tokens = key.token_ids, num_pages * self._page
+            call.tokens = memoryview(tokens)[:num_tokens].tobytes() if type(tokens) is array else tokens[:num_tokens]
+        if key is not None:
+            names = (key.extra_key, getattr(key, "cache_salt", None))
+            call.namespace = NO_NAMESPACE if names == (None, None) else repr(names)
+        return call
 
-    def _remember(self, node: Any, end: int) -> None:
-        name = getattr(node, "id", node)
-        self._ends.pop(name, None)
-        self._ends[name] = end
-        if len(self._ends) > NUM_NODES_MAX:
-            del self._ends[next(iter(self._ends))]
-
-    def _end_of(self, node: Any) -> list[int]:
-        """The key of the last page of a node; of the root, none."""
+    def _name_of(self, node: Any) -> int | None:
+        """The number of a node; None for the root."""
         root = self.manager.root_node
-        name = getattr(node, "id", node)
-        if name == getattr(root, "id", root):
-            return []
-        if name in self._locked:
-            return [self._locked[name][0]]
-        if name not in self._ends:
-            raise LookupError(f"no look-up and no insert returned node {name}")
-        return [self._ends[name]]
+        name: int = getattr(node, "id", node)
+        return None if name == getattr(root, "id", root) else name
+
+    def _of_node(self, node: Any) -> RadixCall:
+        call = self._call()
+        call.node = self._name_of(node)
+        return call
 
     # Calls of the tree ----------------------------------------------------------------------------------------------
 
-    def on_match_prefix(self, answer: Any, params: Any) -> RecordedCall | None:
+    def on_match_prefix(self, answer: Any, params: Any) -> RadixCall | None:
         """The line of a look-up. num_hit: the pages found. keys: the last of them, and the next, which was not found.
 
         slots: the last page, if the release answers with pages.
@@ -207,15 +196,14 @@ class RadixRecorder(Recorder):
         size, key = self._page, params.key
         pages = getattr(answer, "device_indices", None)
         num_found = (answer.device_prefix_len if pages is None else len(pages)) // size
-        keys = self._keys(key, min(num_found + 1, len(key) // size))
+        call = self._call(key, min(num_found + 1, len(key) // size), num_hit=num_found)
         if num_found:
-            self._remember(answer.last_device_node, keys[num_found - 1])
-        line = RecordedCall(0, "", num_hit=num_found, keys=keys[max(0, num_found - 1) :])
-        if num_found and pages is not None:
-            self._lines.fill(line, pages[-1:], 1, self._pages)
-        return line
+            call.node = self._name_of(answer.last_device_node)
+            if pages is not None:
+                self._lines.fill(call, pages[-1:], 1, SLOTS)
+        return call
 
-    def on_insert(self, answer: Any, params: Any) -> RecordedCall | None:
+    def on_insert(self, answer: Any, params: Any) -> RadixCall | None:
         """The line of pages that the tree gets. num_tokens: those that were there.
 
         slots: of each page. keys: of each page but the first `num_hit`. lookahead: how many of the first pages the
@@ -225,114 +213,84 @@ class RadixRecorder(Recorder):
         if not self._is_tree or answer is None:
             return None
         size, num_pages = self._page, len(params.key) // self._page
-        keys = self._keys(params.key, num_pages)
         num_own = min(getattr(params, "prev_prefix_len", 0) // size, num_pages)
-        first = max(0, num_own - 1)
-        line = RecordedCall(0, "", num_hit=first, num_tokens=answer.prefix_len, keys=keys[first:])
-        line.lookahead = num_own if num_own < num_pages else 0
-        self._lines.fill(line, params.value[: num_pages * size], size, self._pages)
-        if keys and getattr(answer, "last_device_node", None) is not None:
-            self._remember(answer.last_device_node, keys[-1])
-        return line
+        call = self._call(params.key, num_pages, num_hit=max(0, num_own - 1), num_tokens=answer.prefix_len)
+        call.line.lookahead = num_own if num_own < num_pages else 0
+        self._lines.fill(call, params.value[: num_pages * size], size, SLOTS)
+        if num_pages and (node := getattr(answer, "last_device_node", None)) is not None:
+            call.node = self._name_of(node)
+        return call
 
-    def on_path_device_indices(self, answer: Any, node: Any) -> RecordedCall | None:
+    def on_path_device_indices(self, answer: Any, node: Any) -> RadixCall | None:
         """The line of a request that gets the pages of a path."""
         if not self._is_tree or answer is None:
             return None
-        line = RecordedCall(0, "", keys=self._end_of(node))
-        self._lines.fill(line, answer, self._page, self._pages)
-        return line
+        call = self._of_node(node)
+        self._lines.fill(call, answer, self._page, SLOTS)
+        return call
 
-    def on_inc_lock_ref(self, answer: Any, node: Any, *arguments: Any, **options: Any) -> RecordedCall | None:
+    def on_inc_lock_ref(self, answer: Any, node: Any, *arguments: Any, **options: Any) -> RadixCall | None:
         """The line of a lock on a path."""
-        if not self._is_tree:
-            return None
-        line = RecordedCall(0, "", keys=self._end_of(node))
-        if line.keys:
-            self._locked.setdefault(getattr(node, "id", node), [line.keys[0], 0])[1] += 1
-        return line
+        return self._of_node(node) if self._is_tree else None
 
-    def on_dec_lock_ref(self, answer: Any, node: Any, *arguments: Any, **options: Any) -> RecordedCall | None:
-        """The line of the end of a lock."""
-        if not self._is_tree:
-            return None
-        line, name = RecordedCall(0, "", keys=self._end_of(node)), getattr(node, "id", node)
-        if name in self._locked:
-            self._locked[name][1] -= 1
-            if not self._locked[name][1]:
-                self._remember(node, self._locked.pop(name)[0])
-        return line
+    on_dec_lock_ref = on_inc_lock_ref
 
     def on_evict(self, answer: Any, *arguments: Any, **options: Any) -> None:
         """No line: each page that goes has one."""
 
     on_evict_for_alloc = on_evict
 
-    def on_reset(self, answer: Any) -> RecordedCall:
+    def on_reset(self, answer: Any) -> RadixCall:
         """The line of a reset: the tree has nothing any more. The pool is cleared by another call."""
-        self._ends.clear()
-        self._locked.clear()
-        return RecordedCall(0, "")
+        return self._call()
 
-    def on_init_hicache(self, answer: Any, *arguments: Any, **options: Any) -> RecordedCall:
+    def on_init_hicache(self, answer: Any, *arguments: Any, **options: Any) -> RadixCall:
         """The line of a tier below the device."""
-        return RecordedCall(0, "", unjudged=["tiers below the device"])
+        return self._call(unjudged=["tiers below the device"])
 
     on_init_cache_linker = on_init_hicache
 
     # Calls of the pool ----------------------------------------------------------------------------------------------
 
-    def _pages(self, slots: list[int]) -> list[int]:
-        size = self._page
-        return [slot // size - 1 for slot in slots]
-
-    def _new_pages(self, slots: list[int]) -> list[int]:
-        """The pages that begin with one of these slots: those that a request has got."""
-        size = self._page
-        return [slot // size - 1 for slot in slots if slot % size == 0]
-
-    def _pages_once(self, slots: list[int]) -> list[int]:
-        return list(dict.fromkeys(self._pages(slots)))
-
-    def on_alloc(self, answer: Any, need_size: int = 0, *arguments: Any, **options: Any) -> RecordedCall:
+    def on_alloc(self, answer: Any, need_size: int = 0, *arguments: Any, **options: Any) -> RadixCall:
         """The line of pages that are taken, or of a refusal. num_tokens: how many tokens the program asks for."""
-        line = RecordedCall(0, "", answer=answer is not None, num_tokens=need_size)
+        call = self._call(answer=answer is not None, num_tokens=need_size)
         if answer is not None:
-            self._lines.fill(line, answer, 1, self._new_pages)
-        return line
+            self._lines.fill(call, answer, 1, NEW)
+        return call
 
-    def on_alloc_extend(self, answer: Any, *arguments: Any, **options: Any) -> RecordedCall:
+    def on_alloc_extend(self, answer: Any, *arguments: Any, **options: Any) -> RadixCall:
         """The line of pages that a step takes, or of a refusal."""
         return self.on_alloc(answer)
 
     on_alloc_decode = on_alloc_extend
 
-    def _given_back(self, tensor: Any, step: int, pages_of: Callable[[list[int]], list[int]]) -> RecordedCall | None:
+    def _given_back(self, tensor: Any, step: int, what: str) -> RadixCall | None:
         """The line of pages that are given back. answer: whether at once, and not at the end of a group."""
         if not tensor.numel():
             return None
         pool = self._pool
         is_now: bool = getattr(pool, "is_not_in_free_group", pool.free_group is None)  # the former up to 0.5.18
-        line = RecordedCall(0, "", group=self._within, answer=is_now)
-        self._lines.fill(line, tensor, step, pages_of)
-        return line
+        call = self._call(group=self._within, answer=is_now)
+        self._lines.fill(call, tensor, step, what)
+        return call
 
-    def on_free(self, answer: Any, free_index: Any) -> RecordedCall | None:
+    def on_free(self, answer: Any, free_index: Any) -> RadixCall | None:
         """The line of slots that are given back, with their pages."""
-        return self._given_back(free_index, 1, self._pages if self._page == 1 else self._pages_once)
+        return self._given_back(free_index, 1, SLOTS if self._page == 1 else ONCE)
 
-    def on_free_segment(self, answer: Any, free_index: Any, *, start_pos: int) -> RecordedCall | None:
+    def on_free_segment(self, answer: Any, free_index: Any, *, start_pos: int) -> RadixCall | None:
         """The line of slots that follow each other in whole pages."""
-        return self._given_back(free_index, self._page, self._pages)
+        return self._given_back(free_index, self._page, SLOTS)
 
-    def on_free_page_ids(self, answer: Any, page_ids: Any) -> RecordedCall | None:
+    def on_free_page_ids(self, answer: Any, page_ids: Any) -> RadixCall | None:
         """The line of pages that are given back."""
-        return self._given_back(page_ids, 1, lambda ids: [one - 1 for one in ids])
+        return self._given_back(page_ids, 1, PAGES)
 
-    def on_free_group_end(self, answer: Any) -> RecordedCall:
+    def on_free_group_end(self, answer: Any) -> RadixCall:
         """The line of the end of a group: its pages are free now."""
-        return RecordedCall(0, "")
+        return self._call()
 
-    def on_clear(self, answer: Any) -> RecordedCall:
+    def on_clear(self, answer: Any) -> RadixCall:
         """The line of a pool that is emptied."""
-        return RecordedCall(0, "")
+        return self._call()

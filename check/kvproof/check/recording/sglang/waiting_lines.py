@@ -10,10 +10,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from kvproof.check.recording.format import Header, RecordedCall
+from kvproof.check.recording.handover import Line
+from kvproof.check.recording.sglang.raw_lines import RadixCall
 
 NUM_WAITING_MAX = 1_000  # lines; then the oldest is waited for
-Numbers = Callable[[list[int]], list[int]]
+
+
+def take_numbers(line: RadixCall, tensor: Any) -> None:
+    """Give a line a copy of the numbers of a tensor in main memory."""
+    numbers = tensor.numpy()
+    line.form, line.slots = numbers.dtype.char, numbers.tobytes()
 
 
 class Copy:
@@ -32,11 +38,10 @@ class Copy:
         """Whether the copy is complete."""
         return bool(self._event.query())
 
-    def numbers(self) -> list[int]:
-        """The numbers of the tensor. Waits until they have arrived."""
+    def tensor(self) -> Any:
+        """The copy in main memory. Waits until it has arrived."""
         self._event.synchronize()
-        found: list[int] = self._tensor.tolist()
-        return found
+        return self._tensor
 
 
 class WaitingLines:
@@ -45,29 +50,30 @@ class WaitingLines:
     write: writes a complete line.
     """
 
-    def __init__(self, write: Callable[[RecordedCall | Header], None]) -> None:
+    def __init__(self, write: Callable[[Line], None]) -> None:
         self._write = write
-        self._lines: deque[tuple[RecordedCall | Header, Copy | None, Numbers | None]] = deque()
-        self._copy: tuple[Copy, Numbers] | None = None  # of the line that comes next
+        self._lines: deque[tuple[Line, Copy | None, int]] = deque()
+        self._copy: Copy | None = None  # of the line that comes next
+        self._step = 1
 
     def __len__(self) -> int:
         return len(self._lines)
 
-    def fill(self, line: RecordedCall, tensor: Any, step: int, pages_of: Numbers) -> None:
-        """Set the slots of the line that is added next: of every `step`-th number of the tensor, what pages_of says."""
+    def fill(self, line: RadixCall, tensor: Any, step: int, what: str) -> None:
+        """Give the line that is added next every `step`-th number of the tensor, and what these numbers are."""
+        line.what = what
         if tensor.device.type == "cpu":
-            line.slots = pages_of(tensor[::step].tolist())
+            take_numbers(line, tensor if step == 1 else tensor[::step])
         else:
-            self._copy = Copy(tensor), lambda numbers: pages_of(numbers[::step])
+            self._copy, self._step = Copy(tensor), step
 
-    def add(self, line: RecordedCall | Header) -> None:
+    def add(self, line: Line) -> None:
         """Write a line after those that wait, now or when their numbers have arrived."""
-        copy, pages_of = self._copy or (None, None)
-        self._copy = None
+        copy, self._copy = self._copy, None
         if copy is None and not self._lines:
             self._write(line)
             return
-        self._lines.append((line, copy, pages_of))
+        self._lines.append((line, copy, self._step))
         while self._lines:
             first = self._lines[0][1]
             if first is not None and len(self._lines) <= NUM_WAITING_MAX and not first.has_arrived():
@@ -85,8 +91,8 @@ class WaitingLines:
         self._copy = None
 
     def _write_first(self) -> None:
-        line, copy, pages_of = self._lines[0]
-        if copy is not None and pages_of is not None and isinstance(line, RecordedCall):
-            line.slots = pages_of(copy.numbers())
+        line, copy, step = self._lines[0]
+        if copy is not None and isinstance(line, RadixCall):
+            take_numbers(line, copy.tensor()[::step])
         self._write(line)
         self._lines.popleft()

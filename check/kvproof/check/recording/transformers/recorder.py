@@ -8,7 +8,8 @@ not recorded. The warm-up ends with a reset, and its requests have no tokens of 
 from typing import Any
 
 from kvproof.check.recording.format import SCHEMA_VERSION, TRANSFORMERS, Header, RecordedCall, RecordedSequence
-from kvproof.check.recording.recorder import Recorder, RecordingRefused
+from kvproof.check.recording.recorder import Recorder
+from kvproof.check.recording.recording_file import RecordingRefused
 
 NUM_TRASH_SECTORS = 2
 WARM_UP = "__warmup_"  # with this begin the names of the requests of a warm-up
@@ -96,9 +97,13 @@ class CacheRecorder(Recorder):
             number = self._numbers_of[name] = self._num_requests
         recorded = RecordedSequence(number)
         if with_table:
-            table, base = self._tables.get(name), self._base
-            self.new_tables(recorded, [[block - base for block in table]] if table else [])
+            table = self._tables.get(name)
+            self.new_tables(recorded, [table] if table else [], self._ids_of)
         return recorded
+
+    def _ids_of(self, blocks: list[int]) -> list[int]:
+        base = self._base
+        return [block - base for block in blocks]
 
     def _add_tokens(self, recorded: RecordedSequence, state: Any) -> None:
         first, later = state.initial_tokens, state.generated_tokens

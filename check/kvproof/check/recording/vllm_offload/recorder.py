@@ -1,7 +1,8 @@
 """Record vLLM's offloading manager for host memory, releases 0.11 to 0.33.
 
 The slots are the blocks (chunks, from 0.30 on) of host memory. A key is stored as a keyed digest of the hash that vLLM
-gives to a block. The recorder asks the manager for nothing but its free slots: a call and its answer say the rest.
+gives to a block; `raw_lines` makes it. The recorder asks the manager for nothing but its free slots: a call and its
+answer say the rest.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +10,9 @@ from typing import Any
 
 from kvproof.check.protocol.store import HIT, MISS
 from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_OFFLOAD, Header, RecordedCall
-from kvproof.check.recording.recorder import POSITIVE, Recorder, RecordingRefused
+from kvproof.check.recording.recorder import Recorder
+from kvproof.check.recording.recording_file import RecordingRefused
+from kvproof.check.recording.vllm_offload.raw_lines import OffloadCall
 from kvproof.check.subjects.vllm.offload import ANSWERS, OffloadReader
 
 KINDS = ("CPUOffloadingManager", "LRUOffloadingManager", "ARCOffloadingManager")
@@ -59,9 +62,9 @@ class OffloadRecorder(Recorder):
         """The free slots; the counts of the entries are in the field `entries`."""
         return [], self._reader.free_slots()
 
-    def show_pool(self, line: RecordedCall) -> None:
-        super().show_pool(line)
-        line.entries = [(self._key(name), slot, count) for name, slot, count in self._reader.entries()]
+    def show_pool(self, described: OffloadCall) -> None:
+        super().show_pool(described)
+        described.entries = list(self._reader.entries())
 
     # Calls ----------------------------------------------------------------------------------------------------------
 
@@ -76,66 +79,61 @@ class OffloadRecorder(Recorder):
 
         return with_lists
 
-    def _key(self, name: bytes) -> int:
-        return int.from_bytes(self._digest(name), "big") & POSITIVE
-
-    def _keys(self, names: Iterable[bytes]) -> list[int]:
-        return [self._key(name) for name in dict.fromkeys(names)]
-
-    def _line(self, keys: Iterable[bytes] = (), req_context: Any = None, block_hashes: Any = None) -> RecordedCall:
+    def _line(self, keys: Iterable[bytes] = (), req_context: Any = None, block_hashes: Any = None) -> OffloadCall:
         """A line with the keys and the request of a call. block_hashes: the keys, before 0.20."""
         group = str(getattr(req_context, "req_id", ""))
-        return RecordedCall(0, "", group=group, keys=self._keys(keys if block_hashes is None else block_hashes))
+        named = list(dict.fromkeys(keys if block_hashes is None else block_hashes))
+        return OffloadCall(RecordedCall(0, "", group=group), named)
 
-    def on_lookup(self, answer: Any, key: Any = None, req_context: Any = None, block_hashes: Any = ()) -> RecordedCall:
+    def on_lookup(self, answer: Any, key: Any = None, req_context: Any = None, block_hashes: Any = ()) -> OffloadCall:
         """The line of a look-up: of one key, or of a prefix (before 0.20), of which it found so many keys."""
         if isinstance(key, bytes):
             line = self._line([key], req_context)
-            line.found = [ANSWERS[getattr(answer, "name", answer)]]
+            line.line.found = [ANSWERS[getattr(answer, "name", answer)]]
             return line
         line = self._line(key or block_hashes)
         num_found = 0 if answer is None else answer
-        line.found = [HIT] * num_found + ([] if answer is None else [MISS])
-        line.found = line.found[: len(line.keys)]
-        line.keys = line.keys[: len(line.found)]
+        found = [HIT] * num_found + ([] if answer is None else [MISS])
+        line.line.found = found[: len(line.keys)]
+        line.keys = line.keys[: len(found)]
         return line
 
-    def on_touch(self, answer: Any, *arguments: Any, **options: Any) -> RecordedCall:
+    def on_touch(self, answer: Any, *arguments: Any, **options: Any) -> OffloadCall:
         """The line of a use."""
         return self._line(*arguments, **options)
 
-    def on_prepare_load(self, answer: Any, *arguments: Any, **options: Any) -> RecordedCall:
+    def on_prepare_load(self, answer: Any, *arguments: Any, **options: Any) -> OffloadCall:
         """The line of a load that begins, with its slots."""
         line = self._line(*arguments, **options)
-        line.slots = [] if answer is None else answer.block_ids.tolist()
+        line.line.slots = [] if answer is None else answer.block_ids.tolist()
         return line
 
     on_complete_load = on_touch
 
-    def on_prepare_store(self, answer: Any, *arguments: Any, **options: Any) -> RecordedCall:
+    def on_prepare_store(self, answer: Any, *arguments: Any, **options: Any) -> OffloadCall:
         """The line of a store that begins or is refused: what it writes to which slots, and what it evicted."""
         line = self._line(*arguments, **options)
-        line.answer = answer is not None
+        line.line.answer = answer is not None
         if answer is not None:
             is_new = hasattr(answer, "keys_to_store")
-            line.taken = self._keys(answer.keys_to_store if is_new else answer.block_hashes_to_store)
-            line.evicted = self._keys(answer.evicted_keys if is_new else answer.block_hashes_evicted)
-            line.slots = answer.store_spec.block_ids.tolist()
+            line.taken = list(dict.fromkeys(answer.keys_to_store if is_new else answer.block_hashes_to_store))
+            line.evicted = list(dict.fromkeys(answer.evicted_keys if is_new else answer.block_hashes_evicted))
+            line.line.slots = answer.store_spec.block_ids.tolist()
         return line
 
     def on_complete_store(
         self, answer: Any, *arguments: Any, success: bool | None = None, **options: Any
-    ) -> RecordedCall:
+    ) -> OffloadCall:
         """The line of a store that has ended, and whether it was written."""
         given = [one for one in arguments if isinstance(one, bool)]
         line = self._line(*[one for one in arguments if not isinstance(one, bool)], **options)
-        line.answer = given[0] if given else success is not False
+        line.line.answer = given[0] if given else success is not False
         return line
 
-    def on_on_request_finished(self, answer: Any, req_context: Any) -> RecordedCall:
+    def on_on_request_finished(self, answer: Any, req_context: Any) -> OffloadCall:
         """The line of a request that is over."""
         return self._line((), req_context)
 
-    def on_reset_cache(self, answer: Any) -> RecordedCall:
+    def on_reset_cache(self, answer: Any) -> OffloadCall:
         """The line of a reset."""
         return self._line()

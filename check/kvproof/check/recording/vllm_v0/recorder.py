@@ -10,7 +10,8 @@ from typing import Any
 
 from kvproof.check.protocol.manager import NULL_BLOCK, Config
 from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V0, Header, RecordedCall, RecordedSequence
-from kvproof.check.recording.recorder import Recorder, RecordingRefused
+from kvproof.check.recording.recorder import Recorder
+from kvproof.check.recording.recording_file import RecordingRefused
 
 WAITING, RUNNING, SWAPPED = "WAITING", "RUNNING", "SWAPPED"
 NEEDED = ("allocate", "append_slots", "free", "block_tables", "get_block_table", "num_total_gpu_blocks")
@@ -18,6 +19,8 @@ NEEDED = ("allocate", "append_slots", "free", "block_tables", "get_block_table",
 
 class V0Recorder(Recorder):
     """Records `SelfAttnBlockSpaceManager`, or a manager with the same interface."""
+
+    hands_over = False
 
     calls = (
         "can_allocate",
@@ -110,7 +113,7 @@ class V0Recorder(Recorder):
         if with_tokens:
             self._add_tokens(recorded, seq)
         if with_table:
-            self.new_tables(recorded, self._tables(seq))
+            self.new_tables(recorded, self._tables(seq), list)
         return recorded
 
     def _add_tokens(self, recorded: RecordedSequence, seq: Any) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from kvproof.check.protocol.manager import FULL, LOCAL, NULL_BLOCK, WINDOW
 from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V1, Header, Picture, RecordedCall, RecordedSequence
-from kvproof.check.recording.recorder import Recorder, RecordingRefused
+from kvproof.check.recording.recorder import Recorder
+from kvproof.check.recording.recording_file import RecordingRefused
 
 FULL_SPECS = ("FullAttentionSpec", "MLAAttentionSpec")
 WINDOW_SPECS = ("SlidingWindowSpec", "SlidingWindowMLASpec")
@@ -92,7 +93,7 @@ class V1Recorder(Recorder):
         if with_tokens:
             self._add_tokens(recorded, request)
         if with_tables:
-            self.new_tables(recorded, self._tables(request.request_id))
+            self.new_tables(recorded, self._tables(request.request_id), self._ids_of)
         return RecordedCall(0, "", group=name, seqs=[recorded], answer=answer)
 
     def _add_tokens(self, recorded: RecordedSequence, request: Any) -> None:
@@ -106,12 +107,14 @@ class V1Recorder(Recorder):
         ]
         self.new_tokens(recorded, request.num_tokens, lambda start: tokens[start:])
 
-    def _tables(self, name: Any) -> list[list[int]]:
+    def _tables(self, name: Any) -> list[list[Any]]:
+        """The blocks of the request in each group."""
+        rows = [rows.get(name) or [] for rows in self._rows]
+        return rows if any(rows) else []
+
+    def _ids_of(self, blocks: list[Any]) -> list[int]:
         null = self._null
-        rows = [rows.get(name) for rows in self._rows]
-        if not any(rows):
-            return []
-        return [[NULL_BLOCK if block is null else block.block_id for block in row or ()] for row in rows]
+        return [NULL_BLOCK if block is null else block.block_id for block in blocks]
 
     # Calls ----------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,153 @@
+"""Measure what recording adds to a call of each engine's manager, and how the cost grows with what a call names.
+
+Two managers go through the same rounds, one with a recorder and one without; they take turns, and the order changes
+with each round. The times of a phase are divided by the lines that the recorder wrote in it; the best round of each
+counts, so that what else the machine does counts least. They are processor times of the calling thread, and of the
+whole process: a thread beside the server that holds the interpreter would cost the server too. The process that writes
+the recording is not counted. A line through the sizes gives the cost as a fixed part for each call, and a part for each
+token or key. `bounds` has what it takes to copy the tokens of a prompt, which no recorder can go below.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from multiprocessing import get_context
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import msgspec
+
+from benchmarks.recorded_managers import MANAGERS, Driven
+from kvproof.check.recording import record
+from kvproof.check.recording.recorder import Recorder
+from kvproof.check.subjects.loading import EngineError
+
+NUM_ROUNDS, NUM_ROUNDS_FIRST = 20, 4  # the first are not counted
+GOAL_US = 15.0
+NUM_TOKENS = 4_000  # of a prompt that is copied
+
+
+class Seconds(NamedTuple):
+    """Processor time of the calling thread and of its process."""
+
+    thread: float
+    process: float
+
+    def for_each(self, number: int) -> Seconds:
+        """The time of one of so many."""
+        return Seconds(self.thread / number, self.process / number)
+
+
+def timed(phase: Callable[[], object]) -> Seconds:
+    """What a phase takes."""
+    process, thread = time.process_time(), time.thread_time()
+    phase()
+    thread_after, process_after = time.thread_time(), time.process_time()
+    return Seconds(thread_after - thread, process_after - process)
+
+
+class Added(NamedTuple):
+    """Microseconds that recording adds to a call of a phase, and that the call takes without."""
+
+    thread: float
+    process: float
+    bare: float
+
+
+def measured(kind: type[Driven], size: int, path: Path) -> dict[str, Added]:
+    """The added cost of each phase, with calls of this size."""
+    bare, recorded = kind(size), kind(size)
+    times: dict[str, tuple[list[Seconds], list[Seconds]]] = {}  # for each line, without and with a recorder
+    with record(recorded.manager, path) as recorder:
+        for number in range(NUM_ROUNDS_FIRST + NUM_ROUNDS):
+            for name, without, with_recorder in _round(bare, recorded, recorder, number):
+                if number >= NUM_ROUNDS_FIRST:
+                    of_phase = times.setdefault(name, ([], []))
+                    of_phase[0].append(without)
+                    of_phase[1].append(with_recorder)
+        if not recorder.is_on:
+            raise RuntimeError(f"the recording of {kind.name} stopped early")
+    found = {}
+    for name, of_phase in times.items():
+        (thread, process), (thread_recorded, process_recorded) = (
+            [1e6 * min(column) for column in zip(*one, strict=True)] for one in of_phase
+        )
+        found[name] = Added(thread_recorded - thread, process_recorded - process, thread)
+    return found
+
+
+def _round(bare: Driven, recorded: Driven, recorder: Recorder, number: int) -> Iterator[tuple[str, Seconds, Seconds]]:
+    """Each phase that has lines, with the seconds of a line without and with a recorder."""
+    gc.collect()
+    gc.disable()
+    for (name, phase), (_, phase_recorded) in zip(bare.phases(), recorded.phases(), strict=True):
+        before = recorder.num_lines
+        if number % 2:
+            without, with_recorder = timed(phase), timed(phase_recorded)
+        else:
+            with_recorder, without = timed(phase_recorded), timed(phase)
+        if num_lines := recorder.num_lines - before:
+            yield name, without.for_each(num_lines), with_recorder.for_each(num_lines)
+    gc.enable()
+
+
+def measured_sizes(name: str, folder: str) -> dict[int, dict[str, Added]] | str:
+    """The added cost by size, or why the engine is not here. In a process of its own: one has one release."""
+    import torch
+
+    torch.set_num_threads(1)  # its other threads would count for the process
+    (kind,) = (one for one in MANAGERS if one.name == name)
+    try:
+        return {size: measured(kind, size, Path(folder) / "calls.jsonl") for size in kind.sizes}
+    except EngineError as error:
+        return str(error)
+
+
+def line_through(points: list[tuple[int, float]]) -> tuple[float, float]:
+    """The cost of a call, and that of each unit, in microseconds, by least squares."""
+    return statistics.linear_regression(*zip(*points, strict=True))[::-1]
+
+
+def bounds() -> dict[str, float]:
+    """Nanoseconds for each token: to write a list of numbers as bytes at best, and to copy an array."""
+    numbers, encoder = [Random(1).randrange(150_000) for _ in range(NUM_TOKENS)], msgspec.msgpack.Encoder()
+    as_array = array("q", numbers)
+
+    def best(copy: Callable[[], object]) -> float:
+        return 1e9 * min(timed(copy).thread for _ in range(1_000)) / NUM_TOKENS
+
+    return {"list": best(lambda: encoder.encode(numbers)), "array": best(as_array.tobytes)}
+
+
+def main(folder: Path) -> dict[str, Any]:
+    """Print the added cost for each engine, size and phase. Returns the figures."""
+    figures: dict[str, Any] = {}
+    bound = bounds()
+    print(f"  to copy a token at best: {bound['list']:.1f} ns from a list, {bound['array']:.2f} ns from an array")
+    for kind in MANAGERS:
+        with get_context("spawn").Pool(1) as pool:
+            by_size = pool.apply(measured_sizes, (kind.name, str(folder)))
+        if isinstance(by_size, str):
+            print(f"  {kind.name:<28} skipped: {by_size}")
+            continue
+        figures[kind.name] = of_engine = dict[str, Any]()
+        for phase in by_size[kind.sizes[0]]:
+            added = [by_size[size][phase] for size in kind.sizes]
+            of_call, of_unit = line_through([(size, one.thread) for size, one in zip(kind.sizes, added, strict=True)])
+            of_engine[phase] = {
+                "us/call": of_call,
+                f"ns/{kind.unit}": 1e3 * of_unit,
+                "worst us": max(max(one.thread, one.process) for one in added),
+                "of size": {size: one._asdict() for size, one in zip(kind.sizes, added, strict=True)},
+            }
+            by = "  ".join(
+                f"{size:,}: {one.thread:.1f} ({one.process:.1f})" for size, one in zip(kind.sizes, added, strict=True)
+            )
+            fit = f"{of_call:.1f} us + {1e3 * of_unit:.1f} ns a {kind.unit}"
+            print(f"  {kind.name:<28} {phase:<14} {fit:<28} {by}", flush=True)
+    return figures

@@ -1,0 +1,94 @@
+"""The lines of LMCache's L1 manager, with the fields of keys in place of digests, and addresses in place of slots.
+
+An object has a slot from when the manager takes it from its memory until it is given back: `moves` has both, in order,
+since the line before.
+"""
+
+from typing import Any
+
+from msgspec import field
+
+from kvproof.check.recording.digests import Digests
+from kvproof.check.recording.format import Header, RecordedCall
+from kvproof.check.recording.raw_lines import RawCall, RawLines
+
+NUM_OBJECTS_MAX = 1 << 16
+Name = tuple[bytes, int, int, str, str]  # the hash, rank and group of a key, its model, its salt
+
+
+class L1Call(RawCall, array_like=True, omit_defaults=True):
+    """A line with the keys of the call.
+
+    moves: whether objects were taken, and their addresses. answered: the keys of the answer, if they are not those of
+    the call. has_succeeded: of each key of the answer. addresses: of the objects of those that have. is_gone: of each
+    key of the answer, whether its object is gone. entries: the key, address and count of each, if asked for.
+    """
+
+    keys: list[Name] = field(default_factory=list)
+    moves: list[tuple[bool, list[int]]] = field(default_factory=list)
+    answered: list[Name] | None = None
+    has_succeeded: list[bool] = field(default_factory=list)
+    addresses: list[int] = field(default_factory=list)
+    is_gone: list[bool] = field(default_factory=list)
+    entries: list[tuple[Name, int, int]] | None = None
+
+
+class L1Lines(RawLines):
+    """Follows the objects, and makes a digest of each key."""
+
+    kind = L1Call
+
+    def __init__(self, header: Header, digests: Digests) -> None:
+        super().__init__(header, digests)
+        self._slots: dict[int, int] = {}  # of the objects in use, by their addresses
+        self._spare: list[int] = []
+        self._numbers_of: dict[Name, int] = {}  # because a digest takes longer than to find it
+        self._num_taken = self._num_slots_used = 0
+
+    def completed(self, raw: Any) -> RecordedCall:
+        """The line with digests and slots."""
+        line: RecordedCall = raw.line
+        for is_taken, addresses in raw.moves:
+            (self._take if is_taken else self._give_back)(addresses)
+        line.free = NUM_OBJECTS_MAX - self._num_taken, 0
+        line.keys = [self._key(name) for name in raw.keys]
+        answered = line.keys if raw.answered is None else [self._key(name) for name in raw.answered]
+        line.taken = [key for key, is_one in zip(answered, raw.has_succeeded, strict=False) if is_one]
+        line.slots = [self._slot(address) for address in raw.addresses]
+        line.evicted = [key for key, is_gone in zip(answered, raw.is_gone, strict=False) if is_gone]
+        if raw.entries is not None:
+            line.entries = [(self._key(name), self._slot(address), count) for name, address, count in raw.entries]
+        return line
+
+    def _take(self, addresses: list[int]) -> None:
+        for address in addresses:
+            self._num_taken += 1
+            if address not in self._slots:
+                self._slots[address] = self._spare.pop() if self._spare else self._new_slot()
+
+    def _new_slot(self) -> int:
+        if self._num_slots_used == NUM_OBJECTS_MAX:
+            raise OverflowError(f"more than {NUM_OBJECTS_MAX:,} objects are in use at a time")
+        self._num_slots_used += 1
+        return self._num_slots_used - 1
+
+    def _give_back(self, addresses: list[int]) -> None:
+        for address in addresses:
+            self._num_taken -= 1
+            slot = self._slots.pop(address, None)
+            if slot is not None:
+                self._spare.append(slot)
+
+    def _slot(self, address: int) -> int:
+        """The slot of an object; -1 if its memory was given back."""
+        return self._slots.get(address, -1)
+
+    def _key(self, name: Name) -> int:
+        number = self._numbers_of.get(name)
+        if number is None:
+            chunk_hash, rank, group, model, salt = name
+            if len(self._numbers_of) == NUM_OBJECTS_MAX:
+                self._numbers_of.clear()
+            whole = b"%s@%d@%d" % (chunk_hash, rank, group) + f"{model}@{salt}".encode()
+            number = self._numbers_of[name] = self.digests.number(whole)
+        return number

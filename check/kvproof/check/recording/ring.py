@@ -1,0 +1,142 @@
+"""Memory that a server shares with the process beside it that writes its recording.
+
+The server puts messages into it and never waits; the other process takes them out in order. Neither sees a message that
+is not whole: the server first copies the message, and then moves the word `HEAD`, which says where the next one begins.
+The other process moves `TAIL` past what it has taken. Both words count bytes from the beginning and never go back; a
+message lies at the count modulo the size of the ring. When nothing waits, the server moves both words so that the next
+message goes to the front again. So a server that is followed uses the first `HOT_BYTES` only, which its caches hold.
+
+On a processor that may reorder writes, what comes before a lock is released is seen before what comes after it is taken
+again. So the server releases and takes a lock between the message and the word, and the reader does the same between
+the word and the message.
+"""
+
+import mmap
+import os
+import tempfile
+from threading import Lock
+
+CONTROL_BYTES = 4_096  # the words, and two texts
+HEAD, TAIL, HAS_FAILED = range(3)  # words of 8 bytes
+FROM_SERVER, FROM_WRITER = slice(1_024, 2_048), slice(2_048, 3_072)  # why a side ends the recording
+WORD_BYTES = 8
+RING_BYTES = 256 << 20
+HOT_BYTES = 4 << 20
+SKIP = (1 << 32) - 1  # in place of a length: the next message is at the front
+
+
+class RingFull(OSError):
+    """The reader is so far behind that there is no room for a message."""
+
+
+def shared_file(num_bytes: int) -> int:
+    """The descriptor of memory that has no name. Of a ring, the pages that are used all the time are there at once."""
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("kvproof")
+    else:
+        with tempfile.TemporaryFile() as unnamed:
+            file = os.dup(unnamed.fileno())
+    os.truncate(file, CONTROL_BYTES + num_bytes)
+    return file
+
+
+class Ring:
+    """What both sides have: the memory, its words and its texts."""
+
+    def __init__(self, file: int) -> None:
+        self._memory = mmap.mmap(file, 0)
+        self._view = memoryview(self._memory)
+        self._words = self._view.cast("Q")
+        self.num_bytes = len(self._memory) - CONTROL_BYTES
+        self._lock, self._fence = Lock(), Lock()
+        self._fence.acquire()
+
+    def close(self) -> None:
+        """Release the memory of this side."""
+        self._words.release()
+        self._view.release()
+        self._memory.close()
+
+    def num_unread(self) -> int:
+        """Bytes of messages that are not taken out yet."""
+        return max(0, self._words[HEAD] - self._words[TAIL])
+
+    def has_failed(self) -> bool:
+        """Whether the writer of the recording has said why it ends."""
+        return bool(self._words[HAS_FAILED])
+
+    def say(self, place: slice, text: str) -> None:
+        """Leave a text for the other side."""
+        data = text.encode()[: place.stop - place.start - 1]
+        self._view[place.start : place.start + len(data)] = data
+        if place is FROM_WRITER:
+            self._order()
+            self._words[HAS_FAILED] = 1
+
+    def said(self, place: slice) -> str:
+        """The text that the other side has left."""
+        return bytes(self._view[place]).rstrip(b"\0").decode(errors="ignore")
+
+    def _order(self) -> None:
+        self._fence.release()
+        self._fence.acquire()
+
+
+class RingWriter(Ring):
+    """The side of the server."""
+
+    def __init__(self, file: int) -> None:
+        super().__init__(file)
+        hot = min(HOT_BYTES, self.num_bytes)
+        self._view[CONTROL_BYTES : CONTROL_BYTES + hot] = bytes(hot)
+        self._head = 0
+
+    def put(self, data: bytes | bytearray) -> None:
+        """Add a message. Raises RingFull."""
+        with self._lock:
+            if len(data) > self.num_bytes // 2:
+                raise RingFull
+            length, words = len(data), self._words
+            num_bytes = WORD_BYTES + (length + WORD_BYTES - 1) // WORD_BYTES * WORD_BYTES
+            head, tail = self._head, words[TAIL]
+            at = head % self.num_bytes
+            num_left = self.num_bytes - at
+            is_followed = head == tail and at > HOT_BYTES
+            if is_followed or num_left < num_bytes:
+                if not is_followed and head + num_left + num_bytes - tail > self.num_bytes:
+                    raise RingFull
+                words[(CONTROL_BYTES + at) // WORD_BYTES] = SKIP
+                head += num_left
+                at = 0
+                if is_followed:  # nothing is left to take, so the reader does not move this word
+                    self._order()
+                    words[TAIL] = head
+            elif head + num_bytes - tail > self.num_bytes:
+                raise RingFull
+            at += CONTROL_BYTES
+            words[at // WORD_BYTES] = length
+            self._view[at + WORD_BYTES : at + WORD_BYTES + length] = data
+            self._order()
+            self._head = words[HEAD] = head + num_bytes
+
+
+class RingReader(Ring):
+    """The side of the process that writes the recording."""
+
+    def take(self) -> bytes | None:
+        """The next message, which is taken out; None if there is none."""
+        words = self._words
+        tail, head = words[TAIL], words[HEAD]
+        self._order()
+        if tail >= head:
+            return None
+        at = tail % self.num_bytes
+        if words[(CONTROL_BYTES + at) // WORD_BYTES] == SKIP:
+            tail += self.num_bytes - at
+            at = 0
+        at += CONTROL_BYTES
+        length = words[at // WORD_BYTES]
+        data = bytes(self._view[at + WORD_BYTES : at + WORD_BYTES + length])
+        self._order()
+        words[TAIL] = tail + WORD_BYTES + (length + WORD_BYTES - 1) // WORD_BYTES * WORD_BYTES
+        return data

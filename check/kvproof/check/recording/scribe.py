@@ -1,0 +1,105 @@
+"""The process beside a server that writes one recording: it takes lines from a ring, completes them and writes them.
+
+`handover` starts it. It ends after the last line, or when the server is over, however it ended; then it has written
+every line that was handed over. What fails here does not stop the server: the recording ends with a line that says why,
+and the server hears of it with its next call.
+"""
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from kvproof.check.recording import ring
+from kvproof.check.recording.digests import Digests
+from kvproof.check.recording.format import ENDED, LMCACHE_L1, SGLANG, STOPPED, VLLM_OFFLOAD, Header, RecordedCall
+from kvproof.check.recording.handover import Settings
+from kvproof.check.recording.lmcache.raw_lines import L1Lines
+from kvproof.check.recording.raw_lines import RawLines
+from kvproof.check.recording.recording_file import RecordingFile
+from kvproof.check.recording.segments import SegmentWriter
+from kvproof.check.recording.sglang.raw_lines import RadixLines
+from kvproof.check.recording.vllm_offload.raw_lines import OffloadLines
+
+PAUSE_SECONDS = 0.01  # between two looks at a ring that is empty
+NUM_LINES_IN_TURN = 1_000
+LINES: dict[str, type[RawLines]] = {SGLANG: RadixLines, LMCACHE_L1: L1Lines, VLLM_OFFLOAD: OffloadLines}
+
+
+class Scribe:
+    """Writes the recording of one ring."""
+
+    def __init__(self, reader: ring.RingReader) -> None:
+        first = reader.take()
+        assert first is not None, "the settings are put before this process is started"
+        settings = msgspec.msgpack.decode(first, type=Settings)
+        sizes = settings.segments
+        segments = None if sizes is None else SegmentWriter(Path(settings.path), *sizes, locks=True)
+        kind = LINES.get(settings.header.interface, RawLines)
+        self._ring, self._parent, self._header = reader, settings.parent, settings.header
+        self._file = RecordingFile(settings.file, segments)
+        self._lines = kind(settings.header, Digests(settings.key))
+        self._decoder = msgspec.msgpack.Decoder(kind.kind)
+        self._encoder = msgspec.json.Encoder()
+        self._num_lines = 0
+        self._is_over = False
+
+    def run(self) -> None:
+        """Write until the last line, or until the server is over."""
+        try:
+            self._write(self._header)
+            while not self._is_over:
+                is_server_over = os.getppid() != self._parent  # asked before the look, so that it sees the last line
+                if self._write_what_is_there():
+                    continue
+                if why := self._ring.said(ring.FROM_SERVER):
+                    self._write(RecordedCall(self._num_lines + 1, STOPPED, answer=why))
+                    return
+                if is_server_over:
+                    return
+                time.sleep(PAUSE_SECONDS)
+        except OSError as error:
+            self._stop(error.strerror or str(error))
+        except Exception as error:
+            self._stop(f"{type(error).__name__}: {error}")
+        finally:
+            self._file.close()
+
+    def _write_what_is_there(self) -> bool:
+        """Write the lines of the ring, at most so many that the server is looked at again; whether there was one."""
+        for number in range(NUM_LINES_IN_TURN):
+            message = self._ring.take()
+            if message is None:
+                return number > 0
+            raw = self._decoder.decode(message)
+            self._is_over = raw.line.call in (ENDED, STOPPED)
+            self._write(raw.line if self._is_over else self._lines.completed(raw))
+            self._num_lines = raw.line.n
+            if self._is_over:
+                break
+        return True
+
+    def _write(self, line: RecordedCall | Header) -> None:
+        self._file.put(self._encoder.encode(line) + b"\n")
+
+    def _stop(self, why: str) -> None:
+        """End the recording with the reason, and tell the server."""
+        self._ring.say(ring.FROM_WRITER, why)
+        if not self._file.is_torn:
+            with suppress(OSError):
+                self._write(RecordedCall(self._num_lines + 1, STOPPED, answer=why))
+
+
+def main(arguments: list[str]) -> None:
+    """Write the recording of the ring whose descriptor is the first argument."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # these are for the server, which ends or not
+        signal.signal(number, signal.SIG_IGN)
+    Scribe(ring.RingReader(int(arguments[0]))).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,126 @@
+"""The lines of SGLang, with the tokens of a prompt in place of keys, nodes in place of their ends, and raw page ids.
+
+A lock names a node of the tree. The path from the root to the end of a node never changes, so a node is written as the
+key of its last page, which is known from the look-up or the insert that returned the node.
+"""
+
+from array import array
+from typing import Any
+
+from kvproof.check.recording.digests import POSITIVE, Digests
+from kvproof.check.recording.format import Header, RecordedCall
+from kvproof.check.recording.raw_lines import RawCall, RawLines
+
+NUM_NODES_MAX = 1 << 16
+TOKEN_BYTES = 8
+SLOTS, ONCE, NEW, PAGES = "slots", "once", "new", "pages"  # one slot of each page, all, those that begin one; or pages
+
+
+class RadixCall(RawCall, array_like=True, omit_defaults=True):
+    """A line with what the call names.
+
+    tokens: of the prompt, whole pages, as bytes of 64-bit numbers or as a list. namespace: what else the prompt depends
+    on. node: the node that the call names or returned; None for the root. slots: the numbers of a tensor, as bytes.
+    form: of its numbers, as for `memoryview`; none if the line has no slots. what: SLOTS, ONCE, NEW or PAGES.
+    """
+
+    tokens: bytes | list[int] = b""
+    namespace: str = ""
+    node: int | None = None
+    slots: bytes = b""
+    form: str = ""
+    what: str = SLOTS
+
+
+class RadixLines(RawLines):
+    """Makes a key of each page, and remembers where nodes end."""
+
+    kind = RadixCall
+
+    def __init__(self, header: Header, digests: Digests) -> None:
+        super().__init__(header, digests)
+        self._page = header.block_size
+        self._ends: dict[int, int] = {}  # of the nodes that were named last: the keys of their last pages
+        self._locked: dict[int, list[int]] = {}  # of nodes: the key of the last page, and the number of locks
+
+    def completed(self, raw: Any) -> RecordedCall:
+        """The line with keys and pages."""
+        line: RecordedCall = raw.line
+        handler = getattr(self, f"_{line.call}", None)
+        if handler is not None and not line.raised:
+            handler(line, raw)
+        if raw.form:
+            line.slots = self._pages(memoryview(raw.slots).cast(raw.form).tolist(), raw.what)
+        return line
+
+    def _pages(self, numbers: list[int], what: str) -> list[int]:
+        size = self._page
+        if what == PAGES:
+            return [page - 1 for page in numbers]
+        if what == NEW:
+            return [slot // size - 1 for slot in numbers if slot % size == 0]
+        pages = [slot // size - 1 for slot in numbers]
+        return list(dict.fromkeys(pages)) if what == ONCE else pages
+
+    # Keys and nodes -------------------------------------------------------------------------------------------------
+
+    def _keys(self, raw: RadixCall) -> list[int]:
+        """The pages of a prompt, each as a digest of itself and of everything before it."""
+        digest, num_bytes = self.digests.of, self._page * TOKEN_BYTES
+        tokens = raw.tokens if isinstance(raw.tokens, bytes) else array("q", raw.tokens).tobytes()
+        last, keys = digest(raw.namespace.encode()), []
+        for start in range(0, len(tokens), num_bytes):
+            last = digest(last + tokens[start : start + num_bytes])
+            keys.append(int.from_bytes(last, "big") & POSITIVE)
+        return keys
+
+    def _remember(self, node: int | None, end: int) -> None:
+        if node is None:
+            return
+        self._ends.pop(node, None)
+        self._ends[node] = end
+        if len(self._ends) > NUM_NODES_MAX:
+            del self._ends[next(iter(self._ends))]
+
+    def _end_of(self, node: int | None) -> list[int]:
+        """The key of the last page of a node; of the root, none."""
+        if node is None:
+            return []
+        if node in self._locked:
+            return [self._locked[node][0]]
+        if node not in self._ends:
+            raise LookupError(f"no look-up and no insert returned node {node}")
+        return [self._ends[node]]
+
+    # Calls of the tree ----------------------------------------------------------------------------------------------
+
+    def _match_prefix(self, line: RecordedCall, raw: RadixCall) -> None:
+        keys, num_found = self._keys(raw), line.num_hit
+        if num_found:
+            self._remember(raw.node, keys[num_found - 1])
+        line.keys = keys[max(0, num_found - 1) :]
+
+    def _insert(self, line: RecordedCall, raw: RadixCall) -> None:
+        keys = self._keys(raw)
+        line.keys = keys[line.num_hit :]
+        if keys:
+            self._remember(raw.node, keys[-1])
+
+    def _path_device_indices(self, line: RecordedCall, raw: RadixCall) -> None:
+        line.keys = self._end_of(raw.node)
+
+    def _inc_lock_ref(self, line: RecordedCall, raw: RadixCall) -> None:
+        line.keys, node = self._end_of(raw.node), raw.node
+        if node is not None:
+            self._locked.setdefault(node, [line.keys[0], 0])[1] += 1
+
+    def _dec_lock_ref(self, line: RecordedCall, raw: RadixCall) -> None:
+        line.keys, node = self._end_of(raw.node), raw.node
+        if node is not None and node in self._locked:
+            self._locked[node][1] -= 1
+            if not self._locked[node][1]:
+                self._remember(node, self._locked.pop(node)[0])
+
+    def _reset(self, line: RecordedCall, raw: RadixCall) -> None:
+        self._ends.clear()
+        self._locked.clear()

@@ -1,0 +1,48 @@
+"""The lines of vLLM's offloading manager, with hashes in place of digests."""
+
+from typing import Any
+
+from msgspec import field
+
+from kvproof.check.recording.digests import Digests
+from kvproof.check.recording.format import Header, RecordedCall
+from kvproof.check.recording.raw_lines import RawCall, RawLines
+
+NUM_KNOWN_MAX = 1 << 16
+
+
+class OffloadCall(RawCall, array_like=True, omit_defaults=True):
+    """A line with the hashes of blocks. entries: the hash, the slot and the number of loads of each, if asked for."""
+
+    keys: list[bytes] = field(default_factory=list)
+    taken: list[bytes] = field(default_factory=list)
+    evicted: list[bytes] = field(default_factory=list)
+    entries: list[tuple[bytes, int, int]] | None = None
+
+
+class OffloadLines(RawLines):
+    """Makes a digest of each hash."""
+
+    kind = OffloadCall
+
+    def __init__(self, header: Header, digests: Digests) -> None:
+        super().__init__(header, digests)
+        self._known: dict[bytes, int] = {}  # because a digest takes longer than to find it
+
+    def _key(self, name: bytes) -> int:
+        number = self._known.get(name)
+        if number is None:
+            if len(self._known) == NUM_KNOWN_MAX:
+                self._known.clear()
+            number = self._known[name] = self.digests.number(name)
+        return number
+
+    def completed(self, raw: Any) -> RecordedCall:
+        """The line with the digests of its keys."""
+        line: RecordedCall = raw.line
+        line.keys, line.taken, line.evicted = (
+            [self._key(name) for name in names] for names in (raw.keys, raw.taken, raw.evicted)
+        )
+        if raw.entries is not None:
+            line.entries = [(self._key(name), slot, count) for name, slot, count in raw.entries]
+        return line
