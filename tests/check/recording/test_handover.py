@@ -12,7 +12,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
+import torch
 
 from kvproof.check.recording import handover, ring
 from kvproof.check.recording.digests import Digests
@@ -22,6 +24,7 @@ from kvproof.check.recording.handover import Handover
 from kvproof.check.recording.segments import SegmentReader, SegmentWriter
 from kvproof.check.recording.sglang.raw_lines import NEW, ONCE, PAGES, SLOTS, RadixCall, RadixLines
 from kvproof.check.recording.sglang.recorder import RadixRecorder
+from kvproof.check.recording.sglang.waiting_lines import WaitingLines
 from kvproof.check.recording.validate import validate
 from kvproof.check.recording.vllm_v0.recorder import V0Recorder
 from kvproof.impl import AllocStatus, BlockManager, Sequence, SequenceGroup
@@ -144,19 +147,41 @@ def test_a_judge_waits_for_a_process_that_still_writes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tokens", [array("q", [1, 2, 3, 4, 5]), [1, 2, 3, 4, 5]])
-def test_tokens_that_the_server_changes_after_its_call_are_recorded_as_they_were(tokens: Any) -> None:
+@pytest.mark.parametrize("waits", [False, True])
+def test_tokens_that_the_server_changes_after_its_call_are_recorded_as_they_were(waits: bool, tokens: Any) -> None:
+    memory = ring.shared_file(1 << 12)
+    writer, reader = ring.RingWriter(memory), ring.RingReader(memory)
+    os.close(memory)
+    encoder, tokens = msgspec.msgpack.Encoder(), tokens[:]
+    lines = WaitingLines(lambda line, buffers: writer.put(encoder.encode(line), buffers))
     recorder: Any = object.__new__(RadixRecorder)
-    recorder._page = 2
-    call = recorder._call(SimpleNamespace(token_ids=tokens, extra_key=None), 2)
-    before = keys_of(call)
-    tokens[0] = 9
-    assert keys_of(call) == before
-    assert keys_of(recorder._call(SimpleNamespace(token_ids=tokens, extra_key=None), 2)) != before
+    recorder._page, recorder._lines = 2, lines
+    for first in (1, 9, 1):
+        tokens[0] = first
+        call = recorder._call(SimpleNamespace(token_ids=tokens, extra_key=None), 2)
+        call.line.call = "insert"
+        if waits:
+            lines._copy = Arriving()  # type: ignore[assignment]
+        lines.add(call)
+        tokens[0] = 7
+        tokens.append(8)  # which an array refuses while somebody looks at its memory
+    lines.write_all()
+    before, changed, again = [keys_of(*taken) for taken in iter(reader.take, None)]
+    assert before == again != changed
 
 
-def keys_of(call: RadixCall) -> list[int]:
-    call.line.call = "insert"
-    return radix_lines().completed(call).keys
+class Arriving:
+    """A copy of a tensor that is on its way."""
+
+    def has_arrived(self) -> bool:
+        return False
+
+    def tensor(self) -> Any:
+        return torch.tensor([2, 3])
+
+
+def keys_of(first: bytes, data: bytes) -> list[int]:
+    return radix_lines().completed(msgspec.msgpack.decode(first, type=RadixCall), data).keys
 
 
 def radix_lines() -> RadixLines:
@@ -167,13 +192,13 @@ def test_raw_page_ids_are_completed_to_pages() -> None:
     numbers = array("l", [4, 5, 8, 9])
     expected = {SLOTS: [1, 1, 3, 3], ONCE: [1, 3], NEW: [1, 3], PAGES: [3, 4, 7, 8]}
     for what, pages in expected.items():
-        call = RadixCall(RecordedCall(1, "free"), slots=numbers.tobytes(), form="l", what=what)
-        assert radix_lines().completed(call).slots == pages
+        call = RadixCall(RecordedCall(1, "free"), form="l", what=what)
+        assert radix_lines().completed(call, numbers.tobytes()).slots == pages
 
 
 def test_a_lock_names_the_end_of_its_node_until_the_last_one_ends() -> None:
     lines, tokens = radix_lines(), array("q", [1, 2, 3, 4]).tobytes()
-    keys = lines.completed(RadixCall(RecordedCall(1, "insert"), tokens=tokens, node=7)).keys
+    keys = lines.completed(RadixCall(RecordedCall(1, "insert"), num_bytes=len(tokens), node=7), tokens).keys
     assert len(keys) == 2
     for call in ("inc_lock_ref", "inc_lock_ref", "dec_lock_ref", "dec_lock_ref", "inc_lock_ref"):
         assert lines.completed(RadixCall(RecordedCall(1, call), node=7)).keys == keys[-1:]

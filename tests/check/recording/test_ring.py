@@ -27,17 +27,19 @@ def test_messages_come_whole_and_in_order_and_only_a_full_ring_refuses_one(
     hot_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ring, "HOT_BYTES", hot_bytes)
-    random, waiting, num_refused, num_taken = Random(1), deque[bytes](), 0, 0
+    random, waiting, num_refused, num_taken = Random(1), deque[tuple[bytes, bytes]](), 0, 0
     with both_sides(256) as (writer, reader):
         for _ in range(4_000):
             if random.random() < 0.55:
-                message = random.randbytes(random.choice((0, 1, 7, 8, 9, 40, 100)))
+                first = random.randbytes(random.choice((0, 1, 7, 8, 9, 40)))
+                others = [random.randbytes(random.choice((0, 3, 30))) for _ in range(random.randrange(3))]
+                message = first, b"".join(others)
                 try:
-                    writer.put(message)
+                    writer.put(first, others)
                     waiting.append(message)
                 except RingFull:
                     num_refused += 1
-                    assert sum(8 + (len(one) + 7) // 8 * 8 for one in (*waiting, message)) > 256 - 2 * 104
+                    assert sum(15 + len(one) + len(other) for one, other in (*waiting, message)) > 256 - 2 * 104
             else:
                 assert reader.take() == (waiting.popleft() if waiting else None)
                 num_taken += 1
@@ -50,17 +52,17 @@ def test_a_server_that_is_followed_uses_the_front_only(monkeypatch: pytest.Monke
     with both_sides(1 << 16) as (writer, reader):
         untouched = bytes(writer._view[ring.CONTROL_BYTES + 512 :])
         for number in range(1_000):
-            writer.put(b"%d" % number * 20)
-            assert reader.take() == b"%d" % number * 20
+            writer.put(b"%d" % number, [b"." * 40])
+            assert reader.take() == (b"%d" % number, b"." * 40)
         assert bytes(writer._view[ring.CONTROL_BYTES + 512 :]) == untouched
 
 
 def test_a_message_owns_its_bytes() -> None:
     with both_sides(256) as (writer, reader):
         buffer = bytearray(b"before")
-        writer.put(buffer)
+        writer.put(b"", [memoryview(buffer)])
         buffer[:] = b"after!"
-        assert reader.take() == b"before"
+        assert reader.take() == (b"", b"before")
 
 
 def test_each_side_hears_why_the_other_ends() -> None:

@@ -1,8 +1,9 @@
 """Recordings: the calls and answers of a live block manager, one JSON line per call, and their validation.
 
 `record` is called on a manager in the user's own process; from then on each call writes a line, or hands it over to a
-process beside the server that writes it. Nothing is judged there, and the server waits for nothing else. Later `kvproof validate` reads the lines as a stream, replays them to
-the judge as if the manager were present, and decides whether the specification explains every line.
+process beside the server that writes it. Nothing is judged there, and the server waits for nothing else. Later
+`kvproof validate` reads the lines as a stream, replays them to the judge as if the manager were present, and decides
+whether the specification explains every line.
 
     from kvproof.check.recording import record
     record(scheduler.block_manager, "trace.jsonl")      # vLLM's V0 interface

@@ -24,7 +24,7 @@ from kvproof.spec.trace import Operation
 PATHS_TO_MANAGER = (("manager",), ("_manager",), ("scheduler", "kv_cache_manager"), ("scheduler", "cache"))
 Driver = ManagerOperations | SchedulerOperations | store_operations.StoreOperations
 NUM_CONFIGURATIONS_MAX = 1000
-WITHOUT = {"transfers": False}  # for schedulers, as transfers cannot be judged from a recording
+WITHOUT = {"transfers": False, "connector": ""}  # for schedulers: what cannot be judged from a recording
 
 
 @dataclass

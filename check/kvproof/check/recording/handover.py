@@ -8,6 +8,7 @@ much, and the call does not wait for a disk. If the server is killed, that proce
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from kvproof.check.recording.file_locks import lock
 from kvproof.check.recording.format import Header, RecordedCall
 from kvproof.check.recording.raw_lines import RawCall
 from kvproof.check.recording.recording_file import RecordingFile, RecordingRefused, opened
+from kvproof.check.recording.ring import Buffer
 from kvproof.check.recording.segments import SegmentWriter
 
 END_SECONDS_MAX = 60.0  # that `close` waits for the process
@@ -47,8 +49,8 @@ class Sink(Protocol):
     def has_ended(self) -> bool:
         """Whether it takes no further line."""
 
-    def put(self, line: Line) -> None:
-        """Take a line. Raises OSError if it cannot."""
+    def put(self, line: Line, buffers: Sequence[Buffer] = ()) -> None:
+        """Take a line. buffers: the bytes of a raw one, which are copied. Raises OSError if it cannot."""
 
     def end(self, line: RecordedCall, waits: bool) -> None:
         """Take the last line, and release everything. waits: until it is written. Raises OSError."""
@@ -70,8 +72,8 @@ class Directly:
         """Whether a line was not written whole."""
         return self.file.is_torn
 
-    def put(self, line: Line) -> None:
-        """Write a line. Raises OSError."""
+    def put(self, line: Line, buffers: Sequence[Buffer] = ()) -> None:
+        """Write a line, which is not raw. Raises OSError."""
         self.file.put(self._encoder.encode(line) + b"\n")
 
     def end(self, line: RecordedCall, waits: bool) -> None:
@@ -124,7 +126,7 @@ class Handover:
         finally:
             os.close(memory)
 
-    def put(self, line: Line) -> None:
+    def put(self, line: Line, buffers: Sequence[Buffer] = ()) -> None:
         """Hand a line over. Raises OSError if the process has ended, or is too far behind."""
         self._num_lines += 1
         if self._ring.has_failed():
@@ -132,7 +134,7 @@ class Handover:
         if self._num_lines % NUM_LINES_BETWEEN_LOOKS == 0 and self._process.poll() is not None:
             self._fail(f"the process that writes the recording has ended (code {self._process.returncode})")
         try:
-            self._ring.put(self._encoder.encode(line if isinstance(line, RawCall) else RawCall(line)))
+            self._ring.put(self._encoder.encode(line if isinstance(line, RawCall) else RawCall(line)), buffers)
         except ring.RingFull:
             num_megabytes = self._ring.num_unread() >> 20
             self._fail(f"the process that writes the recording is {num_megabytes:,} MB behind: the calls are faster")

@@ -1,8 +1,8 @@
 """Lines as a recorder hands them to the process beside the server: with bytes in place of what takes time to convert.
 
 A recorder copies the bytes that a call names, such as the tokens of a prompt, page ids or hashes, and the process that
-writes the recording makes the numbers of the line from them. Every raw line owns its bytes: the server may change what
-it passed as soon as the call is over.
+writes the recording makes the numbers of the line from them. What is large is not in the raw line, but beside it in
+buffers, which are copied once. That is done before the call goes on: then the server may change what it passed.
 """
 
 from typing import Any, ClassVar
@@ -27,7 +27,7 @@ class RawLines:
     def __init__(self, header: Header, digests: Digests) -> None:
         self.header, self.digests = header, digests
 
-    def completed(self, raw: Any) -> RecordedCall:
-        """The line. Raises an exception for what no recorder hands over."""
+    def completed(self, raw: Any, data: bytes = b"") -> RecordedCall:
+        """The line. data: the bytes of its buffers. Raises an exception for what no recorder hands over."""
         line: RecordedCall = raw.line
         return line

@@ -21,6 +21,7 @@ from kvproof.check.recording.digests import POSITIVE, Digests
 from kvproof.check.recording.format import DIGESTS, ENDED, IDS, STOPPED, Header, RecordedCall, RecordedSequence, Table
 from kvproof.check.recording.handover import Directly, Handover, Line, Sink
 from kvproof.check.recording.raw_lines import RawCall
+from kvproof.check.recording.ring import Buffer
 from kvproof.check.recording.segments import SegmentWriter
 from kvproof.check.subjects.loading.partial_import import installed_version
 
@@ -191,8 +192,8 @@ class Recorder:
         except OSError as error:
             self._warn(f"its last line: {error.strerror or error}")
 
-    def _put(self, line: Line) -> None:
-        self._sink.put(line)
+    def _put(self, line: Line, buffers: Sequence[Buffer] = ()) -> None:
+        self._sink.put(line, buffers)
 
     # Sequences ------------------------------------------------------------------------------------------------------
 

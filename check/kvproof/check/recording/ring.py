@@ -14,6 +14,7 @@ the word and the message.
 import mmap
 import os
 import tempfile
+from collections.abc import Sequence
 from threading import Lock
 
 CONTROL_BYTES = 4_096  # the words, and two texts
@@ -21,8 +22,11 @@ HEAD, TAIL, HAS_FAILED = range(3)  # words of 8 bytes
 FROM_SERVER, FROM_WRITER = slice(1_024, 2_048), slice(2_048, 3_072)  # why a side ends the recording
 WORD_BYTES = 8
 RING_BYTES = 256 << 20
-HOT_BYTES = 4 << 20
-SKIP = (1 << 32) - 1  # in place of a length: the next message is at the front
+HOT_BYTES = 256 << 10  # a cache of a core holds them
+READY_BYTES = 32 << 20
+LENGTH_BITS = 32  # of a message; the length of its first part follows
+SKIP = (1 << LENGTH_BITS) - 1  # in place of a length: the next message is at the front
+Buffer = bytes | memoryview  # of bytes
 
 
 class RingFull(OSError):
@@ -87,16 +91,18 @@ class RingWriter(Ring):
 
     def __init__(self, file: int) -> None:
         super().__init__(file)
-        hot = min(HOT_BYTES, self.num_bytes)
-        self._view[CONTROL_BYTES : CONTROL_BYTES + hot] = bytes(hot)
+        ready = min(READY_BYTES, self.num_bytes)
+        self._view[CONTROL_BYTES : CONTROL_BYTES + ready] = bytes(ready)  # so that no call has to wait for pages
         self._head = 0
 
-    def put(self, data: bytes | bytearray) -> None:
-        """Add a message. Raises RingFull."""
+    def put(self, first: bytes, others: Sequence[Buffer] = ()) -> None:
+        """Add a message of several parts, each of which is copied. Raises RingFull."""
         with self._lock:
-            if len(data) > self.num_bytes // 2:
+            length, words = len(first), self._words
+            for part in others:
+                length += len(part)
+            if length > self.num_bytes // 2:
                 raise RingFull
-            length, words = len(data), self._words
             num_bytes = WORD_BYTES + (length + WORD_BYTES - 1) // WORD_BYTES * WORD_BYTES
             head, tail = self._head, words[TAIL]
             at = head % self.num_bytes
@@ -114,8 +120,11 @@ class RingWriter(Ring):
             elif head + num_bytes - tail > self.num_bytes:
                 raise RingFull
             at += CONTROL_BYTES
-            words[at // WORD_BYTES] = length
-            self._view[at + WORD_BYTES : at + WORD_BYTES + length] = data
+            words[at // WORD_BYTES] = length | len(first) << LENGTH_BITS
+            at += WORD_BYTES
+            for part in (first, *others):
+                self._view[at : at + len(part)] = part
+                at += len(part)
             self._order()
             self._head = words[HEAD] = head + num_bytes
 
@@ -123,8 +132,8 @@ class RingWriter(Ring):
 class RingReader(Ring):
     """The side of the process that writes the recording."""
 
-    def take(self) -> bytes | None:
-        """The next message, which is taken out; None if there is none."""
+    def take(self) -> tuple[bytes, bytes] | None:
+        """The next message, which is taken out: its first part, and the others as one. None if there is none."""
         words = self._words
         tail, head = words[TAIL], words[HEAD]
         self._order()
@@ -135,8 +144,8 @@ class RingReader(Ring):
             tail += self.num_bytes - at
             at = 0
         at += CONTROL_BYTES
-        length = words[at // WORD_BYTES]
+        length, length_first = words[at // WORD_BYTES] & SKIP, words[at // WORD_BYTES] >> LENGTH_BITS
         data = bytes(self._view[at + WORD_BYTES : at + WORD_BYTES + length])
         self._order()
         words[TAIL] = tail + WORD_BYTES + (length + WORD_BYTES - 1) // WORD_BYTES * WORD_BYTES
-        return data
+        return data[:length_first], data[length_first:]

@@ -36,7 +36,7 @@ class Scribe:
     def __init__(self, reader: ring.RingReader) -> None:
         first = reader.take()
         assert first is not None, "the settings are put before this process is started"
-        settings = msgspec.msgpack.decode(first, type=Settings)
+        settings = msgspec.msgpack.decode(first[0], type=Settings)
         sizes = settings.segments
         segments = None if sizes is None else SegmentWriter(Path(settings.path), *sizes, locks=True)
         kind = LINES.get(settings.header.interface, RawLines)
@@ -75,9 +75,9 @@ class Scribe:
             message = self._ring.take()
             if message is None:
                 return number > 0
-            raw = self._decoder.decode(message)
+            raw = self._decoder.decode(message[0])
             self._is_over = raw.line.call in (ENDED, STOPPED)
-            self._write(raw.line if self._is_over else self._lines.completed(raw))
+            self._write(raw.line if self._is_over else self._lines.completed(raw, message[1]))
             self._num_lines = raw.line.n
             if self._is_over:
                 break

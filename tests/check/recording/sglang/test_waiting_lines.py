@@ -1,7 +1,7 @@
 """Lines wait for page ids that are on a simulated device, and are written whole and in order."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 import torch
@@ -9,6 +9,7 @@ import torch
 from kvproof.check.data_plane.simulated_cuda import simulated_cuda
 from kvproof.check.recording.format import RecordedCall
 from kvproof.check.recording.handover import Line
+from kvproof.check.recording.ring import Buffer
 from kvproof.check.recording.sglang import waiting_lines
 from kvproof.check.recording.sglang.raw_lines import SLOTS, RadixCall
 from kvproof.check.recording.sglang.waiting_lines import WaitingLines
@@ -30,10 +31,10 @@ class Written:
         self.done: list[tuple[int, list[int]]] = []
         self.lines = WaitingLines(self.write)
 
-    def write(self, line: Line) -> None:
+    def write(self, line: Line, buffers: Sequence[Buffer]) -> None:
         assert isinstance(line, RadixCall)
         assert line.form in ("", "l")
-        self.done.append((line.line.n, array("l", line.slots).tolist()))
+        self.done.append((line.line.n, array("l", b"".join(buffers)).tolist()))
 
     def add(self, number: int, tensor: torch.Tensor | None = None) -> None:
         line = RadixCall(RecordedCall(number, "alloc"))

@@ -45,7 +45,7 @@ class L1Lines(RawLines):
         self._numbers_of: dict[Name, int] = {}  # because a digest takes longer than to find it
         self._num_taken = self._num_slots_used = 0
 
-    def completed(self, raw: Any) -> RecordedCall:
+    def completed(self, raw: Any, data: bytes = b"") -> RecordedCall:
         """The line with digests and slots."""
         line: RecordedCall = raw.line
         for is_taken, addresses in raw.moves:

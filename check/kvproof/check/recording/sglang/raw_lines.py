@@ -19,15 +19,17 @@ SLOTS, ONCE, NEW, PAGES = "slots", "once", "new", "pages"  # one slot of each pa
 class RadixCall(RawCall, array_like=True, omit_defaults=True):
     """A line with what the call names.
 
-    tokens: of the prompt, whole pages, as bytes of 64-bit numbers or as a list. namespace: what else the prompt depends
-    on. node: the node that the call names or returned; None for the root. slots: the numbers of a tensor, as bytes.
-    form: of its numbers, as for `memoryview`; none if the line has no slots. what: SLOTS, ONCE, NEW or PAGES.
+    The buffers are the tokens of the prompt, whole pages, as 64-bit numbers, and then the numbers of a tensor.
+
+    num_bytes: of the tokens. tokens: as a list, before 0.5.13. namespace: what else the prompt depends on. node: the
+    node that the call names or returned; None for the root. form: of the numbers of the tensor, as for `memoryview`;
+    empty if the line has no slots. what: SLOTS, ONCE, NEW or PAGES.
     """
 
-    tokens: bytes | list[int] = b""
+    num_bytes: int = 0
+    tokens: list[int] | None = None
     namespace: str = ""
     node: int | None = None
-    slots: bytes = b""
     form: str = ""
     what: str = SLOTS
 
@@ -43,14 +45,14 @@ class RadixLines(RawLines):
         self._ends: dict[int, int] = {}  # of the nodes that were named last: the keys of their last pages
         self._locked: dict[int, list[int]] = {}  # of nodes: the key of the last page, and the number of locks
 
-    def completed(self, raw: Any) -> RecordedCall:
+    def completed(self, raw: Any, data: bytes = b"") -> RecordedCall:
         """The line with keys and pages."""
         line: RecordedCall = raw.line
         handler = getattr(self, f"_{line.call}", None)
         if handler is not None and not line.raised:
-            handler(line, raw)
+            handler(line, raw, data[: raw.num_bytes])
         if raw.form:
-            line.slots = self._pages(memoryview(raw.slots).cast(raw.form).tolist(), raw.what)
+            line.slots = self._pages(memoryview(data)[raw.num_bytes :].cast(raw.form).tolist(), raw.what)
         return line
 
     def _pages(self, numbers: list[int], what: str) -> list[int]:
@@ -64,10 +66,11 @@ class RadixLines(RawLines):
 
     # Keys and nodes -------------------------------------------------------------------------------------------------
 
-    def _keys(self, raw: RadixCall) -> list[int]:
+    def _keys(self, raw: RadixCall, tokens: bytes) -> list[int]:
         """The pages of a prompt, each as a digest of itself and of everything before it."""
         digest, num_bytes = self.digests.of, self._page * TOKEN_BYTES
-        tokens = raw.tokens if isinstance(raw.tokens, bytes) else array("q", raw.tokens).tobytes()
+        if raw.tokens is not None:
+            tokens = array("q", raw.tokens).tobytes()
         last, keys = digest(raw.namespace.encode()), []
         for start in range(0, len(tokens), num_bytes):
             last = digest(last + tokens[start : start + num_bytes])
@@ -94,33 +97,33 @@ class RadixLines(RawLines):
 
     # Calls of the tree ----------------------------------------------------------------------------------------------
 
-    def _match_prefix(self, line: RecordedCall, raw: RadixCall) -> None:
-        keys, num_found = self._keys(raw), line.num_hit
+    def _match_prefix(self, line: RecordedCall, raw: RadixCall, tokens: bytes) -> None:
+        keys, num_found = self._keys(raw, tokens), line.num_hit
         if num_found:
             self._remember(raw.node, keys[num_found - 1])
         line.keys = keys[max(0, num_found - 1) :]
 
-    def _insert(self, line: RecordedCall, raw: RadixCall) -> None:
-        keys = self._keys(raw)
+    def _insert(self, line: RecordedCall, raw: RadixCall, tokens: bytes) -> None:
+        keys = self._keys(raw, tokens)
         line.keys = keys[line.num_hit :]
         if keys:
             self._remember(raw.node, keys[-1])
 
-    def _path_device_indices(self, line: RecordedCall, raw: RadixCall) -> None:
+    def _path_device_indices(self, line: RecordedCall, raw: RadixCall, tokens: bytes) -> None:
         line.keys = self._end_of(raw.node)
 
-    def _inc_lock_ref(self, line: RecordedCall, raw: RadixCall) -> None:
+    def _inc_lock_ref(self, line: RecordedCall, raw: RadixCall, tokens: bytes) -> None:
         line.keys, node = self._end_of(raw.node), raw.node
         if node is not None:
             self._locked.setdefault(node, [line.keys[0], 0])[1] += 1
 
-    def _dec_lock_ref(self, line: RecordedCall, raw: RadixCall) -> None:
+    def _dec_lock_ref(self, line: RecordedCall, raw: RadixCall, tokens: bytes) -> None:
         line.keys, node = self._end_of(raw.node), raw.node
         if node is not None and node in self._locked:
             self._locked[node][1] -= 1
             if not self._locked[node][1]:
                 self._remember(node, self._locked.pop(node)[0])
 
-    def _reset(self, line: RecordedCall, raw: RadixCall) -> None:
+    def _reset(self, line: RecordedCall, raw: RadixCall, tokens: bytes) -> None:
         self._ends.clear()
         self._locked.clear()

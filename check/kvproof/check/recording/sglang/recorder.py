@@ -10,7 +10,7 @@ an insert, the whole prompt. `raw_lines` makes the line from them.
 """
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import getpid
 from typing import Any
 
@@ -18,6 +18,7 @@ from kvproof.check.recording.format import SCHEMA_VERSION, SGLANG, Header, Recor
 from kvproof.check.recording.handover import Line
 from kvproof.check.recording.recorder import Recorder
 from kvproof.check.recording.recording_file import RecordingRefused
+from kvproof.check.recording.ring import Buffer
 from kvproof.check.recording.sglang.raw_lines import NEW, ONCE, PAGES, SLOTS, RadixCall
 from kvproof.check.recording.sglang.waiting_lines import WaitingLines
 
@@ -110,7 +111,7 @@ class RadixRecorder(Recorder):
 
     # Lines ----------------------------------------------------------------------------------------------------------
 
-    def _put(self, line: Line) -> None:
+    def _put(self, line: Line, buffers: Sequence[Buffer] = ()) -> None:
         self._lines.add(line)
 
     def _end(self, line: RecordedCall, waits: bool = True) -> None:
@@ -167,7 +168,10 @@ class RadixRecorder(Recorder):
         call = RadixCall(RecordedCall(0, "", **fields))
         if num_pages:
             tokens, num_tokens = key.token_ids, num_pages * self._page
-            call.tokens = memoryview(tokens)[:num_tokens].tobytes() if type(tokens) is array else tokens[:num_tokens]
+            if type(tokens) is array:
+                self._lines.add_tokens(call, memoryview(tokens).cast("B")[: num_tokens * tokens.itemsize])
+            else:
+                call.tokens = tokens[:num_tokens]
         if key is not None:
             names = (key.extra_key, getattr(key, "cache_salt", None))
             call.namespace = NO_NAMESPACE if names == (None, None) else repr(names)

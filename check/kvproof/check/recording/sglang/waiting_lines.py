@@ -7,19 +7,14 @@ memory is read at once.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kvproof.check.recording.handover import Line
+from kvproof.check.recording.ring import Buffer
 from kvproof.check.recording.sglang.raw_lines import RadixCall
 
 NUM_WAITING_MAX = 1_000  # lines; then the oldest is waited for
-
-
-def take_numbers(line: RadixCall, tensor: Any) -> None:
-    """Give a line a copy of the numbers of a tensor in main memory."""
-    numbers = tensor.numpy()
-    line.form, line.slots = numbers.dtype.char, numbers.tobytes()
 
 
 class Copy:
@@ -47,35 +42,42 @@ class Copy:
 class WaitingLines:
     """Lines in order, each with the copy that it waits for, if any.
 
-    write: writes a complete line.
+    write: writes a line with its buffers. The buffers of a line that waits are copies.
     """
 
-    def __init__(self, write: Callable[[Line], None]) -> None:
+    def __init__(self, write: Callable[[Line, Sequence[Buffer]], None]) -> None:
         self._write = write
-        self._lines: deque[tuple[Line, Copy | None, int]] = deque()
-        self._copy: Copy | None = None  # of the line that comes next
+        self._lines: deque[tuple[Line, list[Buffer], Copy | None, int]] = deque()
+        self._buffers = list[Buffer]()  # of the line that comes next
+        self._copy: Copy | None = None  # likewise
         self._step = 1
 
     def __len__(self) -> int:
         return len(self._lines)
 
+    def add_tokens(self, line: RadixCall, tokens: memoryview) -> None:
+        """Give the line that is added next the tokens of a prompt."""
+        line.num_bytes = len(tokens)
+        self._buffers.append(tokens)
+
     def fill(self, line: RadixCall, tensor: Any, step: int, what: str) -> None:
         """Give the line that is added next every `step`-th number of the tensor, and what these numbers are."""
         line.what = what
         if tensor.device.type == "cpu":
-            take_numbers(line, tensor if step == 1 else tensor[::step])
+            self._buffers.append(_numbers(line, tensor, step))
         else:
             self._copy, self._step = Copy(tensor), step
 
     def add(self, line: Line) -> None:
         """Write a line after those that wait, now or when their numbers have arrived."""
-        copy, self._copy = self._copy, None
+        copy, buffers = self._copy, self._buffers
+        self._copy, self._buffers = None, []
         if copy is None and not self._lines:
-            self._write(line)
+            self._write(line, buffers)
             return
-        self._lines.append((line, copy, self._step))
+        self._lines.append((line, [bytes(buffer) for buffer in buffers], copy, self._step))
         while self._lines:
-            first = self._lines[0][1]
+            first = self._lines[0][2]
             if first is not None and len(self._lines) <= NUM_WAITING_MAX and not first.has_arrived():
                 return
             self._write_first()
@@ -88,11 +90,21 @@ class WaitingLines:
     def forget(self) -> None:
         """Write none of the lines that wait."""
         self._lines.clear()
+        self._buffers.clear()
         self._copy = None
 
     def _write_first(self) -> None:
-        line, copy, step = self._lines[0]
+        line, buffers, copy, step = self._lines[0]
         if copy is not None and isinstance(line, RadixCall):
-            take_numbers(line, copy.tensor()[::step])
-        self._write(line)
+            buffers.append(_numbers(line, copy.tensor(), step))
+        self._write(line, buffers)
         self._lines.popleft()
+
+
+def _numbers(line: RadixCall, tensor: Any, step: int) -> Buffer:
+    """Every `step`-th number of a tensor in main memory, of which the line gets the form."""
+    numbers = tensor.numpy() if step == 1 else tensor[::step].numpy()
+    line.form = numbers.dtype.char
+    if numbers.size == 0:
+        return b""
+    return memoryview(numbers).cast("B") if numbers.flags.c_contiguous else numbers.tobytes()

@@ -37,7 +37,7 @@ class OffloadLines(RawLines):
             number = self._known[name] = self.digests.number(name)
         return number
 
-    def completed(self, raw: Any) -> RecordedCall:
+    def completed(self, raw: Any, data: bytes = b"") -> RecordedCall:
         """The line with the digests of its keys."""
         line: RecordedCall = raw.line
         line.keys, line.taken, line.evicted = (
