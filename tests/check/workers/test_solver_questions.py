@@ -40,16 +40,16 @@ def obligation(claim: str, goal: Any) -> Obligation:
 
 
 def test_every_obligation_is_decided_once_and_equal_questions_are_asked_once() -> None:
-    different = [obligation(f"number {number}", X + number > number) for number in range(30)]
+    different = [obligation(f"number {number}", X + number > number) for number in range(80)]
     same = [obligation(f"same {number}", X > 1) for number in range(10)]
     trivial = obligation("true", z3.BoolVal(True))
     workers = Here()
     decided = list(decide_by(workers, [*different, *same, trivial], Settings()))
     verdicts = {one.obligation.claim: one.answer.verdict for one in decided}
-    assert len(decided) == len(verdicts) == 41
+    assert len(decided) == len(verdicts) == 91
     assert {verdicts[one.claim] for one in [*different, trivial]} == {Verdict.PROVED}
     assert {verdicts[one.claim] for one in same} == {Verdict.REFUTED}
-    assert [len(questions) for _, _, questions in workers.batches] == [16, 15]
+    assert [len(questions) for _, _, questions in workers.batches] == [64, 17]
 
 
 def failing(assumed: str, goal: str, settings: Settings) -> Any:

@@ -39,7 +39,7 @@ def proved(obligations: list[Obligation]) -> list[ProofOutcome]:
 
 
 def decided(obligations: Iterable[Obligation], seed: int = Settings().seed) -> list[ProofOutcome]:
-    return list(decide_all(obligations, Settings(seed=seed), num_processes=2))
+    return list(decide_all(obligations, Settings(seed=seed, is_alone=True), num_processes=2))
 
 
 def is_recorded() -> bool:

@@ -6,6 +6,7 @@ import z3
 
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.proofs.vacuity import Hypotheses, firings
+from kvproof.models.solvers.solving import decide
 from kvproof.models.translation.text import specification
 from kvproof.spec.language import COLLECTED
 
@@ -32,22 +33,28 @@ def test_without_effort_no_rule_is_reported_to_fire() -> None:
     assert dict(firings(["admit"], effort=1)) == {"admit": False}
 
 
-def test_hypotheses_that_contradict_each_other_are_found() -> None:
+def searched(*obligations: Obligation) -> Hypotheses:
+    """What is found about the hypotheses of the obligations."""
     found = Hypotheses()
-    found.note(Obligation("s", "right", "a", "read-back", (POSITIVE,), X != 0))
-    found.note(Obligation("s", "right", "b", "read-back", (POSITIVE,), X > -1))
-    found.note(Obligation("s", "wrong", "c", "read-back", (POSITIVE, NEGATIVE), X == 7))
+    for search in [search for one in obligations if (search := found.note(one)) is not None]:
+        found.searched(decide(search))
     found.decide()
+    return found
+
+
+def test_hypotheses_that_contradict_each_other_are_found() -> None:
+    found = searched(
+        Obligation("s", "right", "a", "read-back", (POSITIVE,), X != 0),
+        Obligation("s", "right", "b", "read-back", (POSITIVE,), X > -1),
+        Obligation("s", "wrong", "c", "read-back", (POSITIVE, NEGATIVE), X == 7),
+    )
     assert (len(found.sets), found.num_satisfied) == (2, 1)
     assert [one.id for one in found.contradictory] == ["s/wrong/c"]
 
 
 def test_a_contradiction_that_is_the_claim_itself_is_no_fault() -> None:
-    found = Hypotheses()
-    found.note(
-        Obligation("s", "right", "they exclude each other", "read-back", (POSITIVE, NEGATIVE), z3.BoolVal(False))
-    )
-    found.decide()
+    goal = z3.BoolVal(False)
+    found = searched(Obligation("s", "right", "they exclude each other", "read-back", (POSITIVE, NEGATIVE), goal))
     assert found.contradictory == []
 
 
@@ -55,16 +62,13 @@ def test_hypotheses_without_a_model_that_is_found_are_named() -> None:
     """Fermat: the solver finds neither a model nor a contradiction."""
     one, other, third = z3.Ints("one other third")
     cubes = z3.And(one > 0, other > 0, one * one * one + other * other * other == third * third * third)
-    found = Hypotheses()
-    found.note(Obligation("s", "subject", "claim", "read-back", (Hypothesis("cubes", cubes),), X != 0))
-    found.decide()
+    found = searched(Obligation("s", "subject", "claim", "read-back", (Hypothesis("cubes", cubes),), X != 0))
     assert ([one.id for one in found.undecided], found.num_satisfied) == (["s/subject/claim"], 0)
 
 
 def test_a_model_in_which_numbers_are_small_is_found() -> None:
     function = z3.Function("f", z3.IntSort(), z3.IntSort())
     grows = z3.ForAll([X], z3.Implies(z3.And(0 <= X, X < z3.Int("end")), function(X) < function(X + 1)))
-    found = Hypotheses()
-    found.note(Obligation("s", "subject", "claim", "read-back", (Hypothesis("grows", grows), POSITIVE), X != 7))
-    found.decide()
+    hypotheses = (Hypothesis("grows", grows), POSITIVE)
+    found = searched(Obligation("s", "subject", "claim", "read-back", hypotheses, X != 7))
     assert found.num_satisfied == 1

@@ -126,7 +126,8 @@ def prove(
         from kvproof.models.translation.errors import NotInLanguage
         from kvproof.models.translation.text import specification
 
-        settings = Settings.by_effort(timeout, seed, cores)
+        compares_efforts = baseline is not None or save_baseline is not None
+        settings = Settings.by_effort(timeout, seed, cores, is_alone=compares_efforts)
         options = ProofOptions(second_solver, smt2, baseline, save_baseline, certificates, record)
         try:
             other = None if text is None else specification().rewritten(read_text(text), str(text))

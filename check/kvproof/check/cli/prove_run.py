@@ -271,8 +271,11 @@ def _checks(request: ProofRequest) -> Iterator[Checked]:
     pin = Pin()
     judge = _Judge(text)
     still_open: list[ProofOutcome] = []
-    for one in _decided(request, _selected(request, selection, hypotheses, pin)):
-        if one.answer.verdict is Verdict.PROVED:
+    searches = wants_hypotheses or text is not None  # nothing pins the hypotheses of another text
+    for one in _decided(request, _selected(request, selection, hypotheses, pin, searches)):
+        if one.obligation.is_search:
+            hypotheses[one.obligation.suite].searched(one)
+        elif one.answer.verdict is Verdict.PROVED:
             yield judge.check(one)
         else:
             still_open.append(one)
@@ -284,8 +287,8 @@ def _checks(request: ProofRequest) -> Iterator[Checked]:
     if wants_hypotheses:
         states = NativeStates(text)
         yield from ((None, _hypotheses_check(suite, sets, states)) for suite, sets in hypotheses.items())
-    elif text is not None:  # nothing pins the hypotheses of another text
-        yield from ((None, one) for suite, sets in hypotheses.items() for one in _contradictions(suite, sets))
+    else:
+        yield from ((None, _hypotheses_result(suite, sets)) for suite, sets in hypotheses.items() if sets.contradictory)
 
 
 def _decided(request: ProofRequest, obligations: Iterator[Obligation]) -> Iterator[ProofOutcome]:
@@ -307,15 +310,20 @@ def _pinned() -> list[str]:
 
 
 def _selected(
-    request: ProofRequest, selection: Selection, hypotheses: dict[str, Hypotheses], pin: Pin
+    request: ProofRequest, selection: Selection, hypotheses: dict[str, Hypotheses], pin: Pin, searches: bool
 ) -> Iterator[Obligation]:
-    """The selected obligations; adds them to the pin and to the hypotheses of their suite. Raises UsageError."""
+    """The selected obligations; adds them to the pin and to the hypotheses of their suite. Raises UsageError.
+
+    searches: also yield the search for a contradiction in each set of hypotheses, before the obligations that have it.
+    """
     for suite in request.suites:
         if not selection.may_have(suite):
             continue
         for one in _made(suite, request.text, selection):
             if selection.has(one.id):
-                hypotheses.setdefault(suite, Hypotheses()).note(one)
+                search = hypotheses.setdefault(suite, Hypotheses()).note(one)
+                if searches and search is not None:
+                    yield search
                 pin.add(one)
                 yield one
     selection.require_matched()
@@ -353,14 +361,6 @@ def _run_check(contract: str, wrong: str, has_run: bool) -> Check:
 def _hypotheses_check(suite: str, found: Hypotheses, states: NativeStates) -> Check:
     found.decide(states)
     return _hypotheses_result(suite, found)
-
-
-def _contradictions(suite: str, found: Hypotheses) -> Iterator[Check]:
-    """A check that names the sets of hypotheses that contradict themselves; none if no set does."""
-    for _ in found.search_contradictions():
-        pass
-    if found.contradictory:
-        yield _hypotheses_result(suite, found)
 
 
 def _hypotheses_result(suite: str, found: Hypotheses) -> Check:

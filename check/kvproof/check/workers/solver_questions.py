@@ -9,7 +9,7 @@ from kvproof.check.workers.choice import is_number, opened
 from kvproof.check.workers.workers import Workers
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings, ask
-from kvproof.models.solvers.workers import BATCH, Asker, Decide, Printer, Question, answer_of, decide_all
+from kvproof.models.solvers.workers import Asker, Decide, Printer, Question, answers_of, decide_all, is_full
 
 Batch = tuple[Asker, Settings, tuple[Question, ...]]
 
@@ -44,15 +44,17 @@ def decide_by(
         for obligation in obligations:
             if obligation.is_trivial():
                 decided.append(ProofOutcome(obligation, TRIVIAL, is_trivial=True))
-            elif (question := printer(obligation)) in waiting:
+                continue
+            question = printer(obligation)
+            if question in waiting:
                 waiting[question].append(obligation)
-            else:
-                waiting[question] = [obligation]
-                questions.append(question)
-            if len(questions) == BATCH:
+                continue
+            if questions and is_full(questions, question):
                 asked.append((asker, settings, tuple(questions)))
                 yield asked[-1]
                 questions.clear()
+            waiting[question] = [obligation]
+            questions.append(question)
         if questions:
             asked.append((asker, settings, tuple(questions)))
             yield asked[-1]
@@ -68,4 +70,4 @@ def decide_by(
 def answers_to(batch: Batch) -> list[Answer]:
     """The answers to a batch of questions, in a worker."""
     asker, settings, questions = batch
-    return [answer_of(asker, assumed, goal, settings) for assumed, goal in questions]
+    return list(answers_of(asker, questions, settings))

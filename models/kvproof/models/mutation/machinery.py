@@ -357,9 +357,8 @@ QUESTIONS = [
         ("the negated goal is False", "else z3.Not(self.goal)", "else z3.BoolVal(False)"),
         (
             "the goal is among the hypotheses of the question",
-            "return _assumed(self.hypotheses), _text(self.negated_goal())",
-            'return _assumed((*self.hypotheses, Hypothesis("goal", z3.Not(self.negated_goal())))), '
-            "_text(self.negated_goal())",
+            "return _assumed(self.hypotheses), NO_GOAL",
+            'return _assumed((*self.hypotheses, Hypothesis("goal", z3.Not(self.negated_goal())))), NO_GOAL',
         ),
     ),
     *_tested(
@@ -373,9 +372,25 @@ QUESTIONS = [
             "        solver.add(*hypotheses, *negated_goal, z3.BoolVal(False, solver.ctx))\n",
         ),
         (
-            "the goals of an earlier question stay",
+            "a hypothesis is denied in place of the goal",
             "negated_goal = list(z3.parse_smt2_string(goal, ctx=context))",
             "negated_goal = [z3.Not(one) for one in hypotheses]",
+        ),
+        ("the goals of an earlier question stay", "        self._solver.pop()\n", ""),
+        (
+            "the hypotheses of an earlier question stay",
+            "        if assumed != known:\n",
+            '        if not hasattr(self, "_solver"):\n',
+        ),
+        (
+            "the goal of a question that did not end stays",
+            "known, self._assumed = self._assumed, None",
+            "known = self._assumed",
+        ),
+        (
+            "what is not proved together is not asked alone",
+            '        if answer == "unsat" or goal == NO_GOAL:\n',
+            "        if answer:\n",
         ),
     ),
     *_tested(
@@ -383,13 +398,13 @@ QUESTIONS = [
         "models/solvers/test_solving.py",
         (
             "trivial obligations are lost on the way",
-            "                    yield ProofOutcome(obligation, TRIVIAL, is_trivial=True)\n",
-            "                    continue\n",
+            "                self.decided.append(ProofOutcome(obligation, TRIVIAL, is_trivial=True))\n",
+            "",
         ),
         (
             "every obligation is trivial",
-            "                elif obligation.is_trivial():\n",
-            "                elif obligation is not None:\n",
+            "            if obligation.is_trivial():\n",
+            "            if obligation is not None:\n",
         ),
         (
             "a question that a process did not answer is proved",
@@ -451,7 +466,16 @@ AROUND = [
     *_tested(
         f"{MODELS}/proofs/vacuity.py",
         "models/proofs/test_vacuity.py",
-        ("no contradiction is found", "            if answer == z3.unsat:\n", "            if answer is None:\n"),
+        (
+            "no contradiction is found",
+            "        if outcome.answer.verdict is Verdict.PROVED:\n",
+            "        if outcome is None:\n",
+        ),
+        (
+            "what a search leaves open has a model",
+            "        elif outcome.answer.verdict is Verdict.UNKNOWN:\n",
+            "        elif outcome is None:\n",
+        ),
         (
             "every rule fires",
             "    yield from ((name, False) for name in left)",
@@ -525,6 +549,11 @@ AROUND = [
             "every second obligation is lost on the way",
             "                pin.add(one)\n                yield one\n",
             "                pin.add(one)\n                if len(pin.lines) % 2:\n                    yield one\n",
+        ),
+        (
+            "no contradiction is searched",
+            "                if searches and search is not None:\n",
+            "                if searches and search is None:\n",
         ),
         (
             "findings of lints are no failure",

@@ -6,10 +6,13 @@ An obligation is proved when its hypotheses and the negation of its goal have no
 
 import builtins
 import functools
+import re
 from dataclasses import dataclass
 
 import z3
 
+NO_GOAL = ""  # in place of a negated goal: whether the hypotheses contradict each other
+PRINTED_NAME = re.compile(r"[$?]x\d+\b")
 WELL_DEFINED = "well-defined"  # the property of what belongs to no property: indexes in range, divisors positive
 
 
@@ -28,6 +31,7 @@ class Obligation:
     suite: specification, operations, arithmetic, mapping, refinement. subject: the rule, operation or theorem.
     claim: an invariant's name or a sentence, unique within suite and subject. property: an id of
     `kvproof.spec.text.properties`, or `well-defined`. place: file and line that it comes from, if it has one.
+    is_search: only a contradiction of the hypotheses is searched, with little effort; then the goal is `False`.
     """
 
     suite: str
@@ -37,6 +41,7 @@ class Obligation:
     hypotheses: tuple[Hypothesis, ...]
     goal: z3.BoolRef | bool
     place: str = ""
+    is_search: bool = False
 
     @builtins.property
     def id(self) -> str:
@@ -62,7 +67,7 @@ class Obligation:
 
     def question(self) -> tuple[str, str]:
         """The hypotheses and the negated goal, each as text with its declarations. Many goals share the first text."""
-        return _assumed(self.hypotheses), _text(self.negated_goal())
+        return _assumed(self.hypotheses), NO_GOAL if self.is_search else _text(self.negated_goal())
 
 
 def joined(assumed: str, goal: str) -> str:
@@ -77,8 +82,19 @@ def _assumed(hypotheses: tuple[Hypothesis, ...]) -> str:
 
 
 def _text(*formulas: z3.BoolRef) -> str:
-    """Declarations and assertions, a line or more each."""
-    solver = z3.Solver()
-    solver.add(*formulas)
-    lines = solver.to_smt2().splitlines()
-    return "\n".join(line for line in lines if line and not line.startswith(";") and line != "(check-sat)")
+    """Declarations and assertions, a line or more each; the same for the same formulas in every process.
+
+    Z3's printer names the parts that several terms use, with numbers that depend on all terms that were made before. So
+    the formulas are printed in a context that has nothing else, and the names are numbered by their first use.
+    """
+    *others, last = (one.translate(_printing()) for one in formulas or (z3.BoolVal(True),))
+    terms = (z3.Ast * len(others))(*(one.as_ast() for one in others))
+    text = z3.Z3_benchmark_to_smtlib_string(last.ctx_ref(), "", "", "unknown", "", len(others), terms, last.as_ast())
+    text = "\n".join(line for line in text.splitlines() if line and line[0] != ";" and line != "(check-sat)")
+    numbers: dict[str, str] = {}
+    return PRINTED_NAME.sub(lambda found: numbers.setdefault(found[0], f"{found[0][:2]}{len(numbers)}"), text)
+
+
+@functools.cache
+def _printing() -> z3.Context:
+    return z3.Context()

@@ -4,17 +4,18 @@ A rule whose guards contradict the invariants would keep every claim. So for eac
 satisfies the invariants and enables the rule, and the rule is fired there natively. For each contract, its operation is
 run in a small instance (`contract_instances`).
 
-Contradictory hypotheses would prove anything. So each set of hypotheses of an obligation needs a model. Where the
-solver finds none, native states are tried if the obligation is about the specification (`satisfied`); then the solver
-is asked for a model in which every unknown number is small. If there is none either, it is still known that the solver
-does not derive `False`, with as much effort as nearly every proof takes.
+Contradictory hypotheses would prove anything. So each set of hypotheses of an obligation needs a model. Whether a set
+contradicts itself is a question of its own (`Obligation.is_search`), asked before those of the obligations that have
+it. Where the solver finds no model, native states are tried if the obligation is about the specification (`satisfied`);
+then the solver is asked for a model in which every unknown number is small. If there is none either, it is still known
+that the solver does not derive `False`, with as much effort as nearly every proof takes.
 
 All limits are efforts of the solver, never times, so the result does not depend on the load of the machine.
 """
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import z3
 
@@ -22,15 +23,16 @@ from kvproof.models.counterexamples.case import RULES
 from kvproof.models.counterexamples.instances import INSTANCES, Search
 from kvproof.models.counterexamples.replay import replays
 from kvproof.models.proofs import store_instance
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.proofs.satisfied import NativeStates
 from kvproof.models.proofs.store_instance import NotFired
+from kvproof.models.solvers.solving import ProofOutcome
 from kvproof.models.translation.text import Text, specification
+from kvproof.spec.verdict import Verdict
 
 VACUITY, FIRES, RUNS, HYPOTHESES = "vacuity", "fires", "runs", "hypotheses"
 SETS, WITH_MODEL = "sets", "with a model"  # counts of a check of hypotheses
 FIRING_EFFORT = 10_000_000  # in Z3's units, for each rule in each instance: five times what the hardest rule takes
-EFFORT = 200_000  # in Z3's units, for each set of hypotheses: more than nearly every proof takes
 MODEL_EFFORT = 2_000_000  # in Z3's units, to find a model in which numbers are small
 SMALL = (1, 2, 3)  # the bounds of unknown numbers, tried one after the other
 
@@ -65,6 +67,7 @@ class Hypotheses:
 
     sets: dict[tuple[int, ...], Obligation] = field(default_factory=dict)
     contradictory: list[Obligation] = field(default_factory=list)
+    open: list[Obligation] = field(default_factory=list)  # neither a contradiction nor a model was found
     undecided: list[Obligation] = field(default_factory=list)
 
     @property
@@ -72,35 +75,31 @@ class Hypotheses:
         """How many sets have a model."""
         return len(self.sets) - len(self.contradictory) - len(self.undecided)
 
-    def note(self, obligation: Obligation) -> None:
-        """Add the hypotheses of an obligation. A contradiction is not an error if the goal is `False`."""
+    def note(self, obligation: Obligation) -> Obligation | None:
+        """Add the hypotheses of an obligation. Returns the search for a contradiction if they are new.
+
+        A contradiction is not an error if the goal is `False`.
+        """
         if obligation.goal is False or (not isinstance(obligation.goal, bool) and z3.is_false(obligation.goal)):
-            return
-        self.sets.setdefault(tuple(one.formula.get_id() for one in obligation.hypotheses), obligation)
+            return None
+        key = tuple(one.formula.get_id() for one in obligation.hypotheses)
+        if self.sets.setdefault(key, obligation) is not obligation:
+            return None
+        return replace(obligation, goal=False, is_search=True)
+
+    def searched(self, outcome: ProofOutcome) -> None:
+        """Note what the search for a contradiction has found."""
+        if outcome.answer.verdict is Verdict.PROVED:
+            self.contradictory.append(outcome.obligation)
+        elif outcome.answer.verdict is Verdict.UNKNOWN:
+            self.open.append(outcome.obligation)
 
     def decide(self, states: NativeStates | None = None) -> None:
-        """Look for a model of each set, and for a contradiction. states: of another text than the specification."""
+        """Look for a model of each set that a search has left open. states: of another text than the specification."""
         states = states or NativeStates()
-        for obligation in self.search_contradictions():
+        for obligation in sorted(self.open, key=lambda one: one.id):  # the answers arrive in any order
             if not states.satisfy(obligation) and not _has_small_model(obligation):
                 self.undecided.append(obligation)
-
-    def search_contradictions(self) -> Iterator[Obligation]:
-        """Look for a contradiction in each set. Yields an obligation of each set that the solver leaves open."""
-        for obligation in self.sets.values():
-            answer = _contradict(obligation.hypotheses)
-            if answer == z3.unsat:
-                self.contradictory.append(obligation)
-            elif answer == z3.unknown:
-                yield obligation
-
-
-def _contradict(hypotheses: tuple[Hypothesis, ...]) -> z3.CheckSatResult:
-    """The solver's answer about the conjunction of the hypotheses: `unsat` if `False` follows."""
-    solver = z3.SimpleSolver()
-    solver.set(auto_config=False, mbqi=False, rlimit=EFFORT)
-    solver.add(*(one.formula for one in hypotheses))
-    return solver.check()
 
 
 def _has_small_model(obligation: Obligation) -> bool:

@@ -14,7 +14,6 @@ import functools
 import hashlib
 import json
 import os
-import re
 import sqlite3
 import stat
 from collections import deque
@@ -35,7 +34,6 @@ TABLES = (
     "CREATE TABLE answers (key TEXT PRIMARY KEY, answer TEXT, digest TEXT)",
     "CREATE TABLE results (key TEXT PRIMARY KEY, files TEXT, result TEXT, digest TEXT)",
 )
-PRINTED_NAME = re.compile(r"[$?]x\d+\b")
 Question = tuple[str, str]
 Decide = Callable[[Iterable[Obligation], Callable[[Obligation], Question]], Iterator[ProofOutcome]]
 
@@ -56,7 +54,8 @@ class AnswerCache:
         for path in (file.parent, file):
             if path.exists() and not _is_private(path):
                 raise PermissionError(f"{path} belongs to another user, or others can write to it")
-        self._context = [FORMAT, code_digest(), solver, settings.seed, settings.effort_max, settings.wants_core]
+        asked = settings.seed, settings.effort_max, settings.wants_core, settings.is_alone
+        self._context = [FORMAT, code_digest(), solver, *asked]
         self._database = sqlite3.connect(file, timeout=SECONDS_MAX, isolation_level=None)
         file.chmod(0o600)
         self._database.execute("PRAGMA synchronous = OFF")  # a lost entry is asked again
@@ -107,7 +106,7 @@ class AnswerCache:
         self._database.close()
 
     def _key(self, question: Question) -> str:
-        return _digest(*map(str, self._context), *map(_renumbered, question))
+        return _digest(*map(str, self._context), *question)
 
 
 @functools.cache
@@ -130,16 +129,6 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
     return value
-
-
-@functools.lru_cache(maxsize=64)
-def _renumbered(text: str) -> str:
-    """The text with the names that Z3's printer gives to parts of it, `$x12`, numbered by their first use.
-
-    Z3 takes the numbers from all terms that were made before, so a changed rule changes them in the text of others.
-    """
-    numbers: dict[str, str] = {}
-    return PRINTED_NAME.sub(lambda found: numbers.setdefault(found[0], f"{found[0][:2]}{len(numbers)}"), text)
 
 
 def _is_private(path: Path) -> bool:

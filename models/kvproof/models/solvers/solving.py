@@ -1,20 +1,25 @@
-"""Ask Z3 one question, in a context of its own, so that no answer depends on earlier questions.
+"""Ask Z3 one question, in a context of its own, or several questions with the same hypotheses, in one context.
 
-The effort is Z3's own count of work: the same each time the same version gets the same question with the same seed.
+A question that is asked alone does not depend on others. Together they take half the time, since Z3 reads and prepares
+the hypotheses once; what is not proved so is asked again alone. So whatever is proved alone is proved together.
+
+The effort is Z3's own count of work: the same each time the same version gets the same question with the same seed,
+and, if questions are asked together, after the same questions. Which ones are asked together never depends on time.
 """
 
 import functools
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import z3
 
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.proofs.obligation import NO_GOAL, Obligation
 from kvproof.spec.verdict import Verdict
 
 TIMEOUT_SECONDS = 20.0
 EFFORT_PER_SECOND = 3_000_000  # in Z3's units, on an idle machine
 QUICK_EFFORT = EFFORT_PER_SECOND
+SEARCH_EFFORT = 200_000  # for a contradiction of hypotheses: more than nearly every proof takes
 LOAD_MAX = 30  # how much longer than on an idle machine a question may take
 SEED_MAX = 2**31 - 1  # the largest that Z3 accepts
 
@@ -27,20 +32,22 @@ class Settings:
 
     timeout_seconds: for each question. effort_max: in Z3's units, for each question; 0 for no limit. With it, the
     answer does not depend on the load of the machine. wants_core: also report which hypotheses the proof needed.
+    is_alone: ask each question in a context of its own, so that its effort does not depend on other questions.
     """
 
     seed: int = 0
     timeout_seconds: float = TIMEOUT_SECONDS
     wants_core: bool = False
     effort_max: int = 0
+    is_alone: bool = False
 
     @classmethod
-    def by_effort(cls, seconds: float, seed: int = 0, wants_core: bool = False) -> "Settings":
+    def by_effort(cls, seconds: float, seed: int = 0, wants_core: bool = False, is_alone: bool = False) -> "Settings":
         """Settings that limit the effort to that of so many seconds on an idle machine.
 
         Time is limited too, so that a solver that hangs ends, but so late that a busy machine gives the same answers.
         """
-        return cls(seed, seconds * LOAD_MAX, wants_core, max(1, int(seconds * EFFORT_PER_SECOND)))
+        return cls(seed, seconds * LOAD_MAX, wants_core, max(1, int(seconds * EFFORT_PER_SECOND)), is_alone)
 
 
 @dataclass(frozen=True)
@@ -80,16 +87,16 @@ def ask(assumed: str, goal: str, settings: Settings) -> Answer:
     """Ask Z3 whether hypotheses and a negated goal, as given by `Obligation.question`, have a model.
 
     A quick solver is tried first: it instantiates quantified hypotheses only at terms that occur in the question. If
-    that does not decide it within a fixed effort, Z3's default solver is asked.
+    that does not decide it within a fixed effort, Z3's default solver is asked. Whether hypotheses contradict each
+    other (`NO_GOAL`) is asked of the quick solver only.
     """
     context = z3.Context()
     hypotheses = list(_parsed(assumed).translate(context))
     negated_goal = list(z3.parse_smt2_string(goal, ctx=context))
     began = time.perf_counter()
-    quick = z3.SimpleSolver(ctx=context)
-    quick.set(auto_config=False, mbqi=False, rlimit=min(QUICK_EFFORT, settings.effort_max or QUICK_EFFORT))
-    answer, solver = _check(quick, hypotheses, negated_goal, settings), quick
-    if answer == "unknown":
+    solver = _quick(context, goal, settings)
+    answer = _check(solver, hypotheses, negated_goal, settings)
+    if answer == "unknown" and goal != NO_GOAL:
         solver = z3.Solver(ctx=context)
         if settings.effort_max:
             solver.set(rlimit=settings.effort_max)
@@ -102,10 +109,54 @@ def ask(assumed: str, goal: str, settings: Settings) -> Answer:
     return Answer(VERDICTS[answer], seconds, _effort(solver), reason, core)
 
 
+class Together:
+    """Asks questions as `ask` does, but with one solver as long as the hypotheses stay the same.
+
+    Each goal is asked in a scope of its own, which is left afterwards.
+    """
+
+    def __init__(self) -> None:
+        self._assumed: str | None = None
+        self._effort = 0
+
+    def __call__(self, assumed: str, goal: str, settings: Settings) -> Answer:
+        """The answer to one question."""
+        if settings.is_alone or settings.wants_core:
+            return ask(assumed, goal, settings)
+        began = time.perf_counter()
+        known, self._assumed = self._assumed, None  # after an error in a scope, its solver is not used again
+        if assumed != known:
+            self._context, self._effort = z3.Context(), 0
+            self._solver = _quick(self._context, goal, settings)
+            self._solver.add(*z3.parse_smt2_string(assumed, ctx=self._context))
+        negated_goal = list(z3.parse_smt2_string(goal, ctx=self._context))
+        self._solver.set(rlimit=_quick_effort(goal, settings))
+        self._solver.push()
+        answer = _check(self._solver, [], negated_goal, settings)
+        reason = self._solver.reason_unknown() if answer == "unknown" else ""
+        before, self._effort = self._effort, _effort(self._solver)
+        self._solver.pop()
+        self._assumed, effort = assumed, self._effort - before
+        if answer == "unsat" or goal == NO_GOAL:
+            return Answer(VERDICTS[answer], time.perf_counter() - began, effort, reason)
+        alone = ask(assumed, goal, settings)
+        return replace(alone, seconds=time.perf_counter() - began, effort=effort + alone.effort)
+
+
 @functools.lru_cache(maxsize=2)
 def _parsed(assumed: str) -> z3.AstVector:
     """The hypotheses, parsed in a context of their own, from which they are copied to the context of each question."""
     return z3.parse_smt2_string(assumed, ctx=z3.Context())
+
+
+def _quick(context: z3.Context, goal: str, settings: Settings) -> z3.Solver:
+    quick = z3.SimpleSolver(ctx=context)
+    quick.set(auto_config=False, mbqi=False, rlimit=_quick_effort(goal, settings))
+    return quick
+
+
+def _quick_effort(goal: str, settings: Settings) -> int:
+    return SEARCH_EFFORT if goal == NO_GOAL else min(QUICK_EFFORT, settings.effort_max or QUICK_EFFORT)
 
 
 def _check(solver: z3.Solver, hypotheses: list[z3.BoolRef], negated_goal: list[z3.BoolRef], settings: Settings) -> str:

@@ -1,16 +1,18 @@
 """Decide many obligations with several solver processes.
 
-Questions are sent as text, a batch at a time, to a process that has answered all of its own. A question that is not yet
-answered is not asked a second time: its answer decides every obligation that waits for it. Answers are yielded as soon
-as they arrive, in any order. If a process ends, or does not answer for much longer than the timeout, the question it
-was working on is unknown, and the rest of its batch is given to a new process. Closing the generator kills the
-processes. A Ctrl-C at the terminal is for all processes; they leave it to the one that started them.
+Questions are sent as text, a batch at a time, to a process that has answered all of its own. Z3 is asked those of a
+batch that have the same hypotheses together (`Together`). Batches are made while the processes answer earlier ones, and
+which questions a batch has depends only on their order. No question is asked a second time: its answer decides every
+obligation with the same question. Answers are yielded as soon as they arrive, in any order. If a process ends, or does
+not answer for much longer than the timeout, the question it was working on is unknown, and the rest of its batch is
+given to a new process. Closing the generator kills the processes. A Ctrl-C at the terminal is for all processes; they
+leave it to the one that started them.
 """
 
 import multiprocessing
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -19,10 +21,11 @@ from typing import Protocol
 
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.interrupts import deaf_to_interrupts
-from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings, ask
+from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings, Together, ask
 from kvproof.spec.verdict import Verdict
 
 BATCH = 16  # questions sent at once: few, so that at the end no process has much more work left than the others
+BATCH_MAX = 64  # if so many questions have the same hypotheses
 STRATEGIES_MAX = 3  # tried by a solver for one question
 GRACE_SECONDS = 10.0  # a solver checks the time only now and then
 
@@ -68,11 +71,23 @@ def _serve(connection: Connection, settings: Settings, asker: Asker) -> None:
     with suppress(EOFError, OSError):
         while True:
             questions: list[Question] = connection.recv()
-            for assumed, goal in questions:
-                connection.send(answer_of(asker, assumed, goal, settings))
+            for answer in answers_of(asker, questions, settings):
+                connection.send(answer)
 
 
-def answer_of(asker: Asker, assumed: str, goal: str, settings: Settings) -> Answer:
+def is_full(batch: Sequence[Question], following: Question) -> bool:
+    """Whether a batch has enough questions, so that the following one belongs to the next batch."""
+    return len(batch) >= (BATCH_MAX if following[0] == batch[-1][0] else BATCH)
+
+
+def answers_of(asker: Asker, batch: Iterable[Question], settings: Settings) -> Iterator[Answer]:
+    """The answers to the questions of a batch. Z3 is asked together those in a row that have the same hypotheses."""
+    one_by_one = Together() if asker is ask else asker
+    for assumed, goal in batch:
+        yield _answer_of(one_by_one, assumed, goal, settings)
+
+
+def _answer_of(asker: Asker, assumed: str, goal: str, settings: Settings) -> Answer:
     """The answer to one question; unknown if asking it raises."""
     try:
         return asker(assumed, goal, settings)
@@ -96,36 +111,53 @@ class _Pool:
         self.num_processes = num_processes
         self.patience_seconds = STRATEGIES_MAX * settings.timeout_seconds + GRACE_SECONDS
         self.workers: list[_Worker] = []
-        self.again: deque[Question] = deque()  # unanswered questions of a process that ended
+        self.again: deque[list[Question]] = deque()  # unanswered questions of processes that ended
         self.waiting: dict[Question, list[Obligation]] = {}
+        self.answers: dict[Question, Answer] = {}
+        self.decided: deque[ProofOutcome] = deque()  # without a new question
 
     def run(self, obligations: Iterator[Obligation]) -> Iterator[ProofOutcome]:
         """Yields the answers in the order in which they arrive."""
-        is_over = False
+        batches = self._batches(obligations)
+        ready, is_over = deque[list[Question]](), False
         while not is_over or self.waiting:
-            batch: list[Question] = []
-            while len(batch) < BATCH and (self.again or not is_over):
-                if self.again:
-                    batch.append(self.again.popleft())
-                    continue
-                obligation = next(obligations, None)
-                if obligation is None:
-                    is_over = True
-                elif obligation.is_trivial():
-                    yield ProofOutcome(obligation, TRIVIAL, is_trivial=True)
-                elif (question := self.printer(obligation)) in self.waiting:
-                    self.waiting[question].append(obligation)
-                else:
-                    self.waiting[question] = [obligation]
-                    batch.append(question)
-            while batch and (worker := self._idle()) is None:
-                yield from self._answers()
-            if batch and worker is not None:
-                worker.open.extend(batch)
-                worker.heard = time.monotonic()
-                with suppress(OSError):  # the process has ended; `_answers` notices that
-                    worker.connection.send(batch)
-            yield from self._answers(0.0 if batch else None)
+            if (batch := next(batches, None)) is None:
+                is_over = True
+            else:
+                ready.append(batch)
+            while self.decided:
+                yield self.decided.popleft()
+            while (ready or self.again) and (worker := self._idle()) is not None:
+                self._send(worker, self.again.popleft() if self.again else ready.popleft())
+            yield from self._answers(None if is_over else 0.0)
+
+    def _batches(self, obligations: Iterator[Obligation]) -> Iterator[list[Question]]:
+        """The questions of the obligations, each once. Those of a batch wait for their answers when it is yielded."""
+        batch: list[Question] = []
+        for obligation in obligations:
+            if obligation.is_trivial():
+                self.decided.append(ProofOutcome(obligation, TRIVIAL, is_trivial=True))
+                continue
+            question = self.printer(obligation)
+            if question in self.answers:
+                self.decided.append(ProofOutcome(obligation, self.answers[question]))
+                continue
+            if question in self.waiting:
+                self.waiting[question].append(obligation)
+                continue
+            if batch and is_full(batch, question):
+                yield batch
+                batch = []
+            self.waiting[question] = [obligation]
+            batch.append(question)
+        if batch:
+            yield batch
+
+    def _send(self, worker: _Worker, batch: list[Question]) -> None:
+        worker.open.extend(batch)
+        worker.heard = time.monotonic()
+        with suppress(OSError):  # the process has ended; `_answers` notices that
+            worker.connection.send(batch)
 
     def _idle(self) -> _Worker | None:
         for worker in self.workers:
@@ -159,7 +191,9 @@ class _Pool:
                 yield from self._lost(worker, f"the solver process ended with exit code {worker.process.exitcode}")
                 continue
             worker.heard = time.monotonic()
-            yield from self._decided(worker.open.popleft(), answer)
+            question = worker.open.popleft()
+            self.answers[question] = answer
+            yield from self._decided(question, answer)
         for worker in list(busy.values()):
             if worker.open and time.monotonic() - worker.heard > self.patience_seconds:
                 yield from self._lost(worker, f"no answer for {self.patience_seconds:.0f} s")
@@ -174,7 +208,8 @@ class _Pool:
         worker.connection.close()
         self.workers.remove(worker)
         question = worker.open.popleft()
-        self.again.extend(worker.open)
+        if worker.open:
+            self.again.append(list(worker.open))
         yield from self._decided(question, Answer(Verdict.UNKNOWN, reason=reason))
 
     def stop(self) -> None:
