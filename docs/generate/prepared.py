@@ -51,10 +51,12 @@ NOT_RUN = {
         "ETHOS=": "it needs ethos, which is built from sources",
     },
     "scale.md": {
-        "kvproof hunt --subject vllm-v0==0.5.4": MACHINES,
+        "kvproof hunt --subject vllm-v0==0.5.4 --seed 1 --effort long --workers 8": "5,000,000 operations of an engine;"
+        " tests/check/workers divide shorter hunts",
+        "kvproof hunt --subject vllm-v0==0.5.4 --seed 1 --effort long --workers ray": MACHINES,
         "pip install": INDEX,
         "kvproof campaign nightly.toml --workers 8": "it takes a night",
-        "kvproof explore --scope tables-6x4x8": "a scope of minutes to hours; tests/check/workers search smaller ones",
+        "kvproof explore --scope tables-6x4x8 --blocks 8": MACHINES,
     },
 }
 
