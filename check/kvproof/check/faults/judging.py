@@ -53,6 +53,7 @@ class Effort:
 DEFAULT_EFFORT = Effort(200_000, 8)
 EFFORTS = {  # by subject; what is slower does less in the same budget
     "kvproof-scheduler": Effort(100_000, 0),
+    "vllm-v0-scheduler": Effort(100_000, 0),
     "vllm-v1": Effort(100_000, 4),
     "lmdeploy": Effort(100_000, 4),
     "exllamav3": Effort(40_000, 2),
