@@ -56,6 +56,7 @@ def exit_code(script: str, subject: str) -> int:
         ("vllm_loaded_request_behind_one_looked_up_again.py", "vllm-v1-scheduler==0.30.0", "vllm-v1-scheduler==0.31.0"),
         ("vllm_send_frees_what_is_loaded.py", "vllm-v1-scheduler==0.33.0", None),
         ("vllm_window_hit_is_rounded_twice.py", "vllm-v1==0.33.0", None),
+        ("vllm_lazy_offload_skips_what_is_evicted_next.py", "vllm-simple-offload==0.33.0", None),
         ("vllm_simple_offload_evicts_what_it_skipped.py", "vllm-simple-offload==0.33.0", None),
         ("vllm_offloading_resets_twice.py", "vllm-v1-scheduler==0.33.0", None),
         ("vllm_offloading_stores_what_is_not_computed.py", "vllm-v1-scheduler==0.29.0", "vllm-v1-scheduler==0.30.0"),
