@@ -184,3 +184,21 @@ def test_a_local_name_never_hides_what_the_compiler_adds() -> None:
     refusal = machine.rules["finish"](machine.first_state(), 0)
     assert refusal is not None
     assert refusal.sentence == "it is live"
+
+
+def test_without_checks_a_rule_computes_nothing_that_only_a_check_reads() -> None:
+    names = [Machine(Sizes(2, 0, 1, 1, 2), False, has).rules["append"].__code__.co_varnames for has in (True, False)]
+
+    assert set(names[0]) - set(names[1]) == {"unused_before", "stays"}
+
+
+def test_two_first_states_of_the_same_sizes_share_no_table() -> None:
+    for sizes in (Sizes(2, 0, 1, 3, 4), Sizes(10_000, 0, 1, 3, 4)):  # the first one is kept, the other one made again
+        machine = Machine(sizes, False, False)
+        one, other = machine.first_state(), machine.first_state()
+        one.table[0][1] = one.position[0][1] = 7
+
+        assert [row[1] for row in one.table] == [7, 0, 0]
+        assert [row[1] for row in one.position] == [7, -1, -1]
+        assert [row[1] for row in other.table] == [0, 0, 0]
+        assert [row[1] for row in other.position] == [-1, -1, -1]

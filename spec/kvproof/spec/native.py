@@ -17,7 +17,7 @@ import inspect
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
-from types import CodeType, MappingProxyType, ModuleType
+from types import CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, ClassVar, Generic, TypeVar
 
 from kvproof.spec.language import Domain, Field
@@ -409,16 +409,22 @@ def _located(parsed: Node, at: ast.AST) -> Node:
 def _compiled(
     function: ast.FunctionDef, file: str, ghosts_left_out: frozenset[str], with_checks: bool, has_transfers: bool
 ) -> tuple[CodeType, dict[str, Any]]:
-    """The code of one function, and the constants that it uses. Cached, so that a mutant compiles one function only."""
+    """The code of one function, and the constants that it uses. Cached, so that a mutant compiles one function only.
+
+    Without checks, what only they read is left out as well.
+    """
     constants: dict[str, Any] = {}
     has_ghosts = fields_in(function, ghosts_left_out)
     function = without_ghosts(function, ghosts_left_out) if has_ghosts else _copied(function)
     function = _Runnable(function.name, with_checks, has_transfers, constants).visit(function)
+    if not with_checks:
+        function = without_ghosts(function, frozenset())
     function.decorator_list, function.returns = [], None
     function.args.defaults, function.args.kw_defaults = [], [None for _ in function.args.kwonlyargs]
     for argument in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
         argument.annotation = None
-    return compile(ast.fix_missing_locations(ast.Module([function], [])), file, "exec"), constants
+    module = compile(ast.fix_missing_locations(ast.Module([function], [])), file, "exec")
+    return next(one for one in module.co_consts if isinstance(one, CodeType)), constants
 
 
 NUM_SIZES_KEPT_MAX = 256  # of a walk, whose worlds have thousands; one takes 30 KB, and 0.2 ms to make again
@@ -426,7 +432,26 @@ NUM_SIZES_KEPT_MAX = 256  # of a walk, whose worlds have thousands; one takes 30
 
 @functools.lru_cache(maxsize=NUM_SIZES_KEPT_MAX)
 def _namespace(sizes: SizesOf[Any], with_ghosts: bool, with_checks: bool) -> dict[str, Any]:
-    return _names(sizes, functions(sizes.system), with_ghosts, with_checks)
+    constants, codes = _compiled_text(sizes.system, with_ghosts, with_checks, sizes.has_transfers)
+    names = constants | sizes.names()
+    for name, code in codes:
+        names[name] = FunctionType(code, names, name)
+    return names
+
+
+@functools.cache
+def _compiled_text(
+    system: System, with_ghosts: bool, with_checks: bool, has_transfers: bool
+) -> tuple[dict[str, Any], list[tuple[str, CodeType]]]:
+    """The constants of the text of a system, and the code of each function by its name; they have no sizes yet."""
+    constants: dict[str, Any] = {**system.constants}
+    codes = []
+    left_out = frozenset[str]() if with_ghosts else system.ghosts
+    for name, (function, file) in functions(system).items():
+        code, own = _compiled(function, file, left_out, with_checks, has_transfers)
+        constants |= own
+        codes.append((name, code))
+    return constants, codes
 
 
 @functools.cache
@@ -450,10 +475,11 @@ def _define(
     with_checks: bool,
     has_transfers: bool = True,
 ) -> None:
-    for function, file in text.values():
+    for name, (function, file) in text.items():
         code, constants = _compiled(function, file, ghosts_left_out, with_checks, has_transfers)
-        names |= constants
-        exec(code, names)
+        if constants:
+            names |= constants
+        names[name] = FunctionType(code, names, name)
 
 
 # States and machines -----------------------------------------------------------------------------------------------
@@ -615,11 +641,13 @@ def _constant(f: Field, sizes: list[int], place: int = 0) -> Any:
     """A field with the same value everywhere. Rows that a copy of the state shares are shared here too."""
     if place == len(sizes):
         return f.start
-    if place == len(sizes) - 1 and sizes[place] >= SPARSE_MIN and _depth(f) > 1 and f.domains[-1].name == "Block":
+    depth = _depth(f)
+    if place == len(sizes) - 1 and sizes[place] >= SPARSE_MIN and depth > 1 and f.domains[-1].name == "Block":
         return SparseRow(f.start)
-    if place + 1 < _depth(f):
+    if place + 2 < depth:
         return [_constant(f, sizes, place + 1) for _ in range(sizes[place])]
-    return [_constant(f, sizes, place + 1)] * sizes[place]
+    row = _constant(f, sizes, place + 1)
+    return [row[:] for _ in range(sizes[place])] if place + 1 < depth else [row] * sizes[place]
 
 
 class SparseRow(dict[int, Any]):

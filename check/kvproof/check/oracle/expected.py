@@ -8,6 +8,7 @@ Lengths of a sequence are in tokens. A part translates them to slots of its tabl
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from enum import Enum
 
 from kvproof.spec.text.identity import Identities, Image, Key, item_at
@@ -149,7 +150,7 @@ class ExpectedSequence:
     def grow(self, identities: Identities, token: int) -> None:
         """Append a token."""
         position = len(self.tokens)
-        item = item_at(position, token, self.images)
+        item = item_at(position, token, self.images) if self.images else (token, None, 0)
         self.tokens.append(token)
         for part in self.parts:
             part.last = identities.after(part.last, item)
@@ -162,6 +163,17 @@ class ExpectedSequence:
                 part.whole += added
                 if part.left_out:
                     part.identities += added
+
+    def grow_all(self, identities: Identities, tokens: Sequence[int]) -> None:
+        """Append tokens, one after another."""
+        if self.images or not all(part.is_plain and not part.left_out for part in self.parts):
+            for token in tokens:
+                self.grow(identities, token)
+            return
+        self.tokens += tokens
+        for part in self.parts:
+            part.whole += identities.along(part.last, tokens)
+            part.last = part.whole[-1] if part.whole else part.last
 
     def drop_last_token(self) -> None:
         """Remove the last token, which no table has yet: its result was dropped."""
@@ -233,8 +245,3 @@ class Group:
     def all_are(self, status: Status) -> bool:
         """Whether every member has that status."""
         return all(seq.status is status for seq in self.members)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a member is scheduled in the step under way."""
-        return any(seq.is_busy for seq in self.members)

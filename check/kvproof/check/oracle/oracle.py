@@ -63,6 +63,9 @@ class Oracle(SubjectCalls):
         self.now = 0
         self.is_sparse, self.num_lookups = False, 0
         self.leaves_entries, self.layouts = config.leaves_entries, config.layouts
+        self.has_states, self.has_several_sizes = config.has_states, len({*config.block_sizes}) > 1
+        self.reads_only_last = 1 in config.windows  # a window of one token: nothing before a token is read
+        self.num_held_back = int(config.watermark * config.num_gpu_blocks)  # from admission, by the watermark
         # Tokens of a prompt, and of what is sampled
         self.num_seqs_max = num_seqs_max(config)
         self.num_tokens_max = (num_entries_max(config) - SPARE_ENTRIES) * min(config.block_sizes)
@@ -77,8 +80,7 @@ class Oracle(SubjectCalls):
         self.worker, self.state = self.explainer.worker, self.explainer.state
         self.prefixes = NamedPrefixes(self.explainer, self.capabilities.prefixes_stay)
         # Of blocks of several sizes, and of states, not all that could be found is cached
-        has_one_size = len({*config.block_sizes}) == 1
-        has_order = config.caching and 1 not in config.windows and has_one_size and not config.has_states
+        has_order = config.caching and not (self.reads_only_last or self.has_several_sizes or self.has_states)
         can_judge_order = judges_eviction_order and has_order and not is_large(config)
         if can_judge_order and self.capabilities.eviction:
             self.explainer.watch_eviction_order(self.capabilities.eviction)
@@ -92,8 +94,9 @@ class Oracle(SubjectCalls):
             return
         observed = explainer.observed = self.call("total-calls", "observe")
         tables, num_expected = observed.tables, 0
+        waiting = Status.WAITING
         for seq_id, seq in self.seqs.items():
-            if seq.status is Status.WAITING:
+            if seq.status is waiting:
                 if tables.get(seq_id):
                     raise leaked(context, seq, tables[seq_id])
                 num_expected += seq_id in tables
@@ -158,11 +161,6 @@ class Oracle(SubjectCalls):
 
     # What groups need, and what may be answered ---------------------------------------------------------------------
 
-    @property
-    def num_held_back(self) -> int:
-        """Blocks of the GPU that the watermark holds back from admission."""
-        return int(self.config.watermark * self.config.num_gpu_blocks)
-
     def num_blocks_needed(self, group: Group, lookahead: int) -> int:
         """Blocks that a group needs if it shares none with other groups. Waiting members have one table together."""
         is_waiting = group.members[0].status is Status.WAITING
@@ -207,8 +205,7 @@ class Oracle(SubjectCalls):
         seq = ExpectedSequence(seq_id, group, key, images, self.identities.root(key), window, layouts[0])
         for number, window in enumerate(further, 1):
             seq.add_part(self.identities.root(key, number), window, layouts[number])
-        for token in tokens:
-            seq.grow(self.identities, token)
+        seq.grow_all(self.identities, tokens)
         seq.num_prompt = len(tokens)
         self.seqs[seq_id] = seq
         return seq
@@ -262,7 +259,7 @@ class Oracle(SubjectCalls):
         size, declared = self.config.block_size, self.capabilities.lost_hits
         num_hit, num_dropped = hit // size, int(self.config.drafting)
         longest = (len(seq.tokens) - (not self.capabilities.hits_whole_prompts)) // size - num_dropped
-        if num_hit >= longest or not self.config.caching or 1 in self.config.windows or self.leaves_out_lookup():
+        if num_hit >= longest or not self.config.caching or self.reads_only_last or self.leaves_out_lookup():
             return
         unsure, unaligned = self.explainer.maybe_evicted, self.explainer.unaligned
         cached = [b for b in range(self.config.num_gpu_blocks) if b not in unsure and b not in unaligned]

@@ -7,6 +7,7 @@ blocks of another KV group have different KV for the same tokens, so each group 
 by equality, so no hash can collide.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -65,6 +66,21 @@ class Identities:
     def after(self, before: int, item: Item) -> int:
         """The identity of a position, given the identity before it and the item at the position."""
         return self._number((before, item))
+
+    def along(self, before: int, tokens: Iterable[int]) -> list[int]:
+        """The identities of positions with these tokens and no image, given the identity before the first of them."""
+        numbers, keys, found, items = self._numbers, self._keys, list[int](), dict[int, Item]()
+        for token in tokens:
+            if token not in items:
+                items[token] = token, None, 0
+            key = before, items[token]
+            number = numbers.get(key)
+            if number is None:
+                number = numbers[key] = len(keys)
+                keys.append(key)
+            found.append(number)
+            before = number
+        return found
 
     def describe(self, identity: int) -> str:
         """The tokens, adapter, salt, KV group and images of an identity, as text."""

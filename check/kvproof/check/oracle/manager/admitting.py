@@ -182,9 +182,9 @@ class Admitting(ManagerBase):
         stop = self._chunk_end(first, start, chunk) if self.config.chunked else len(first.tokens)
         self.answer = f"hit {hit}" if hit else "admitted"
         self.coverage["admitted"] += 1
-        if hit and self.config.has_states:
+        if hit and self.has_states:
             self.coverage["hit of a state"] += 1
-        if hit and len({*self.config.block_sizes}) > 1:
+        if hit and self.has_several_sizes:
             self.coverage["hit in blocks of different sizes"] += 1
         if group.encoder:
             self.require_slots(group.encoder, len(group.encoder.tokens), 0, context)

@@ -14,6 +14,7 @@ from kvproof.spec.text import operations
 from kvproof.spec.text.identity import Identities
 from kvproof.spec.text.state import GPU
 
+WAITING, RUNNING = Status.WAITING, Status.RUNNING
 GROWING, SWAPPING_IN, ADMITTING = 0, 1, 2  # phases of a step, in the order that `ordered_steps` prescribes
 RECORDS_OF_NEW: WeakKeyDictionary[Any, dict[Config, int]] = WeakKeyDictionary()  # by subject and configuration
 ABOUT_NONE, ABOUT_SEQUENCES = ("new", "run", "reset"), ("extend", "fork", "free")  # the others are about a group
@@ -106,10 +107,10 @@ class ManagerBase(Oracle, OperationJudge):
         """Add the operations that are enabled about the group, or about a sequence of it."""
         members = group.members
         status = members[0].status
-        if status is Status.RUNNING:
+        if status is RUNNING:
             if not is_pending or self.phase == GROWING:
                 self._add_enabled_of_running(found, group, is_pending)
-        elif status is Status.WAITING:
+        elif status is WAITING:
             found.setdefault("admit", []).append(group.id)
             found.setdefault("lookup", []).append(group.id)
         elif not (self.preempted_in_step or self.worker.swap_out or (is_pending and self.phase > SWAPPING_IN)):
@@ -117,38 +118,41 @@ class ManagerBase(Oracle, OperationJudge):
             if group.encoder and self.capabilities.preempts_swapped_encoders and len(members) == 1 and not is_pending:
                 found.setdefault("preempt", []).append(group.id)
         if not is_pending:
-            found.setdefault("free", []).extend([seq.id for seq in members])
+            free = found.setdefault("free", [])
+            for seq in members:
+                free.append(seq.id)
 
     def _add_enabled_of_running(self, found: dict[str, list[int]], group: Group, is_pending: bool) -> None:
-        members = group.members
-        first, gid = members[0], group.id
+        members, can, config = group.members, self.capabilities, self.config
+        first, gid, is_single = members[0], group.id, len(members) == 1
         if first.is_busy:
             return
         num_tokens = len(first.tokens)
         num_unseen = num_tokens - first.computed
-        if len(members) > 1:
-            if group.is_busy:
-                return
-            if any(seq.num_unseen != num_unseen for seq in members):  # a token was sampled for some of them only
-                num_unseen = -1
+        if not is_single:
+            for seq in members:
+                if seq.is_busy:
+                    return
+                if len(seq.tokens) - seq.computed != num_unseen:  # a token was sampled for some of them only
+                    num_unseen = -1
         if not num_unseen:
             if not is_pending:
                 self._add_sample(found, gid, num_tokens)
                 has_room = len(members) < self.limits.num_members and len(self.seqs) < self.num_seqs_max
-                if has_room and self.capabilities.fork:
+                if has_room and can.fork:
                     found.setdefault("fork", []).extend([seq.id for seq in members])
         elif num_tokens > first.num_prompt and num_unseen > 0:
             found.setdefault("append", []).append(gid)
-            if self.capabilities.several_tokens and not is_pending and num_unseen < self.limits.num_unseen:
+            if can.several_tokens and not is_pending and num_unseen < self.limits.num_unseen:
                 self._add_sample(found, gid, num_tokens)
-        elif len(members) == 1 and self.config.chunked:
+        elif is_single and config.chunked:
             found.setdefault("extend", []).append(first.id)
-        if self.config.num_host_blocks and (group.encoder is None or self.capabilities.swaps_encoders):
+        if config.num_host_blocks and (group.encoder is None or can.swaps_encoders):
             found.setdefault("swap_out", []).append(gid)
-        if len(members) == 1:
+        if is_single:
             found.setdefault("preempt", []).append(gid)
             is_plain = not num_unseen or num_tokens == first.num_prompt
-            if self.config.caching and self.capabilities.looks_up_running and is_plain and not is_pending:
+            if config.caching and can.looks_up_running and is_plain and not is_pending:
                 found.setdefault("lookup", []).append(gid)
 
     def _add_sample(self, found: dict[str, list[int]], gid: int, num_tokens: int) -> None:
@@ -169,7 +173,7 @@ class ManagerBase(Oracle, OperationJudge):
     def _chunk_end(self, seq: ExpectedSequence, start: int, num_tokens: int) -> int:
         """Where the chunk that begins at `start` ends: with the prompt, at a block boundary, or anywhere."""
         stop = start + max(1, num_tokens)
-        if self.config.caching and (self.capabilities.block_aligned_chunks or self.config.has_states):
+        if self.config.caching and (self.capabilities.block_aligned_chunks or self.has_states):
             stop = self.explainer.blocks_for(stop) * self.config.block_size
         return min(seq.num_prompt, stop)
 
@@ -184,7 +188,7 @@ class ManagerBase(Oracle, OperationJudge):
             runs = self.explainer.machine.function("may_wait")(self.state, self.explainer.num_prefixes)
             answer = Admission.OK if answer else Admission.LATER if runs else Admission.NEVER
         self.require_unchanged(before, f"{name} only asks")
-        self.answer = answer.value
+        self.answer = answer._value_  # `value` is a call in Python
         return answer
 
     def judge_ok(self, group: Group, context: str) -> None:
@@ -221,7 +225,7 @@ class ManagerBase(Oracle, OperationJudge):
         """NEVER: no later state of the pool could run the group. LATER: something runs that may make room."""
         if answer is Admission.LATER:
             self.judge_later(f"{context} says LATER although nothing runs: it would wait for ever")
-            if self.config.has_states and self.worker.is_pending:
+            if self.has_states and self.worker.is_pending:
                 return  # the step under way may compute the state that the group found: then the group has to wait
             needed = self.num_blocks_needed(group, self.config.lookahead)
             self.judge_no(needed, GPU, self.num_held_back, context)
