@@ -64,6 +64,30 @@ def test_two_runs_of_a_subject_that_repeats_do_not_differ(altered: Altered) -> N
     assert (one.num_enabled, one.finding) == (4, None)
 
 
+def test_a_record_compares_the_values_of_an_answer_and_not_its_objects(altered: Altered) -> None:
+    kept, free = [0], (2, 0)
+    one = altered(observe=lambda self: Observation({1: [kept]}, free, ()))
+    same = altered(observe=lambda self: Observation({1: [[*kept]]}, free, ()))
+    other = altered(observe=lambda self: Observation({1: [[1]]}, free, ()))
+
+    calls = [replay(make, CONFIG, []).opening[-1] for make in (one, same, other)]
+
+    assert calls[0].form == calls[1].form != calls[2].form
+    assert [call.text for call in calls] == [f"([(1, [[{at}]])], (2, 0), (), None, None)" for at in (0, 0, 1)]
+
+
+def test_a_record_keeps_the_text_of_an_answer_that_is_no_plain_data(altered: Altered) -> None:
+    class Number(int):
+        pass
+
+    make = altered(tables=lambda self: {Number(seq): table for seq, table in self.manager.tables.items()})
+
+    observed = [call for call in replay(make, CONFIG, RUN[:2]).calls() if call.name == "observe"]
+
+    assert [type(call.form) for call in observed] == [bytes, bytes, str]
+    assert observed[-1].text.startswith("([(1, [[")
+
+
 def test_tables_are_kept_as_they_were_observed(altered: Altered) -> None:
     shown: dict[int, list[list[int]]] = {}
 

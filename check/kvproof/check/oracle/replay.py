@@ -8,6 +8,7 @@ A long run of a large pool is replayed by a sparse judge (`oracle.oracle`), whic
 `located` repeats the last part of such a run with a complete comparison after every operation.
 """
 
+import marshal
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ SECONDS_MAX, HANG_SECONDS_MAX = 20.0, 5.0
 NUM_TIMED = 80  # operations for which a time limit holds
 NUM_COMPARED_MAX = 200_000  # blocks that the complete comparisons of one run look at before the judge is made sparse
 INTERVAL_MIN, BLOCKS_OF_INTERVAL = 16, 8  # a complete comparison comes after one operation for each so many blocks
+FORM_VERSION = 2  # of `marshal`: the last one whose bytes depend on nothing but the values
 USUAL_CAUSES = "usual causes: state kept from an earlier open, random choices, the clock, or the order of a set"
 
 
@@ -136,12 +138,25 @@ def _compared_from(subject: Any, found: Counterexample, num_good: int) -> Counte
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a subject, and what it answered; `answer` is data, if it is kept, and `text` compares two runs."""
+    """One call of a subject, and what it answered; `answer` is data, if it is kept, and `form` compares two runs.
+
+    The form is a text, or bytes from which the text is made when somebody reads it: texts of observations take long.
+    """
 
     name: str
     arguments: tuple[Any, ...]
     answer: Any
-    text: str
+    form: str | bytes
+
+    @property
+    def text(self) -> str:
+        """What the call answered, as text."""
+        return self.form if isinstance(self.form, str) else repr(marshal.loads(self.form))
+
+    def is_as(self, other: "Call") -> bool:
+        """Whether this is the same call as one of another run."""
+        is_same = self.name == other.name and self.arguments == other.arguments
+        return is_same or str(self) == str(other)
 
     def __str__(self) -> str:
         if self.name == "observe":
@@ -168,7 +183,7 @@ class CallRecorder:
                 self.calls.append(Call(name, arguments, None, f"{type(error).__name__} raised"))
                 raise
             data = _copy_of(answer) if self._keeps_answers else None
-            self.calls.append(Call(name, arguments, data, _text_of(answer)))
+            self.calls.append(Call(name, arguments, data, _form_of(answer)))
             return answer
 
         return recorded
@@ -179,9 +194,13 @@ def _copy_of(answer: Any) -> Any:
     return deepcopy(answer) if isinstance(answer, Observation) else answer
 
 
-def _text_of(answer: Any) -> str:
+def _form_of(answer: Any) -> str | bytes:
+    """What is compared of an answer: bytes of an observation of plain data, since they are made fast; else its text."""
     if isinstance(answer, Observation) and isinstance(answer.tables, dict):
-        return repr((sorted(answer.tables.items(), key=repr), *answer[1:]))
+        try:
+            return marshal.dumps((sorted(answer.tables.items()), *answer[1:]), FORM_VERSION)
+        except (TypeError, ValueError):  # a number of a foreign type, for instance
+            return repr((sorted(answer.tables.items(), key=repr), *answer[1:]))
     return repr(answer)
 
 
@@ -275,9 +294,9 @@ def difference(one: ReplayResult, other: ReplayResult) -> str | None:
     """The first difference between two runs of the same operations, as text; None if there is none."""
     calls, others, ends_alike = one.calls(), other.calls(), is_same_failure(one.finding, other.finding)
     for number, (first, second) in enumerate(zip(calls, others, strict=False), start=1):
-        if str(first) != str(second) or (ends_alike and number == len(calls) == len(others)):
+        if not first.is_as(second) or (ends_alike and number == len(calls) == len(others)):
             break
-        if first.text != second.text:
+        if first.form != second.form:
             return f"call {number}, {first}; it answered {_cut(first.text)}, then {_cut(second.text)}"
     if not ends_alike:
         return f"first {_outcome(one.finding)}, then {_outcome(other.finding)}"
