@@ -5,6 +5,7 @@ without content are cleared before the model writes, so that the old content of 
 KV. Slots that are reserved beyond the known tokens are filled with junk, as a draft model would fill them.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations, permutations
 
@@ -130,9 +131,11 @@ class Worker:
 
 def _other_orders(pairs: list[Pair]) -> Iterator[list[Pair]]:
     """Other orders of a list that may give other bytes. The reverse comes first."""
+    num_named = Counter(block for pair in pairs for block in {*pair})
+    sharing = [(i, pair) for i, pair in enumerate(pairs) if num_named[pair[0]] > 1 or num_named[pair[1]] > 1]
     disturbing = {
         place
-        for (i, one), (j, other) in combinations(enumerate(pairs), 2)
+        for (i, one), (j, other) in combinations(sharing, 2)  # pairs that have no block in common are apart
         if not mapping.commute(*one, *other)
         for place in (i, j)
     }

@@ -4,6 +4,7 @@ Types are not checked at each call, for speed. They are checked when a subject i
 believed, so that a wrong type is reported as a fault of the adapter and not as one of the engine.
 """
 
+from collections import deque
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -81,13 +82,19 @@ def check_adapter(subject: Any, required: RequiredCalls, hint: str = "") -> None
 
 def _wrong_capability(capabilities: Capabilities) -> str:
     """A capability of the wrong type, and why it is; empty if there is none."""
+    if any(capabilities is one for one in _right):
+        return ""
     declared = {one.name: getattr(capabilities, one.name) for one in fields(capabilities)}
     try:
         msgspec.convert(declared, Capabilities, strict=True)
     except msgspec.ValidationError as error:
         text, _, place = str(error).partition(" - at `$.")
         return f"{place.rstrip('`')} is wrong: {text}"
+    _right.append(capabilities)
     return ""
+
+
+_right: deque[Capabilities] = deque(maxlen=4)  # found right last; a walk asks for the same ones in every run
 
 
 def _has(subject: Any, call: str) -> bool:

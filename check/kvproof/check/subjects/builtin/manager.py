@@ -32,7 +32,7 @@ ANSWERS = {
     AllocStatus.LATER: Admission.LATER,
     AllocStatus.NEVER: Admission.NEVER,
 }
-Tables = dict[int, list[int]]  # by sequence
+Tables = dict[int, list[list[int]]]  # copies, by sequence; there is one KV group
 ASSUMPTIONS = (
     Assumption("asks-first", "The caller asks can_allocate, can_append_slots or can_swap before the call."),
     Assumption("no-swap-in-after", "Nothing is swapped in after a preemption or swap-out of the same step."),
@@ -311,18 +311,18 @@ def tables_of(
     seqs: sequences, by number. encoders: of each encoder sequence, its group. gone: sequences without a table.
     """
     ask, held = manager.get_block_table, manager.tables
-    tables = {seq: ask(seqs[seq]) if seq in seqs else held[seq].ids for seq in wanted if seq in held}
+    tables = {seq: [(ask(seqs[seq]) if seq in seqs else held[seq].ids)[:]] for seq in wanted if seq in held}
     for seq in gone:
         if ids := ask(seq):
-            tables[seq.seq_id] = ids
+            tables[seq.seq_id] = [ids[:]]
     for number, group in encoders.items():
         if group.request_id in manager.cross_tables:
-            tables[number] = manager.get_cross_block_table(group)
+            tables[number] = [manager.get_cross_block_table(group)[:]]
     return tables
 
 
 def observation_of(manager: Any, shown: Tables) -> Observation:
-    """Copies of these tables, and of the refcounts and free lists of a manager; the null block has refcount 0."""
+    """These tables, and copies of the refcounts and free lists of a manager; the null block has refcount 0."""
     tables, free, reserved = _parts_of(manager, shown)
     refs = manager.refcounts[:]
     for null in reserved:
@@ -332,7 +332,7 @@ def observation_of(manager: Any, shown: Tables) -> Observation:
 
 
 def part_of(manager: Any, shown: Tables) -> Observation:
-    """Copies of these tables, and the counts of free blocks."""
+    """These tables, and the counts of free blocks."""
     return Observation(*_parts_of(manager, shown))
 
 
@@ -340,8 +340,8 @@ def _parts_of(manager: Any, shown: Tables) -> tuple[dict[int, list[list[int]]], 
     null = manager.null_block_id
     free = (manager.get_num_free_gpu_blocks(), manager.get_num_free_cpu_blocks())
     if null is None:
-        return {seq: [table[:]] for seq, table in shown.items()}, free, ()
-    return {seq: [[NULL_BLOCK if b == null else b for b in table]] for seq, table in shown.items()}, free, (null,)
+        return shown, free, ()
+    return {seq: [[NULL_BLOCK if b == null else b for b in table]] for seq, (table,) in shown.items()}, free, (null,)
 
 
 PROMPT_BESIDE_RING = Assumption(
@@ -423,12 +423,12 @@ class Generation1(BuiltIn):
         """What a worker is shown, with absolute numbers: of sequences with an even number by the handles of blocks."""
         handles = self.manager.block_tables
         shown = {}
-        for seq, table in super().tables_of(wanted).items():
+        for seq, (table,) in super().tables_of(wanted).items():
             fake = self.encoders[seq].encoder if seq in self.encoders else self.seqs.get(seq)
             if seq % 2 == 0 and seq in handles:
                 table = [block.block_number for block in handles[seq]]
             base = self.config.num_gpu_blocks if fake is not None and fake.status is SequenceStatus.SWAPPED else 0
-            shown[seq] = self._without_turns([base + block for block in table])
+            shown[seq] = [self._without_turns([base + block for block in table])]
         return shown
 
     def _without_turns(self, table: list[int]) -> list[int]:

@@ -284,7 +284,11 @@ class SGLang(ManagerAdapter):
 def first_slots(row: list[int], page_size: int, seq: int) -> list[int]:
     """The first slot of each page in the row of a sequence. Raises EngineFailure if a page's slots are not in order."""
     first = row[::page_size]
-    in_order = first if page_size == 1 else [slot for start in first for slot in range(start, start + page_size)]
+    if page_size == 1:
+        return first
+    in_order = list[int]()
+    for start in first:
+        in_order += range(start, start + page_size)
     if row != in_order[: len(row)]:
         place = next(at for at, slot in enumerate(row) if slot - at % page_size != first[at // page_size])
         raise EngineFailure(f"position {place} of sequence {seq} is in slot {row[place]}, not in its page: {row}")

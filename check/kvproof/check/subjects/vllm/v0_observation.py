@@ -4,6 +4,7 @@ Host blocks come after the GPU's; `free_ids` lists what is free, then what is ca
 """
 
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import Any
 
 from kvproof.check.protocol.manager import NULL_BLOCK, Config, Observation, Pair
@@ -18,12 +19,15 @@ class Pools:
         gpu = config.num_gpu_blocks
         self.ids = (range(gpu), range(gpu, gpu + config.num_host_blocks))
         self.counts = tuple(part._refcounter._refcounts for part in self.parts)
+        self._get = tuple(itemgetter(*ids) if len(ids) > 1 else None for ids in self.ids)
         self.queues = tuple(getattr(part, "_hashless_allocator", part)._free_block_indices for part in self.parts)
 
     def refs(self) -> list[int]:
         """Refcounts of all blocks, GPU before host."""
-        (gpu, host), (gpu_ids, host_ids) = self.counts, self.ids
-        return [*map(gpu.__getitem__, gpu_ids), *map(host.__getitem__, host_ids)]
+        found: list[int] = []
+        for counts, ids, get in zip(self.counts, self.ids, self._get, strict=True):
+            found += get(counts) if get is not None else [counts[block] for block in ids]
+        return found
 
     def free_ids(self, caching: bool) -> list[int]:
         """For each device, the blocks to be taken next, then the cached ones that may be evicted."""
