@@ -193,6 +193,33 @@ def test_sources_are_sent_to_nodes_and_a_node_that_lacks_a_package_gets_no_unit(
     assert unpacked == [["all.py", "some.py"]] * 2
 
 
+def test_a_node_without_a_compiler_holds_no_part_of_a_search_in_c(capsys: pytest.CaptureFixture[str]) -> None:
+    from kvproof.check.protocol.scopes import SCOPES
+    from kvproof.check.runs.partitioned_search import PartitionedReader
+    from kvproof.check.search.exhaustive.specification import explore_specification
+    from kvproof.check.workers.on_ray import RayWorkers
+    from kvproof.spec.c_reader.library import NoLibrary
+
+    scope, expected = SCOPES["tables-4x3x6"], explore_specification(SCOPES["tables-4x3x6"], seconds=600)
+    for environments, can_search in (({"CC": "/no/compiler"}, {}), True), (({"CC": "/no/compiler"},) * 2, False):
+        with cluster(*environments) as (_, port):
+            workers = RayWorkers(f"ray://127.0.0.1:{port}")
+            try:
+                search = PartitionedReader(workers, 100_000, num_bytes_max=1 << 28)
+                if can_search:
+                    found = search(scope, seconds=600)
+                    counts = found.num_states, found.num_operations, found.depth
+                    assert counts == (expected.num_states, expected.num_operations, expected.depth)
+                else:
+                    with pytest.raises(NoLibrary, match="the compiler that CC names, /no/compiler, is not there"):
+                        search(scope, seconds=600)
+            finally:
+                workers.close()
+        lines = capsys.readouterr().err.splitlines()
+        said = [line for line in lines if "is given no more units of" in line and "there is no C compiler" in line]
+        assert len(said) == (1 if can_search else 2)
+
+
 @pytest.mark.parametrize("seed", range(NUM_RUNS))
 def test_a_hunt_whose_nodes_are_killed_finds_and_counts_the_same(tmp_path: Path, expected: Any, seed: int) -> None:
     draw = random.Random(seed)
