@@ -65,6 +65,8 @@ from kvproof.check.protocol.scheduler import (
 from kvproof.check.protocol.store import (
     STORE_CALLS,
     STORE_SETTINGS,
+    Asked,
+    Copied,
     Staged,
     StoreConfig,
     StoreObservation,
@@ -391,7 +393,7 @@ STORE = Level(
     needs=STORE_NEEDS,
     other_needs="judged only for subjects with sequences and tables",
     settings=STORE_SETTINGS,
-    answers=(Staged, StoreObservation),
+    answers=(Staged, Asked, Copied, StoreObservation),
     compile=compile_rules_of_stores,
 )
 LEVELS = (MANAGER, SCHEDULER, POOL, STORE)

@@ -268,6 +268,7 @@ class Capabilities:
     stores_what_fits: bool = False  # where slots are too few for a store, it takes as many of its keys as it can
     lazy_stores: bool = False  # it can be configured to store what the device evicts next, not what was just computed
     paths: bool = False  # a key is a page together with the pages before it; a call names all of these
+    asks_first: bool = False  # a store may first ask a lower tier for its keys, and take slots when that has answered
 
     @property
     def priorities(self) -> bool:

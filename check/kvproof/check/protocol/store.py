@@ -13,6 +13,10 @@ Paths. In a store that declares `paths`, a key is a page of a sequence together 
 trees: `path_to`. Every call names a path from the first page on, and a transfer that fails for a page fails for those
 after it.
 
+Lower tiers. A store may answer `begin_store` with `Asked`: it first asks a lower tier which of the keys that has, and
+takes slots when this has answered (`begin_asked`). And a store whose keys are written may copy them to a lower tier:
+then `end_store` answers with `Copied`, and the judge is the worker of this load too.
+
 Large stores. A store may also have `observe_part()`: an observation without entries, with the count of free slots. The
 judge of a large store asks for this after most calls.
 
@@ -67,12 +71,27 @@ STORE_SETTINGS = (
 class Staged(NamedTuple):
     """A store began. keys: those that it will write, of the keys that were asked for. slots: one for each of them.
 
-    evicted: the keys that the call evicted; None if the store does not report them.
+    evicted: the keys that the call evicted; None if the store does not report them. from_device: the bytes come from
+    the device, by copies of one stream: each arrives whole, and in the order in which they began.
     """
 
     keys: list[int]
     slots: list[int]
     evicted: list[int] | None = None
+    from_device: bool = False
+
+
+class Asked(NamedTuple):
+    """A store first asks a lower tier for these keys, of those that it was asked for. It has given no slot yet."""
+
+    keys: list[int]
+
+
+class Copied(NamedTuple):
+    """What was stored is copied to a lower tier: a load of these keys from these slots, with the transfer's number."""
+
+    keys: list[int]
+    slots: list[int]
 
 
 class StoreObservation(NamedTuple):
@@ -123,10 +142,13 @@ class StoreSubject(Protocol):
     def end_load(self, transfer: int, request: int, keys: list[int]) -> None:
         """The load that held these keys has landed. Hold them no longer."""
 
-    def begin_store(self, transfer: int, request: int, keys: list[int]) -> Staged | Refused:
+    def begin_store(self, transfer: int, request: int, keys: list[int]) -> Staged | Asked | Refused:
         """Give a slot to each key that has none. It may only refuse if too few slots are free or can be evicted."""
 
-    def end_store(self, transfer: int, request: int, stored: list[int], failed: list[int]) -> None:
+    def begin_asked(self, transfer: int, request: int, keys: list[int]) -> Staged:
+        """The lower tier has these keys, of those that the transfer asked it for. Give slots to them, or to fewer."""
+
+    def end_store(self, transfer: int, request: int, stored: list[int], failed: list[int]) -> Copied | None:
         """The store has landed: `stored` are written and can be found from now on, `failed` are given up."""
 
     def touch(self, request: int, keys: list[int]) -> None:
@@ -169,11 +191,12 @@ class StoreAdapter:
 
 STORE_CALLS = RequiredCalls(
     "store subject",
-    tuple(name for name in calls_of(StoreSubject) if name not in ("advance", "clear", "evict")),
+    tuple(name for name in calls_of(StoreSubject) if name not in ("advance", "begin_asked", "clear", "evict")),
     declared=(
         ("leases", "has leases", ("advance",)),
         ("reset", "can be cleared", ("clear",)),
         ("evicts_on_call", "evicts on call", ("evict",)),
+        ("asks_first", "asks a lower tier first", ("begin_asked",)),
     ),
     marks=("begin_store", "end_store", "look_up"),
 )
@@ -236,7 +259,10 @@ class BeginLoad(Begin, tag="begin_load", frozen=True):
 
 
 class Land(StoreOperation, tag="land", frozen=True):
-    """The bytes of a transfer move, except for the keys at these places of its keys, for which it fails."""
+    """The bytes of a transfer move, except for the keys at these places of its keys, for which it fails.
+
+    Of a transfer that asked a lower tier, and has no slots yet: the tier answers that it has the other keys.
+    """
 
     transfer: int
     failed: Ids | UnsetType = UNSET

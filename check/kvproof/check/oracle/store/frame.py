@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kvproof.check.oracle.store.judge import StoreJudge
-from kvproof.check.oracle.store.rules import TIER
+from kvproof.check.oracle.store.rules import TIER, Transfer
 from kvproof.check.protocol.finding import Finding
 from kvproof.reports.frames import Block, Entry, Frame, Lane, Move, Pool
 from kvproof.spec.store.state import EVICTABLE, FREE, HELD, RESERVED
@@ -24,10 +24,15 @@ def frame_of_store(judge: StoreJudge, finding: Finding | None) -> Frame:
 
 def _moves(judge: StoreJudge) -> Iterator[Move]:
     for one in judge.transfers.values():
-        words = "landed" if one.has_landed else "moving"
+        words = _phase(one)
         for place, slot in enumerate(one.slots):
             status = f"transfer {one.number}, {'failed' if place in one.failed else words}"
             yield Move("load", slot, None, status) if one.is_load else Move("store", None, slot, status)
+
+
+def _phase(one: Transfer) -> str:
+    """What a transfer does, as text."""
+    return "asking" if one.is_asking else "landed" if one.has_landed else "moving"
 
 
 def _lanes(judge: StoreJudge) -> Iterator[Lane]:
@@ -39,7 +44,7 @@ def _lanes(judge: StoreJudge) -> Iterator[Lane]:
         arrow = f"{NAME} → device" if one.is_load else f"device → {NAME}"
         landed = one.has_landed
         entries = tuple(Entry(slot, 1, int(landed and place not in one.failed)) for place, slot in enumerate(one.slots))
-        yield Lane(f"{arrow}, transfer {one.number}", "landed" if landed else "moving", entries)
+        yield Lane(f"{arrow}, transfer {one.number}", _phase(one), entries)
 
 
 def _slots(judge: StoreJudge, finding: Finding | None) -> Iterator[Block]:

@@ -15,6 +15,8 @@ from kvproof.check.protocol.store import (
     HIT,
     NO_SLOT,
     STORE_CALLS,
+    Asked,
+    Copied,
     Staged,
     StoreConfig,
     StoreObservation,
@@ -55,11 +57,15 @@ class StoreJudge(SubjectCalls, RuledJudge):
 
     def moving(self) -> list[int]:
         """The transfers that have not landed, and may."""
-        return [number for number, one in self.transfers.items() if not (one.has_landed or one.has_lapsed)]
+        moving = [one for one in self.transfers.values() if not (one.has_landed or one.has_lapsed)]
+        copy = next((one for one in moving if one.from_device), None)
+        return [one.number for one in moving if one is copy or not one.from_device]
 
     def landed(self) -> list[int]:
         """The transfers that have landed or whose lease is over, of which the store is not informed yet."""
-        return [number for number, one in self.transfers.items() if one.has_landed or one.has_lapsed]
+        copy = next((one for one in self.transfers.values() if one.from_device), None)
+        ended = [one for one in self.transfers.values() if one.has_landed or one.has_lapsed]
+        return [one.number for one in ended if one is copy or not one.from_device]
 
     def loadable(self) -> list[int]:
         """The keys that a load may ask for."""
@@ -177,11 +183,50 @@ class StoreJudge(SubjectCalls, RuledJudge):
         explained = self.explained
         context = f"begin_store({keys_text(keys)})"
         staged = self.call("total-calls", "begin_store", transfer, request, list(keys))
-        check_answer("begin_store", staged, Staged, Refused)
-        new = [key for key in keys if explained.slot_of(key) == NO_SLOT]
+        answers = (Staged, Refused, Asked) if self.capabilities.asks_first else (Staged, Refused)
+        check_answer("begin_store", staged, *answers)
         if isinstance(staged, Refused):
-            self._refused(keys, new, context)
+            self._refused(keys, [key for key in keys if explained.slot_of(key) == NO_SLOT], context)
             return True
+        self._use(request, keys)
+        if isinstance(staged, Asked):
+            self._asked(transfer, request, keys, staged, context)
+        else:
+            self._staged(transfer, request, keys, staged, context)
+        return True
+
+    def _asked(self, transfer: int, request: int, keys: Sequence[int], asked: Asked, context: str) -> None:
+        """The store asks a lower tier first: nothing that it shows changes."""
+        check_answer("begin_store().keys", asked.keys, list)
+        if foreign := [key for key in asked.keys if key not in keys]:
+            sentence = f"the store asks for {keys_text(foreign)}, which the call does not name"
+            raise Finding("frame-kept", sentence, call=context)
+        self.answer = f"asks for {keys_text(asked.keys)}" if asked.keys else "has nothing to ask for"
+        if asked.keys:
+            one = Transfer(transfer, request, False, self.explained.new_owner(), list(asked.keys), [], is_asking=True)
+            self.transfers[transfer] = one
+        self._settle(context)
+
+    def _answered(self, one: Transfer, failed: Sequence[int]) -> bool:
+        """The lower tier says which keys it has, and the store takes slots for them."""
+        if not self.explained.has_room(one.keys):
+            return False
+        places = [place for place in failed if 0 <= place < len(one.keys)]
+        stop = min(places, default=len(one.keys)) if self.capabilities.paths else len(one.keys)
+        there = [key for place, key in enumerate(one.keys[:stop]) if place not in places]
+        context = f"begin_asked({there})"
+        staged = self.call("total-calls", "begin_asked", one.number, one.request, list(there))
+        check_answer("begin_asked", staged, Staged)
+        self.coverage["a lower tier answered"] += 1
+        del self.transfers[one.number]
+        self.explained.free_owners.append(one.owner)
+        self._staged(one.number, one.request, there, staged, context)
+        return True
+
+    def _staged(self, transfer: int, request: int, keys: Sequence[int], staged: Staged, context: str) -> None:
+        """The store gave slots to keys, and may have evicted others for them."""
+        explained = self.explained
+        new = [key for key in keys if explained.slot_of(key) == NO_SLOT]
         _check_staged(staged)
         may_evict = staged.evicted or staged.evicted is None
         held = explained.hold(keys, context) if may_evict or self.capabilities.stores_what_fits else []
@@ -197,13 +242,12 @@ class StoreJudge(SubjectCalls, RuledJudge):
         if staged.keys:
             owner = explained.new_owner()
             one = Transfer(transfer, request, False, owner, list(staged.keys), list(staged.slots))
-            one.until = self._until()
+            one.until, one.from_device = self._until(), staged.from_device
+            self.coverage["copies from the device"] += one.from_device
             explained.begin(one, context)
             self.transfers[transfer] = one
         explained.let_go(held, context)
-        self._use(request, keys)
         self._settle(context)
-        return True
 
     def _judge_staged(self, keys: Sequence[int], new: list[int], staged: Staged, context: str) -> None:
         """The store takes each key that has no slot, and no other one, and gives it a slot that exists."""
@@ -327,7 +371,9 @@ class StoreJudge(SubjectCalls, RuledJudge):
     def op_land(self, transfer: int, failed: Sequence[int] = ()) -> bool:
         """The bytes move. The store is not informed."""
         one = self.transfers[transfer]
-        cannot_fail = one.is_load or self.capabilities.never_fails
+        if one.is_asking:
+            return self._answered(one, failed)
+        cannot_fail = one.is_load or one.from_device or self.capabilities.never_fails
         one.failed = () if cannot_fail else tuple(place for place in failed if 0 <= place < len(one.keys))
         if one.failed and (self.capabilities.paths or self.capabilities.fails_whole):
             first = 0 if self.capabilities.fails_whole else min(one.failed)
@@ -352,6 +398,7 @@ class StoreJudge(SubjectCalls, RuledJudge):
         """The store learns that a transfer has landed."""
         one = self.transfers[transfer]
         self.coverage["reported before an older one"] += next(iter(self.transfers)) != transfer
+        copied = None
         if one.is_load:
             context = f"end_load({keys_text(one.keys)})"
             self.call("total-calls", "end_load", transfer, one.request, list(one.keys))
@@ -359,18 +406,35 @@ class StoreJudge(SubjectCalls, RuledJudge):
             stored = [key for place, key in enumerate(one.keys) if place not in one.failed]
             lost = [key for place, key in enumerate(one.keys) if place in one.failed]
             context = f"end_store(stored {stored}, failed {lost})"
-            self.call("total-calls", "end_store", transfer, one.request, stored, lost)
+            copied = self.call("total-calls", "end_store", transfer, one.request, stored, lost)
+            check_answer("end_store", copied, Copied, type(None))
         if one.has_lapsed:
             self.coverage["ended after its lease"] += 1
             self.explained.end_lapsed(one)
         else:
             self.explained.end(one, context)
         del self.transfers[transfer]
+        if copied is not None and copied.keys:
+            self._copied(one, copied, context)
         try:
             self._settle(context)
         except Finding as finding:
             raise sharpened(finding, one) from None
         return True
+
+    def _copied(self, stored: Transfer, copied: Copied, context: str) -> None:
+        """What was stored is copied to a lower tier: a load with the number of its store."""
+        _check_slots("end_store", copied.keys, copied.slots)
+        if absent := [key for key in copied.keys if not self.explained.has(key)]:
+            sentence = f"{keys_text(absent)} is copied to a lower tier, and is not there"
+            raise Finding("hit-written", sentence, call=context)
+        self._judge_given(copied.keys, dict(zip(copied.keys, copied.slots, strict=True)), context)
+        owner = self.explained.new_owner()
+        one = Transfer(stored.number, stored.request, True, owner, list(copied.keys), list(copied.slots))
+        one.until = self._until()
+        self.explained.begin(one, context)
+        self.transfers[one.number] = one
+        self.coverage["copied to a lower tier"] += 1
 
     @enabled_when()
     def op_clear(self) -> bool:
@@ -422,10 +486,19 @@ def _unordered(shown: StoreObservation) -> StoreObservation:
 
 def _check_staged(staged: Staged) -> None:
     """Raise AdapterError unless these are lists of numbers, with one slot for each key."""
-    lists = [staged.keys, staged.slots, [] if staged.evicted is None else staged.evicted]
-    are_ints = all(isinstance(one, list) and all(type(number) is int for number in one) for one in lists)
-    if not are_ints or len(staged.keys) != len(staged.slots):
-        raise AdapterError(f"begin_store must return lists of ints, one slot for each key; it returned {staged}")
+    _check_slots("begin_store", staged.keys, staged.slots)
+    if not _are_ints(staged.evicted or []):
+        raise AdapterError(f"begin_store must return lists of ints; it returned {staged}")
+
+
+def _are_ints(numbers: object) -> bool:
+    return isinstance(numbers, list) and all(type(number) is int for number in numbers)
+
+
+def _check_slots(name: str, keys: object, slots: object) -> None:
+    """Raise AdapterError unless these are lists of numbers, with one slot for each key."""
+    if not (isinstance(keys, list) and isinstance(slots, list) and _are_ints(keys + slots) and len(keys) == len(slots)):
+        raise AdapterError(f"{name} must return lists of ints, one slot for each key; it returned {keys}, {slots}")
 
 
 def _staged_text(keys: Sequence[int], slots: Sequence[int], evicted: Sequence[int]) -> str:

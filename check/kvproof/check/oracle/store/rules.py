@@ -27,7 +27,8 @@ CALL = 0  # the owner of what one call holds while it is explained
 class Transfer:
     """A transfer under way. pins and flights: one for each key. failed: the places of keys for which it failed.
 
-    until: the time at which what it holds is given up, or NO_END. has_lapsed: that time is over.
+    until: the time at which what it holds is given up, or NO_END. has_lapsed: that time is over. is_asking: a lower
+    tier has not answered it yet, and it has no slots. from_device: it copies from the device, after the earlier ones.
     """
 
     number: int
@@ -42,6 +43,8 @@ class Transfer:
     has_landed: bool = False
     until: int = NO_END
     has_lapsed: bool = False
+    is_asking: bool = False
+    from_device: bool = False
 
 
 class StoreRules:

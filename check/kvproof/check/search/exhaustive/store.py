@@ -89,15 +89,17 @@ def state_key(judge: StoreJudge) -> Hashable:
     """The key of a state: equal for states that differ in the names of transfers only."""
     shown = judge.observed
     transfers = sorted(
-        (one.is_load, tuple(one.keys), tuple(one.slots), one.has_landed, one.has_lapsed, one.failed)
+        (one.is_load, tuple(one.keys), tuple(one.slots), one.has_landed, one.has_lapsed, one.failed, one.is_asking)
         for one in judge.transfers.values()
     )
+    copies = [tuple(one.keys) for one in judge.transfers.values() if one.from_device]
     used = tuple(tuple(dict.fromkeys(reversed(keys))) for keys in judge.requests.values())
     return (
         tuple(shown.entries.items()),
         tuple(sorted((shown.refs or {}).items())),
         tuple(shown.free_ids or ()),
         tuple(transfers),
+        tuple(copies),
         tuple(judge.used),
         used,
         tuple(judge.explained.leases()),
