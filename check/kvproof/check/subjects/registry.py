@@ -164,10 +164,10 @@ ROWS = (
     Row(
         "sglang-hicache",
         STORE,
-        "SGLang's HiCache: the host pool below its prefix cache, filled from a storage",
-        _by("sglang.hicache.SGLangHiCache"),
+        "SGLang's HiCache: the host pool below its prefix cache, filled from the device and from a storage",
+        _by("sglang.hicache.unified.hicache"),
         "sglang",
-        ("0.5.5", "0.5.15.post1"),
+        ("0.5.5", "0.5.23"),
         needs="torch",
     ),
     Row(
