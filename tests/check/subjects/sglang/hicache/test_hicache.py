@@ -146,7 +146,7 @@ def test_pages_that_a_storage_does_not_give_come_back_once(judged: Judged) -> No
     assert (judge.observed.entries, judge.observed.free_ids) == ({0: 0, 1: 1}, [3, 2])
 
 
-SCRIPTS = Path(__file__).parents[4] / "examples" / "reproductions"
+SCRIPTS = Path(__file__).parents[5] / "examples" / "reproductions"
 RUN = """
 import runpy, sys
 from kvproof.check.subjects.registry import find
