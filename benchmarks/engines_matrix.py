@@ -4,8 +4,8 @@
                                         [--checkout NAME=PATH …] [--no-run]
 
 A release that has a complete result in DIR is not run again, so the command can be interrupted and repeated. The newest
-release of each subject runs first, then the oldest, then those in the middle. The table lists only what has a result;
-what has none is listed as not run.
+release of each subject runs first, then the oldest, then those in the middle. In the table a release with a result in
+DIR has a new row, and every other one keeps the row that it had; a release that never ran is listed as not run.
 """
 
 from __future__ import annotations
@@ -13,24 +13,17 @@ from __future__ import annotations
 import argparse
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby, pairwise, zip_longest
+from itertools import chain, pairwise, zip_longest
 from pathlib import Path
 
-from benchmarks.campaign import drive, earlier, fault, findings, folder_of, num_operations, releases_of
+from benchmarks import engines_table
+from benchmarks.campaign import drive, earlier, folder_of, num_operations, releases_of
 from kvproof.check.subjects.registry import ROWS, Row
-from kvproof.reports.result import Result
 
 PAGE = Path(__file__).parents[1] / "docs" / "engines.md"
-BEGIN, END = "<!-- engines-matrix: begin -->\n", "<!-- engines-matrix: end -->\n"
 OPERATIONS, SEED = 3_000, 1
-LISTED_MAX = 12  # releases that a row lists by name
-HEAD = (
-    "| subject, level | releases | operations of each, at least | verdict | findings | not reached |\n"
-    "|---|---|---|---|---|---|\n"
-)
-LACKING = "\nNot driven at all, because the adapter of the subject does not declare the feature:\n\n"
 
 
 @dataclass(frozen=True)
@@ -47,10 +40,13 @@ class Entry:
 
 
 def claimed(checkouts: dict[str, Path], only: Sequence[str]) -> dict[str, list[Entry]]:
-    """The entries of each subject, oldest first. Raises EngineError if the package index does not answer."""
+    """The entries of each subject of which `only` asks for a release, oldest first; without `only` of every subject.
+
+    Raises EngineError if the package index does not answer.
+    """
     entries: dict[str, list[Entry]] = {}
     for row in ROWS:
-        if only and row.name not in only:
+        if only and not any(one.partition("==")[0] == row.name for one in only):
             continue
         if row.is_checkout and row.name in checkouts:
             path = checkouts[row.name]
@@ -58,6 +54,11 @@ def claimed(checkouts: dict[str, Path], only: Sequence[str]) -> dict[str, list[E
         elif row.engine:
             entries[row.name] = [Entry(row, release, release) for release in releases_of(row)]
     return entries
+
+
+def is_asked(entry: Entry, only: Sequence[str]) -> bool:
+    """Is the entry to be run? `only` has subjects, with a release or without one."""
+    return not only or entry.row.name in only or entry.subject in only
 
 
 def _commit(path: Path) -> str:
@@ -81,61 +82,16 @@ def _spread(some: list[Entry]) -> list[Entry]:
     return [some[place] for place in taken]
 
 
-# The table --------------------------------------------------------------------------------------------------------
-
-
-def table(entries: dict[str, list[Entry]], out: Path) -> str:
-    """The rows of the page, and the features that are not driven.
-
-    Releases with the same verdict and findings, and none that differs between them, share a row.
-    """
-    lines, lacks = [], []
-    for name, some in entries.items():
-        outcomes = [(entry.label, earlier(folder_of(out, entry.subject))) for entry in some]
-        ran = [(label, result) for label, result in outcomes if result is not None]
-        lines += [
-            _row(some[0].row, verdict, list(same)) for verdict, same in groupby(ran, key=lambda pair: _verdict(pair[1]))
-        ]
-        if others := [label for label, result in outcomes if result is None]:
-            lines.append(f"| `{name}` {some[0].row.level} | {_named(others)} | 0 | not run | | |\n")
-        without = {result.run.host.get("lacks", "") for _, result in ran} - {""}
-        lacks += [f"- `{name}`: {' / '.join(sorted(without))}\n"] if without else []
-    return f"{HEAD}{''.join(lines)}{LACKING}{''.join(lacks)}"
-
-
-def _row(row: Row, verdict: tuple[str, str], releases: list[tuple[str, Result]]) -> str:
-    """Releases with the same verdict and findings, and the situations that none of them reached."""
-    labels, results = zip(*releases, strict=True)
-    missed = [[witness.name for witness in result.unmet_witnesses()] for result in results]
-    never = ", ".join(name for name in missed[0] if all(name in names for names in missed))
-    cells = f"`{row.name}` {row.level}", _named(labels), f"{min(map(num_operations, results)):,}", *verdict, never
-    return f"| {' | '.join(cells)} |\n"
-
-
-def _named(labels: Sequence[str]) -> str:
-    return ", ".join(labels) if len(labels) <= LISTED_MAX else f"{len(labels)} from {labels[0]} to {labels[-1]}"
-
-
-def _verdict(result: Result) -> tuple[str, str]:
-    """The verdict and the findings, or why the release was not driven."""
-    found = findings(result)
-    if (problem := fault(result)) and not found:
-        return "not driven", _plain(problem)
-    identities = "; ".join(f"`{f.property}` {_plain(f.signature)}{' (excused)' * bool(f.excused)}" for f in found)
-    return "refuted" if any(not f.excused for f in found) else "not refuted", identities
-
-
-def _plain(text: str) -> str:
-    """The text in one cell of a table."""
-    return text.partition("\n")[0].partition("; please report")[0].replace("|", "/").replace("<", "&lt;")
-
-
 def write_page(entries: dict[str, list[Entry]], out: Path) -> None:
-    """Replace the table between the two marks of the page."""
+    """Write the rows of these subjects into the page; a release without a result in `out` keeps its row."""
     text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}{table(entries, out)}{END}{after}", encoding="utf-8")
+    before = engines_table.parsed(text)
+    subjects = {}
+    for name, some in entries.items():
+        found = {entry.label: earlier(folder_of(out, entry.subject)) for entry in some}
+        results = {label: result for label, result in found.items() if result is not None}
+        subjects[name] = engines_table.merged(some[0].row, list(found), results, before.get(name))
+    PAGE.write_text(engines_table.replaced(text, subjects), encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -144,23 +100,36 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--operations", type=int, default=OPERATIONS, help="for each release")
     parser.add_argument("--out", type=Path, default=Path("build/engines-matrix"), help="the folder of the results")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no release after so many")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="a subject; repeatable")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a subject, or a release of it as vllm-v1==0.33.0; repeatable",
+    )
     parser.add_argument("--checkout", action="append", default=[], metavar="NAME=PATH", help="repeatable")
     parser.add_argument("--no-run", action="store_true", help="write the table of the results that are there")
     asked = parser.parse_args(arguments)
     checkouts = {name: Path(path) for name, _, path in (text.partition("=") for text in asked.checkout)}
     entries = claimed(checkouts, asked.only)
+    try:
+        run([] if asked.no_run else in_turn(entries), asked)
+    finally:
+        write_page(entries, asked.out)
+
+
+def run(entries: Iterable[Entry], asked: argparse.Namespace) -> None:
+    """Run the entries that are asked for and have no result, until the time is over."""
     began = time.monotonic()
-    for entry in [] if asked.no_run else in_turn(entries):
+    for entry in entries:
         folder = folder_of(asked.out, entry.subject)
-        if earlier(folder) is not None:
+        if not is_asked(entry, asked.only) or earlier(folder) is not None:
             continue
         if time.monotonic() - began > 60 * asked.minutes:
             break
         result = drive(entry.subject, asked.operations, SEED, folder)
-        print(f"{entry.subject}: {num_operations(result):,} operations, {_verdict(result)[0]}", flush=True)
-    if not asked.only:
-        write_page(entries, asked.out)
+        verdict = engines_table.outcome_of(result).verdict
+        print(f"{entry.subject}: {num_operations(result):,} operations, {verdict}", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from benchmarks.campaign import drive, earlier, fault, findings, folder_of, num_operations
 
-from benchmarks import engines_matrix, false_alarms
+from benchmarks import engines_matrix, engines_table, false_alarms
 from kvproof.check.subjects.loading import EngineError, download
 from kvproof.check.subjects.registry import NAMED
 from kvproof.reports.result import Check, Result, Run, WitnessCount
@@ -42,25 +42,86 @@ def test_a_release_that_cannot_be_had_is_a_result_that_says_so(tmp_path: Path, m
     assert earlier(tmp_path) is not None
 
 
-def test_the_table_has_what_ran_and_lists_the_rest_as_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = NAMED["vllm-v1-scheduler"]
-    results = {
-        "1.0": result("a", REFUTED),
-        "1.2": result("a", REFUTED, operations=5),
-        "1.3": result("a"),
-        "1.4": result("a", message="loop failed by a fault of kvproof: a stand-in"),
-    }
-    entries = {row.name: [engines_matrix.Entry(row, v, v) for v in ("1.0", "1.1", "1.2", "1.3", "1.4", "1.5")]}
-    monkeypatch.setattr(engines_matrix, "earlier", lambda folder: results.get(folder.name.partition("==")[2]))
+ROW = NAMED["vllm-v1-scheduler"]
+RESULTS = {
+    "1.0": result("a", REFUTED),
+    "1.2": result("a", REFUTED, operations=5),
+    "1.3": result("a"),
+    "1.4": result("a", message="loop failed by a fault of kvproof: a stand-in"),
+}
+
+
+def test_the_table_has_what_ran_and_lists_the_rest_as_not_run() -> None:
+    releases = ["1.0", "1.1", "1.2", "1.3", "1.4", "1.5"]
     rows = [
         "1.0, 1.2 | 5 | refuted | `read-back` run: wrong / bytes | fork",
         "1.3 | 7 | not refuted |  | fork",
         "1.4 | 7 | not driven | loop failed by a fault of kvproof: a stand-in | fork",
-        "1.1, 1.5 | 0 | not run | |",
+        "1.1, 1.5 | 0 | not run |  | ",
     ]
-    lines = engines_matrix.table(entries, tmp_path).splitlines()
+    lines = engines_table.rendered({ROW.name: engines_table.merged(ROW, releases, RESULTS, None)}).splitlines()
     assert lines[2:6] == [f"| `vllm-v1-scheduler` scheduler | {cells} |" for cells in rows]
     assert lines[-1] == "- `vllm-v1-scheduler`: swapping"
+
+
+def test_the_table_that_is_read_back_and_written_again_is_the_same() -> None:
+    page = engines_matrix.PAGE.read_text(encoding="utf-8")
+    assert engines_table.replaced(page, {}) == page
+    assert "not refuted" in engines_table.rendered(engines_table.parsed(page))
+
+
+def test_features_that_a_release_lacks_are_kept_until_every_release_ran_again() -> None:
+    before = engines_table.merged(ROW, ["1.0", "1.3"], RESULTS, None)
+    before.lacks = {"swapping", "images"}
+    assert engines_table.merged(ROW, ["1.0", "1.3"], {"1.0": RESULTS["1.0"]}, before).lacks == {"swapping", "images"}
+    assert engines_table.merged(ROW, ["1.0", "1.3"], RESULTS, before).lacks == {"swapping"}
+
+
+PAGE = f"""What ran.
+{engines_table.BEGIN}{engines_table.HEAD}\
+| `sglang` manager | 0.5.9, 0.5.23 | 2,000 | not refuted |  |  |
+| `vllm-v1` manager | 1.0, 1.1 | 2,000 | not refuted |  | reset |
+| `vllm-v1` manager | 1.2 | 0 | not run |  |  |
+{engines_table.LACKING}\
+- `sglang`: images, swapping / swapping
+- `vllm-v1`: swapping
+{engines_table.END}The end.
+"""
+
+
+def test_a_run_of_some_releases_puts_their_rows_in_place_and_goes_on_where_it_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "engines.md"
+    page.write_text(PAGE, encoding="utf-8")
+    done: dict[str, Result] = {}
+    driven: list[str] = []
+
+    def drive(subject: str, operations: int, seed: int, folder: Path) -> Result:
+        driven.append(subject)
+        if driven == ["vllm-v1==1.2", "vllm-v1==1.0"]:
+            raise KeyboardInterrupt
+        done[folder.name] = result(subject, *[REFUTED] * subject.endswith("1.0"), operations=operations)
+        return done[folder.name]
+
+    monkeypatch.setattr(engines_matrix, "PAGE", page)
+    monkeypatch.setattr(engines_matrix, "releases_of", lambda row: ["1.0", "1.1", "1.2"])
+    monkeypatch.setattr(engines_matrix, "earlier", lambda folder: done.get(folder.name))
+    monkeypatch.setattr(engines_matrix, "drive", drive)
+    some = ["--out", str(tmp_path), "--only", "vllm-v1==1.2", "--only", "vllm-v1==1.0"]
+    with pytest.raises(KeyboardInterrupt):
+        engines_matrix.main(some)
+    before = PAGE[PAGE.index("| `vllm-v1`") : PAGE.index(engines_table.LACKING)]
+    first = "| `vllm-v1` manager | 1.0, 1.1, 1.2 | 2,000 | not refuted |  |  |\n"
+    assert page.read_text(encoding="utf-8") == PAGE.replace(before, first)
+
+    engines_matrix.main(some)
+    both = """\
+| `vllm-v1` manager | 1.0 | 3,000 | refuted | `read-back` run: wrong / bytes | fork |
+| `vllm-v1` manager | 1.1, 1.2 | 2,000 | not refuted |  |  |
+"""
+    assert driven == ["vllm-v1==1.2", "vllm-v1==1.0", "vllm-v1==1.0"]
+    assert page.read_text(encoding="utf-8") == PAGE.replace(before, both)
 
 
 def test_of_each_subject_the_newest_release_runs_first_then_the_oldest_then_the_middle() -> None:
