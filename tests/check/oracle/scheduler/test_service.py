@@ -12,7 +12,7 @@ from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Unsupported
-from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.check.protocol.scheduler import ScheduledStep, SchedulerConfig
 from kvproof.check.search.configurations import draw_for_scheduler
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
 from kvproof.spec.text.budgets import (
@@ -277,3 +277,36 @@ def test_prompts_that_share_a_step_are_drawn_and_refused_by_what_is_declared() -
     assert {config.partial_prefills for config in drawn if not config.chunked} == {1}
     with pytest.raises(Unsupported, match="does not compute so many prompts in part"):
         SchedulerJudge(BuiltInScheduler(), SchedulerConfig(chunked=True, partial_prefills=2))
+
+
+class GivesBlocksWithoutTokens(BuiltInScheduler):
+    """A scheduler whose step computes one sequence too many, but for the last ones, which only get their blocks."""
+
+    capabilities = replace(BuiltInScheduler.capabilities, bounds_only_steps=True, fills_steps=False)
+
+    def __init__(self, num_waiting: int) -> None:
+        super().__init__()
+        self.num_waiting = num_waiting
+
+    def make(self, config: SchedulerConfig) -> Any:
+        return super().make(replace(config, max_num_seqs=config.max_num_seqs + 1))
+
+    def next_step(self) -> tuple[Any, ScheduledStep]:
+        output, step = super().next_step()
+        computed = len(step.chunks) - self.num_waiting
+        chunks = [chunk._replace(stop=chunk.start) for chunk in step.chunks[computed:]]
+        return output, step._replace(chunks=[*step.chunks[:computed], *chunks])
+
+
+def test_who_only_gets_blocks_does_not_count_among_the_sequences_of_a_step() -> None:
+    config = SchedulerConfig(1, 8, max_num_seqs=1, max_num_batched_tokens=8, max_model_len=8)
+    operations: list[Operation] = [add(1, 1), add(2, 1), ("schedule",)]
+
+    assert finding_of(GivesBlocksWithoutTokens(1), config, operations) is None
+    finding = finding_of(GivesBlocksWithoutTokens(0), config, operations)
+
+    assert finding is not None
+    assert (finding.property, finding.text) == (
+        "budget-kept",
+        "schedule(): 2 tokens of 2 sequences; a step has at most 8 tokens of 1",
+    )

@@ -99,16 +99,18 @@ class Stepping(SchedulerState):
                     )
 
     def _judge_budgets(self, step: ScheduledStep) -> None:
-        num_tokens = sum([chunk.stop - chunk.start for chunk in step.chunks])
+        nums = [chunk.stop - chunk.start for chunk in step.chunks]
+        num_tokens, num_seqs = sum(nums), len(nums)
+        if self.capabilities.bounds_only_steps:
+            num_seqs -= nums.count(0)  # these get blocks, and are not in the batch
         limits = self.config.max_num_batched_tokens, self.config.max_num_seqs
-        if not is_within_budget(num_tokens, len(step.chunks), *limits):
+        if not is_within_budget(num_tokens, num_seqs, *limits):
             raise Finding(
                 "budget-kept",
-                f"{num_tokens} tokens of {len(step.chunks)} sequences; a step has at most "
-                f"{limits[0]} tokens of {limits[1]}",
+                f"{num_tokens} tokens of {num_seqs} sequences; a step has at most {limits[0]} tokens of {limits[1]}",
                 call=SCHEDULE,
                 expected=limits,
-                observed=(num_tokens, len(step.chunks)),
+                observed=(num_tokens, num_seqs),
             )
         threshold = self.config.long_prefill_threshold
         has_spare = num_tokens < limits[0] and not self.step_explainer.num_left  # who leaves gives its tokens back late
