@@ -1,4 +1,4 @@
-"""What a walk does to the process that it runs in."""
+"""What a walk does to the process that it runs in, and when it ends."""
 
 import gc
 from typing import Any
@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 
 from kvproof.check.protocol.manager import Config
-from kvproof.check.search.random_walk import NUM_NEW_OBJECTS, walk
-from kvproof.check.search.strategies import MANAGERS
+from kvproof.check.protocol.pool import PoolConfig
+from kvproof.check.search import random_walk
+from kvproof.check.search.random_walk import NUM_NEW_OBJECTS, WalkOptions, walk
+from kvproof.check.search.strategies import MANAGERS, POOLS
 from kvproof.check.subjects.builtin.manager import BuiltIn
+from kvproof.check.subjects.builtin.pool import OwnPool
 
 
 @pytest.mark.parametrize(("before", "within"), [(700, NUM_NEW_OBJECTS), (0, 0), (50_000, 50_000)])
@@ -30,3 +33,26 @@ def test_a_walk_collects_garbage_seldom_and_leaves_the_thresholds_as_they_were(b
 
     assert seen == {within}
     assert after == (before, *usual[1:])
+
+
+class Short(OwnPool):
+    """From the start on, a block is lost."""
+
+    def open(self, config: PoolConfig) -> None:
+        super().open(config)
+        self.blocks.take(1)
+
+
+def test_a_walk_ends_although_every_run_is_refuted_by_a_known_finding_before_its_first_operation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(random_walk, "NUM_REFUSED_CONFIGS_MAX", 20)
+    first = walk(POOLS, Short(), 1, max_operations=1000, seconds=60)
+    assert first.counterexample is not None
+    assert (first.counterexample.operations, first.num_runs, first.is_unsupported) == ([], 0, False)
+
+    known = (*first.counterexample.kind, ())
+    again = walk(POOLS, Short(), 1, max_operations=1000, seconds=5, options=WalkOptions(known=(known,)))
+    assert (again.num_operations, again.is_unsupported) == (0, True)
+    assert again.refusal.startswith(f"; the most frequent reason: {known[0]} is refuted before the first operation: ")
+    assert again.refusals.total() == 21

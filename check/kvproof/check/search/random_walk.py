@@ -117,11 +117,7 @@ def walk(
             if num_left > 0 and not num_left % REPEATED_STEP and len(operations) <= NUM_REPEATED_OPERATIONS:
                 _check_repetition(subject, config, operations)
         except Unsupported as error:
-            if done.num_runs:
-                continue
-            done.refusals[str(error)] += 1
-            if done.refusals.total() > NUM_REFUSED_CONFIGS_MAX:
-                done.is_unsupported = True
+            if _ends_refused(done, str(error)):
                 break
             continue
         except OutOfTime:
@@ -132,8 +128,12 @@ def walk(
             found = located(subject, Counterexample(config, operations, finding), parts.num_good if parts else 0)
             if options.ends(found):
                 done.counterexample = found
+            elif not operations:  # a run can do nothing where the finding that is known comes first
+                if _ends_refused(done, f"{finding.property} is refuted before the first operation: {finding.text}"):
+                    break
+                continue
         done.num_operations += len(operations)
-        done.num_runs += 1
+        done.num_runs += bool(operations)
         done.kinds.update(operation[0] for operation in operations)
         if run is not None:
             done.coverage.update(run.judge.coverage)
@@ -144,6 +144,14 @@ def walk(
             progress(done.num_operations)
     done.seconds = monotonic() - began
     return done
+
+
+def _ends_refused(done: SearchResult, reason: str) -> bool:
+    """Whether the walk ends because too many configurations were refused before its first run; counts this one."""
+    if not done.num_runs:
+        done.refusals[reason.partition("\n")[0]] += 1
+        done.is_unsupported = done.refusals.total() > NUM_REFUSED_CONFIGS_MAX
+    return done.is_unsupported
 
 
 class Parts:

@@ -77,6 +77,14 @@ def judged() -> Iterator[Judged]:
 
 
 @pytest.mark.engine
+@pytest.mark.parametrize("release", ["0.5.5", "0.5.5.post3", "0.5.6"])
+def test_the_host_has_as_many_pages_as_the_configuration_says(release: str, judged: Judged) -> None:
+    for num_slots in (1, 3, 2):
+        judge, _ = judged(release, num_slots=num_slots)
+        assert len(judge.observed.free_ids) == num_slots
+
+
+@pytest.mark.engine
 def test_what_was_fetched_is_found_loaded_and_evicted(judged: Judged) -> None:
     run = (*FETCHED, ("look_up", 1, (0, 1)), ("begin_load", 2, 1, (0,)), ("land", 2), ("report", 2))
     judge, done = judged("0.5.6", *run)

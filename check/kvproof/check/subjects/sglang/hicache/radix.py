@@ -120,6 +120,7 @@ class SGLangHiCache(StoreAdapter):
         self._base = self._module("srt.mem_cache.base_prefix_cache")
         takes = controller.PrefetchOperation.__init__.__code__.co_varnames
         self._asks_first = "host_indices" not in takes  # from 0.5.16 on
+        self._num_added = 0  # pages that the host pool has beyond those of its size: one from 0.5.5.post3 on
         self.capabilities = Capabilities(
             paths=True, lost_hits=0, refusal_slack=None, reset=True, asks_first=self._asks_first
         )
@@ -157,10 +158,14 @@ class SGLangHiCache(StoreAdapter):
         stub: Any = module("srt.mem_cache.storage")
         stub.StorageBackendFactory = StubObject(create_backend=lambda *arguments: self._storage)
         Device.busy = False
-        self._cache = self._made(config, memory.ReqToTokenPool(1, 1, "cpu", False))
+        while True:
+            self._cache = self._made(config, memory.ReqToTokenPool(1, 1, "cpu", False))
+            self._controller = self._cache.cache_controller
+            self._host = self._host_pool()
+            if self._host.page_num == config.num_gpu_blocks:
+                break
+            self._num_added += self._host.page_num - config.num_gpu_blocks
         self._cache.load_back_threshold = 0
-        self._controller = self._cache.cache_controller
-        self._host = self._host_pool()
         for name in ("load_to_device_per_layer", "backup_from_device_all_layer"):
             vars(self._host).update({name: nothing, f"{name}_physical": nothing})  # the judge keeps the bytes
         if hasattr(self._controller, "storage_batch_size"):
@@ -180,7 +185,7 @@ class SGLangHiCache(StoreAdapter):
 
     def _options(self, config: StoreConfig) -> dict[str, Any]:
         """The settings of a server with HiCache and a storage."""
-        num_pages = config.num_gpu_blocks - (self._params is not None)  # from 0.5.6 on, the pool adds one
+        num_pages = config.num_gpu_blocks - self._num_added
         return {
             "hicache_ratio": 0,
             "hicache_size": (num_pages * PAGE + 0.5) * BYTES_OF_TOKEN / 1e9,
