@@ -120,7 +120,7 @@ class WillingConnector(WillingScheduler):
 
 
 class WillingStore(Willing):
-    finish = touch = advance = end_store = end_load = clear = Willing._call
+    finish = touch = advance = begin_asked = end_store = end_load = clear = Willing._call
     begin_store = Willing._fail
 
     def observe(self) -> Any:
