@@ -64,12 +64,16 @@ class Pin:
         self._twice: set[str] = set()  # names that several obligations have
         self._digests = Digests()
         self._of_hypothesis: dict[tuple[str, str, int], str] = {}
+        self._given: dict[tuple[str, tuple[Hypothesis, ...]], Given] = {}  # many obligations have the same
 
     def add(self, obligation: Obligation) -> None:
         """Add an obligation and its assumptions."""
         kind = TRIVIAL if obligation.is_trivial() else OBLIGATION
         goal = self._digests.of([obligation.goal], obligation.property)
-        given = frozenset(self._hypothesis(obligation.suite, one) for one in obligation.hypotheses)
+        known = obligation.suite, obligation.hypotheses
+        if known not in self._given:
+            self._given[known] = frozenset(self._hypothesis(obligation.suite, one) for one in obligation.hypotheses)
+        given = self._given[known]
         name = _one_line(obligation.id)
         if name in self._obligations:  # such as two guards of a rule with one sentence: only one of them is pinned
             self._twice.add(name)

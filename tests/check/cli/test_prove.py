@@ -1,6 +1,7 @@
 """`kvproof prove` as its users call it."""
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -48,9 +49,10 @@ def mixed_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     """A suite of three obligations, decided in this process, of which one has a counterexample; and no rules."""
 
     def decide_here(
-        obligations: Iterable[Obligation], settings: Settings, *, num_processes: int
+        obligations: Iterable[Obligation], settings: Settings, *, num_processes: int, meanwhile: Iterable[object]
     ) -> Iterator[ProofOutcome]:
-        return (decide(one, settings) for one in obligations)
+        yield from (decide(one, settings) for one in obligations)
+        deque(meanwhile, maxlen=0)
 
     monkeypatch.setattr("kvproof.check.workers.solver_questions.decide_all", decide_here)
     monkeypatch.setattr(suites, "obligations_of", lambda suite: mixed())
@@ -331,7 +333,7 @@ def test_solvers_that_contradict_each_other_refute_the_obligation() -> None:
 def test_an_interrupt_before_the_first_obligation_is_named_and_has_its_own_exit_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def interrupted(*_: object, num_processes: int) -> Iterator[ProofOutcome]:
+    def interrupted(*_: object, num_processes: int, meanwhile: object) -> Iterator[ProofOutcome]:
         raise KeyboardInterrupt
         yield
 

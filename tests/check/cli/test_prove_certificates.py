@@ -57,6 +57,7 @@ def in_this_process(
     *,
     asker: Asker = ask,
     printer: Printer = Obligation.question,
+    meanwhile: Iterable[object] = (),
 ) -> Iterator[ProofOutcome]:
     for one in obligations:
         ASKED.append(one.claim)

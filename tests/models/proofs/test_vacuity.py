@@ -1,10 +1,12 @@
 """Vacuity checks: rules fire, and hypotheses do not contradict each other."""
 
 import ast
+from collections import deque
 
 import z3
 
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.proofs.satisfied import NativeStates
 from kvproof.models.proofs.vacuity import Hypotheses, firings
 from kvproof.models.solvers.solving import decide
 from kvproof.models.translation.text import specification
@@ -38,6 +40,7 @@ def searched(*obligations: Obligation) -> Hypotheses:
     found = Hypotheses()
     for search in [search for one in obligations if (search := found.note(one)) is not None]:
         found.searched(decide(search))
+    deque(found.look_in(NativeStates()), maxlen=0)
     found.decide()
     return found
 

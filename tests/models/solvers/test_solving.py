@@ -184,6 +184,24 @@ def test_a_process_that_ends_costs_one_question_and_the_others_are_asked_again()
     assert lost[0].answer.reason == "the solver process ended with exit code -9"
 
 
+def test_other_work_is_done_to_its_end_after_the_last_question_is_made_and_also_without_a_question() -> None:
+    done: list[str] = []
+
+    def asked() -> Iterator[Obligation]:
+        yield EASY
+        done.append("made")
+
+    def meanwhile() -> Iterator[None]:
+        for step in ("one", "other"):
+            done.append(step)
+            yield
+
+    (decided,) = decide_all(asked(), Settings(), num_processes=1, meanwhile=meanwhile())
+    assert decided.answer.verdict is Verdict.PROVED
+    assert list(decide_all([], Settings(), meanwhile=meanwhile())) == []
+    assert done == ["made", "one", "other", "one", "other"]
+
+
 def test_whoever_stops_listening_ends_the_processes() -> None:
     answers = decide_all([EASY, OPEN], Settings(timeout_seconds=60), num_processes=1)
     assert next(iter(answers)).obligation is EASY

@@ -1,8 +1,9 @@
 """The run of `kvproof prove`: select what is to be proved, decide it, print it, and write the result document.
 
-Order: the lints, the vacuity checks of rules and contracts, the obligations, whether they are the pinned ones, the
-vacuity check of their hypotheses, then the optional parts. An obligation that the solver does not prove is refuted only
-if a run of the specification (or of the code) confirms it; otherwise it is unknown, whatever the solver answered.
+Order: the lints, the obligations, the vacuity checks of rules and contracts, whether the obligations are the pinned
+ones, the vacuity check of their hypotheses, then the optional parts. Rules and contracts are fired in this process
+while the solvers answer what is left. An obligation that the solver does not prove is refuted only if a run of the
+specification (or of the code) confirms it; otherwise it is unknown, whatever the solver answered.
 
 Proofs mean what they say only if the lints find nothing in the text. So every lint is run with any obligation, whatever
 `--only` selects.
@@ -260,19 +261,27 @@ def _checks(request: ProofRequest) -> Iterator[Checked]:
     if linted:
         found = lints() if text is None else lints(text)
         yield from ((None, _lint_check(name, findings)) for name, findings in found if name in linted)
-    yield from ((None, _firing_check(name, is_fired)) for name, is_fired in firings(rules, text))
-    if text is None:
-        names = {f"{STORES.name}/{one.__name__}": one.__name__ for one in STORES.collected.rules}
-        of_stores = [name for long, name in names.items() if selection.has(f"{VACUITY}/{FIRES}/{long}")]
-        found_of_stores = firings_of_stores(of_stores)
-        yield from ((None, _firing_check(f"{STORES.name}/{name}", fired)) for name, fired in found_of_stores)
-    yield from ((None, _run_check(name, wrong, has_run)) for name, wrong, has_run in runs(contracts, text))
+    names = (
+        {} if text is not None else {f"{STORES.name}/{one.__name__}": one.__name__ for one in STORES.collected.rules}
+    )
+    of_stores = [name for long, name in names.items() if selection.has(f"{VACUITY}/{FIRES}/{long}")]
     hypotheses: dict[str, Hypotheses] = {}
+    fired: list[Check] = []
+
+    def meanwhile() -> Iterator[None]:
+        for one in _fired(rules, of_stores, contracts, text):
+            fired.append(one)
+            yield
+        if wants_hypotheses:
+            states = NativeStates(text)
+            for sets in hypotheses.values():
+                yield from sets.look_in(states)
+
     pin = Pin()
     judge = _Judge(text)
     still_open: list[ProofOutcome] = []
     searches = wants_hypotheses or text is not None  # nothing pins the hypotheses of another text
-    for one in _decided(request, _selected(request, selection, hypotheses, pin, searches)):
+    for one in _decided(request, _selected(request, selection, hypotheses, pin, searches), meanwhile()):
         if one.obligation.is_search:
             hypotheses[one.obligation.suite].searched(one)
         elif one.answer.verdict is Verdict.PROVED:
@@ -281,23 +290,34 @@ def _checks(request: ProofRequest) -> Iterator[Checked]:
             still_open.append(one)
     for one in sorted(still_open, key=lambda one: one.obligation.id):  # the answers arrive in any order
         yield judge.check(one)
+    yield from ((None, one) for one in fired)
     if text is None and pin.lines:
         is_selected = None if request.is_whole else selection.has
         yield None, _pin_check(list(pin.differences(pinned, is_selected)))
     if wants_hypotheses:
-        states = NativeStates(text)
-        yield from ((None, _hypotheses_check(suite, sets, states)) for suite, sets in hypotheses.items())
+        yield from ((None, _hypotheses_check(suite, sets)) for suite, sets in hypotheses.items())
     else:
         yield from ((None, _hypotheses_result(suite, sets)) for suite, sets in hypotheses.items() if sets.contradictory)
 
 
-def _decided(request: ProofRequest, obligations: Iterator[Obligation]) -> Iterator[ProofOutcome]:
+def _fired(rules: list[str], of_stores: list[str], contracts: list[str], text: Text | None) -> Iterator[Check]:
+    """The vacuity checks of these rules and contracts, one after the other."""
+    yield from (_firing_check(name, is_fired) for name, is_fired in firings(rules, text))
+    yield from (_firing_check(f"{STORES.name}/{name}", is_fired) for name, is_fired in firings_of_stores(of_stores))
+    yield from (_run_check(name, wrong, has_run) for name, wrong, has_run in runs(contracts, text))
+
+
+def _decided(
+    request: ProofRequest, obligations: Iterator[Obligation], meanwhile: Iterator[None]
+) -> Iterator[ProofOutcome]:
     settings, decide = request.settings, request.decide
     if request.cache is None:
-        yield from decide(obligations, settings)
+        yield from decide(obligations, settings, meanwhile=meanwhile)
         return
     yield from decide_with(
-        request.cache, obligations, lambda missing, printer: decide(missing, settings, printer=printer)
+        request.cache,
+        obligations,
+        lambda missing, printer: decide(missing, settings, printer=printer, meanwhile=meanwhile),
     )
 
 
@@ -358,8 +378,8 @@ def _run_check(contract: str, wrong: str, has_run: bool) -> Check:
     return Check(f"{VACUITY}/{RUNS}/{contract}", VACUITY, RUNS, verdict, text=wrong)
 
 
-def _hypotheses_check(suite: str, found: Hypotheses, states: NativeStates) -> Check:
-    found.decide(states)
+def _hypotheses_check(suite: str, found: Hypotheses) -> Check:
+    found.decide()
     return _hypotheses_result(suite, found)
 
 

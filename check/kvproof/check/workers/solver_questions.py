@@ -35,6 +35,7 @@ def decide_by(
     *,
     asker: Asker = ask,
     printer: Printer = Obligation.question,
+    meanwhile: Iterable[object] = (),
 ) -> Iterator[ProofOutcome]:
     """As `decide_all`, in batches of questions that are units of work. Raises WorkerLost."""
     decided, waiting, asked = deque[ProofOutcome](), dict[Question, list[Obligation]](), deque[Batch]()
@@ -58,6 +59,7 @@ def decide_by(
         if questions:
             asked.append((asker, settings, tuple(questions)))
             yield asked[-1]
+        deque(meanwhile, maxlen=0)
 
     for answers in workers.results(answers_to, batches()):
         for question, answer in zip(asked.popleft()[2], answers, strict=True):

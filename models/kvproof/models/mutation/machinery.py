@@ -398,13 +398,13 @@ QUESTIONS = [
         "models/solvers/test_solving.py",
         (
             "trivial obligations are lost on the way",
-            "                self.decided.append(ProofOutcome(obligation, TRIVIAL, is_trivial=True))\n",
+            "            self.decided.append(ProofOutcome(obligation, TRIVIAL, is_trivial=True))\n",
             "",
         ),
         (
             "every obligation is trivial",
-            "            if obligation.is_trivial():\n",
-            "            if obligation is not None:\n",
+            "        if obligation.is_trivial():\n",
+            "        if obligation is not None:\n",
         ),
         (
             "a question that a process did not answer is proved",

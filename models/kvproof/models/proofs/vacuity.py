@@ -6,9 +6,10 @@ run in a small instance (`contract_instances`).
 
 Contradictory hypotheses would prove anything. So each set of hypotheses of an obligation needs a model. Whether a set
 contradicts itself is a question of its own (`Obligation.is_search`), asked before those of the obligations that have
-it. Where the solver finds no model, native states are tried if the obligation is about the specification (`satisfied`);
-then the solver is asked for a model in which every unknown number is small. If there is none either, it is still known
-that the solver does not derive `False`, with as much effort as nearly every proof takes.
+it. Native states are tried if the obligation is about the specification (`satisfied`), while the solver processes still
+answer. Where neither they nor the solver give a model, the solver is asked for one in which every unknown number is
+small. If there is none either, it is still known that the solver does not derive `False`, with as much effort as nearly
+every proof takes.
 
 All limits are efforts of the solver, never times, so the result does not depend on the load of the machine.
 """
@@ -69,6 +70,7 @@ class Hypotheses:
     contradictory: list[Obligation] = field(default_factory=list)
     open: list[Obligation] = field(default_factory=list)  # neither a contradiction nor a model was found
     undecided: list[Obligation] = field(default_factory=list)
+    native: set[tuple[int, ...]] = field(default_factory=set)  # those that hold in a native state
 
     @property
     def num_satisfied(self) -> int:
@@ -82,8 +84,7 @@ class Hypotheses:
         """
         if obligation.goal is False or (not isinstance(obligation.goal, bool) and z3.is_false(obligation.goal)):
             return None
-        key = tuple(one.formula.get_id() for one in obligation.hypotheses)
-        if self.sets.setdefault(key, obligation) is not obligation:
+        if self.sets.setdefault(_key(obligation), obligation) is not obligation:
             return None
         return replace(obligation, goal=False, is_search=True)
 
@@ -94,12 +95,23 @@ class Hypotheses:
         elif outcome.answer.verdict is Verdict.UNKNOWN:
             self.open.append(outcome.obligation)
 
-    def decide(self, states: NativeStates | None = None) -> None:
-        """Look for a model of each set that a search has left open. states: of another text than the specification."""
-        states = states or NativeStates()
+    def look_in(self, states: NativeStates) -> Iterator[None]:
+        """Look for a model of each set in native states, one set after the other."""
+        for key, obligation in self.sets.items():
+            if states.satisfy(obligation):
+                self.native.add(key)
+            yield
+
+    def decide(self) -> None:
+        """Look for a small model of each set that a search has left open, and that holds in no native state."""
         for obligation in sorted(self.open, key=lambda one: one.id):  # the answers arrive in any order
-            if not states.satisfy(obligation) and not _has_small_model(obligation):
+            if _key(obligation) not in self.native and not _has_small_model(obligation):
                 self.undecided.append(obligation)
+
+
+def _key(obligation: Obligation) -> tuple[int, ...]:
+    """The set of its hypotheses; the obligation keeps the formulas alive, so no id is used twice."""
+    return tuple(one.formula.get_id() for one in obligation.hypotheses)
 
 
 def _has_small_model(obligation: Obligation) -> bool:

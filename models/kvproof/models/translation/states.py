@@ -35,6 +35,7 @@ from kvproof.models.translation.text import (
     parameters_of,
     require_plain,
     returned,
+    words,
 )
 from kvproof.spec.language import SLOTS, Domain
 
@@ -78,7 +79,7 @@ class StateExpressions(Expressions):
         """Demand that an index is in its domain."""
         if self.conditions.is_silent:  # the text and the formula take time
             return
-        text = f"{ast.unparse(node)} has a {domain.name} in range"
+        text = f"{words(node)} has a {domain.name} in range"
         self.conditions.demand(self.universe.contains(domain, index), text, frame.chain, frame.place(node))
 
     def map(self, node: ast.expr, frame: Frame) -> Map:
@@ -130,7 +131,7 @@ class StateExpressions(Expressions):
         row, source = self._slots(arguments[0], frame), self._slots(arguments[3], frame)
         start = self.number(arguments[1], frame)
         stop = self._stop(start, arguments[2], node, frame)
-        self.conditions.demand(0 <= start, f"{ast.unparse(node)} starts at a slot", frame.chain, frame.place(node))
+        self.conditions.demand(0 <= start, f"{words(node)} starts at a slot", frame.chain, frame.place(node))
         return Map(row.domains, lambda slot: choice(is_between(start, slot, stop), source.read(slot), row.read(slot)))
 
     def _slots(self, node: ast.expr, frame: Frame) -> Map:
@@ -143,7 +144,7 @@ class StateExpressions(Expressions):
     def _stop(self, start: Number, stop_node: ast.expr, node: ast.Call, frame: Frame) -> Number:
         stop = self.number(stop_node, frame)
         is_one = conjunction(start <= stop, stop <= self.constants["BLOCK_SIZE"])
-        text = f"{ast.unparse(node)} stops within the row, after its start"
+        text = f"{words(node)} stops within the row, after its start"
         self.conditions.demand(is_one, text, frame.chain, frame.place(node))
         return stop
 

@@ -209,6 +209,12 @@ def require_plain(function: ast.FunctionDef, file: str) -> None:
 
 
 @functools.lru_cache(maxsize=4096)
+def words(node: ast.expr) -> str:
+    """The text of an expression. Rules are read many times, and Python's own function walks the tree each time."""
+    return ast.unparse(node)
+
+
+@functools.lru_cache(maxsize=4096)
 def names_called(function: ast.FunctionDef) -> frozenset[str]:
     """The names of what a function calls."""
     calls = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
