@@ -72,12 +72,10 @@ class BoundedIdentities(Identities):
         self._next = 0
         self.num_names_max = NUM_NAMES_MIN
 
-    def _number(self, key: Any) -> int:
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._next
-            self._next += 1
-            self._numbers[key], self._names[number] = number, key
+    def _add(self, key: Any) -> int:
+        number = self._next
+        self._next += 1
+        self._numbers[key], self._names[number] = number, key
         return number
 
     @property

@@ -54,9 +54,11 @@ class Identities:
 
     def _number(self, key: tuple[int, Item] | Root) -> int:
         number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self._keys)
-            self._keys.append(key)
+        return self._add(key) if number is None else number
+
+    def _add(self, key: tuple[int, Item] | Root) -> int:
+        number = self._numbers[key] = len(self._keys)
+        self._keys.append(key)
         return number
 
     def root(self, key: Key, kv_group: int = 0) -> int:
@@ -69,15 +71,14 @@ class Identities:
 
     def along(self, before: int, tokens: Iterable[int]) -> list[int]:
         """The identities of positions with these tokens and no image, given the identity before the first of them."""
-        numbers, keys, found, items = self._numbers, self._keys, list[int](), dict[int, Item]()
+        numbers, found, items = self._numbers, list[int](), dict[int, Item]()
         for token in tokens:
             if token not in items:
                 items[token] = token, None, 0
             key = before, items[token]
             number = numbers.get(key)
             if number is None:
-                number = numbers[key] = len(keys)
-                keys.append(key)
+                number = self._add(key)
             found.append(number)
             before = number
         return found
