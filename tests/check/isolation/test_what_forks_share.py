@@ -32,6 +32,7 @@ def test_a_walk_compiles_no_rules_once_those_of_its_level_are_compiled(level: Le
         compile_rules,
         compile_rules_of_stores,
         native._compiled,
+        native._compiled_text,
         native._namespace,
         native._first_state,
         native.sized_function,
