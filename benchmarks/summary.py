@@ -20,6 +20,7 @@ from benchmarks import (
     recorded_calls,
     recorded_managers,
     searches,
+    workers,
 )
 from benchmarks.manager import Goal
 
@@ -112,6 +113,15 @@ def of_recording(found: Mapping[str, Any]) -> Iterator[Goal]:
             yield at_most(f"recording, {kind.name}, us a call", None, recorded_calls.GOAL_US)
 
 
+def of_workers(found: Mapping[str, Any]) -> Iterator[Goal]:
+    """What two workers gain by the clock, and what they cost the processors."""
+    for title in workers.OF_HUNTS:
+        clock, processor = found[title]["one process"]
+        seconds, used = found[title]["--workers 2"]
+        yield at_least(f"{title}, two workers, gain by the clock", clock / seconds, workers.GAIN_MIN)
+        yield at_most(f"{title}, two workers, processor seconds to one process", used / processor, workers.RATIO_MAX)
+
+
 OF = {
     "judges": of_judges,
     "first_sight": of_sights,
@@ -123,6 +133,7 @@ OF = {
     "pools": of_pools,
     "judge_growth": of_judging,
     "recording": of_recording,
+    "workers": of_workers,
 }
 
 

@@ -3,6 +3,7 @@
 import pytest
 from benchmarks.first_sight import FAULTS, sights
 from benchmarks.searches import EXPLORED
+from benchmarks.workers import OF_HUNTS
 
 from benchmarks import summary
 
@@ -20,8 +21,14 @@ def test_goals_are_met_missed_or_not_measured(capsys: pytest.CaptureFixture[str]
 
 
 def test_nothing_is_printed_of_benchmarks_that_have_no_goal(capsys: pytest.CaptureFixture[str]) -> None:
-    summary.report({"host": {}, "recording": {"us/line": 1.0}})
+    summary.report({"host": {}, "specification": {"us": 1.0}})
     assert capsys.readouterr().out == ""
+
+
+def test_the_goals_of_workers_are_about_two_of_them() -> None:
+    rows = {"one process": (20.0, 20.0), "--workers 1": (21.0, 21.0), "--workers 2": (10.0, 22.0)}
+    found = summary.goals({"workers": dict.fromkeys(OF_HUNTS, rows)})
+    assert [(goal.measured, goal.is_met) for goal in found] == [("2", True), ("1.1", False)] * 2
 
 
 def test_a_fault_of_a_release_that_is_not_here_is_left_out_and_says_why() -> None:
