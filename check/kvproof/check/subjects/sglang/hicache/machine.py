@@ -67,7 +67,7 @@ class Storage:
 
 
 class Event:
-    """An event of the device. Those recorded while `Device` is `busy` happen when they are told to."""
+    """An event of the device. Those recorded while `Device` is `busy` happen when the adapter says so."""
 
     def __init__(self, enable_timing: bool = False) -> None:
         self.has_happened = True
@@ -94,7 +94,7 @@ class Stream:
 
 
 class Device:
-    """The streams and events of an accelerator. busy: what begins now takes until its event is told to happen."""
+    """The streams and events of an accelerator. busy: what begins now takes until the adapter lets its event happen."""
 
     busy: ClassVar[bool] = False
     Event = Event
