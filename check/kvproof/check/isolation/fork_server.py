@@ -22,12 +22,13 @@ from kvproof.check.isolation.limits import limit_memory
 from kvproof.check.isolation.messages import SEARCH, Connection, pack
 from kvproof.check.oracle.level import Level, level_of
 from kvproof.check.protocol.finding import error_text
+from kvproof.check.protocol.garbage_collection import collecting_seldom
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.descendants import adopt_descendants, end_children, end_with, may_be_child
 from kvproof.check.subjects.registry import Factory
 
 PARENT_SECONDS = 0.5  # between two looks at whether the parent lives
-NUM_NEW_OBJECTS_MAX = 200_000  # between two collections while a subject is imported
+NUM_NEW_OBJECTS = 200_000  # between two collections while a subject is imported, which makes hardly any garbage
 FAULT = 70  # the exit code of a fork that failed because of an error in kvproof
 
 
@@ -41,7 +42,7 @@ def main(descriptor: int) -> None:
         return
     name, sys.path[:], memory_bytes, parent = hello
     try:
-        with ending_with(parent), collecting_seldom():
+        with ending_with(parent), collecting_seldom(NUM_NEW_OBJECTS):
             factory = found(name)
             subject = factory()
             gc.collect()
@@ -77,22 +78,6 @@ def ending_with(parent: int) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-@contextmanager
-def collecting_seldom() -> Iterator[None]:
-    """Within the block, look for garbage only after many new objects: an import makes many, and hardly any garbage.
-
-    A threshold that the subject has set stays.
-    """
-    before = gc.get_threshold()
-    ours = max(before[0], NUM_NEW_OBJECTS_MAX), *before[1:]
-    gc.set_threshold(*ours)
-    try:
-        yield
-    finally:
-        if gc.get_threshold() == ours:
-            gc.set_threshold(*before)
 
 
 class ForkServer:

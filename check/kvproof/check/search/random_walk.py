@@ -3,9 +3,7 @@
 Some of the first runs are repeated twice and must give the same answers. The seed determines everything.
 """
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from random import Random
@@ -15,6 +13,7 @@ from typing import Any
 from kvproof.check.oracle.firing import is_large
 from kvproof.check.oracle.replay import Counterexample, interval_of, located, unrepeated
 from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.garbage_collection import collecting_seldom
 from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.protocol.time_limit import OutOfTime, seconds_left, time_limit_of
 from kvproof.check.search import suppression
@@ -27,7 +26,7 @@ CALL_SECONDS_MAX, CALL_SECONDS_MIN = 20.0, 3.0  # for an operation in this proce
 NUM_REFUSED_CONFIGS_MAX = 1000
 NUM_REPEATED_RUNS, REPEATED_STEP = 80, 4  # of the first runs one in four: a walk is short until its first finding
 NUM_REPEATED_OPERATIONS = 500  # a run of more is not repeated
-NUM_NEW_OBJECTS = 10_000  # between two garbage collections; the usual 700 are those of one opened world
+NUM_NEW_OBJECTS = 10_000  # between two garbage collections; a world that is opened makes the usual 700, which stay
 
 
 @dataclass(frozen=True)
@@ -64,18 +63,7 @@ class WalkOptions:
 DEFAULT_OPTIONS = WalkOptions()
 
 
-@contextmanager
-def collecting_seldom() -> Iterator[None]:
-    """Within the block, look for garbage less often: every world that is opened makes hundreds of lists that stay."""
-    before = gc.get_threshold()
-    gc.set_threshold(before[0] and max(before[0], NUM_NEW_OBJECTS), *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
-@collecting_seldom()
+@collecting_seldom(NUM_NEW_OBJECTS)
 def walk(
     strategy: Strategy,
     subject: Any,
