@@ -34,7 +34,7 @@ class RingFull(OSError):
 
 
 def shared_file(num_bytes: int) -> int:
-    """The descriptor of memory that has no name. Of a ring, the pages that are used all the time are there at once."""
+    """The descriptor of memory that has no name, with room for the words, the texts and so many bytes of messages."""
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("kvproof")
     else:

@@ -4,6 +4,7 @@ An object has a slot from when the manager takes it from its memory until it is 
 since the line before.
 """
 
+from functools import lru_cache
 from typing import Any
 
 from msgspec import field
@@ -42,7 +43,7 @@ class L1Lines(RawLines):
         super().__init__(header, digests)
         self._slots: dict[int, int] = {}  # of the objects in use, by their addresses
         self._spare: list[int] = []
-        self._numbers_of: dict[Name, int] = {}  # because a digest takes longer than to find it
+        self._key = lru_cache(NUM_OBJECTS_MAX)(self._number_of)  # a digest takes longer than to find it
         self._num_taken = self._num_slots_used = 0
 
     def completed(self, raw: Any, data: bytes = b"") -> RecordedCall:
@@ -83,12 +84,6 @@ class L1Lines(RawLines):
         """The slot of an object; -1 if its memory was given back."""
         return self._slots.get(address, -1)
 
-    def _key(self, name: Name) -> int:
-        number = self._numbers_of.get(name)
-        if number is None:
-            chunk_hash, rank, group, model, salt = name
-            if len(self._numbers_of) == NUM_OBJECTS_MAX:
-                self._numbers_of.clear()
-            whole = b"%s@%d@%d" % (chunk_hash, rank, group) + f"{model}@{salt}".encode()
-            number = self._numbers_of[name] = self.digests.number(whole)
-        return number
+    def _number_of(self, name: Name) -> int:
+        chunk_hash, rank, group, model, salt = name
+        return self.digests.number(b"%s@%d@%d" % (chunk_hash, rank, group) + f"{model}@{salt}".encode())

@@ -1,5 +1,6 @@
 """The lines of vLLM's offloading manager, with hashes in place of digests."""
 
+from functools import lru_cache
 from typing import Any
 
 from msgspec import field
@@ -27,15 +28,7 @@ class OffloadLines(RawLines):
 
     def __init__(self, header: Header, digests: Digests) -> None:
         super().__init__(header, digests)
-        self._known: dict[bytes, int] = {}  # because a digest takes longer than to find it
-
-    def _key(self, name: bytes) -> int:
-        number = self._known.get(name)
-        if number is None:
-            if len(self._known) == NUM_KNOWN_MAX:
-                self._known.clear()
-            number = self._known[name] = self.digests.number(name)
-        return number
+        self._key = lru_cache(NUM_KNOWN_MAX)(digests.number)  # a digest takes longer than to find it
 
     def completed(self, raw: Any, data: bytes = b"") -> RecordedCall:
         """The line with the digests of its keys."""
