@@ -240,9 +240,12 @@ class SGLangHiCache(StoreAdapter):
         found = self._match(keys)
         return Found(len(found.device_indices), found.host_hit_length, found.last_device_node, found.last_host_node)
 
+    def _root(self) -> Any:
+        return self._cache.root_node
+
     def _nodes(self) -> Iterator[Any]:
         """Every node, parents before their children."""
-        nodes = list(self._cache.root_node.children.values())
+        nodes = list(self._root().children.values())
         while nodes:
             node = nodes.pop()
             yield node
@@ -274,14 +277,11 @@ class SGLangHiCache(StoreAdapter):
     def _unlock(self, lock: Any) -> None:
         self._cache.dec_lock_ref(lock)
 
-    def _load_back(self, found: Found, lock: Any) -> Any:
-        """Load back what the device has not; the lock of the whole path."""
+    def _load_back(self, found: Found) -> Any:
+        """Load back what the device has not; the last node of the path."""
         cache, wrapped = self._cache, getattr(self._tree, "InitLoadBackParams", None)  # from 0.5.10 on
         arguments = found.host_node, found.num_host
-        _, last = cache.init_load_back(*((wrapped(*arguments),) if wrapped else arguments))
-        longer = self._lock(last)
-        self._unlock(lock)
-        return longer
+        return cache.init_load_back(*((wrapped(*arguments),) if wrapped else arguments))[1]
 
     def _evict_device(self) -> None:
         """What nothing has locked leaves the device."""
@@ -451,7 +451,8 @@ class SGLangHiCache(StoreAdapter):
         cache, found = self._cache, self._found(keys)
         lock = self._lock(found.device_node)
         if found.num_host:
-            lock = self._load_back(found, lock)
+            of_device, lock = lock, self._lock(self._load_back(found))
+            self._unlock(of_device)
         acks = self._controller.ack_load_queue
         if len(acks) >= LOADS_MAX:
             self._land()

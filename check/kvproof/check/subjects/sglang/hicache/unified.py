@@ -5,7 +5,6 @@ has to write goes to the device when the scheduler has processed the batch (`flu
 storage has answered is taken over as soon as its last page was copied.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from kvproof.check.protocol.store import StoreConfig
@@ -60,12 +59,8 @@ class UnifiedHiCache(SGLangHiCache):
     def _node(self, number: int) -> Any:
         return self._cache.tree_core.node_by_id(number)
 
-    def _nodes(self) -> Iterator[Any]:
-        nodes = list(self._cache.tree_core.root_node.children.values())
-        while nodes:
-            node = nodes.pop()
-            yield node
-            nodes += node.children.values()
+    def _root(self) -> Any:
+        return self._cache.tree_core.root_node
 
     def _depth(self, node: Any) -> int:
         return super()._depth(self._node(node)) if self._cache.is_backuped(node) or self._cache.is_root(node) else -1
@@ -82,16 +77,13 @@ class UnifiedHiCache(SGLangHiCache):
     def _unlock(self, lock: Any) -> None:
         self._cache.dec_lock_ref(*lock)
 
-    def _load_back(self, found: Found, lock: Any) -> Any:
+    def _load_back(self, found: Found) -> Any:
         request = FakeRequest(0, [], None, None, True)
         request.last_node = found.device_node
         wrapped = self._base.InitLoadBackParams(
             best_match_node=found.host_node, host_hit_length=found.num_host, req=request
         )
-        _, last = self._cache.init_load_back(wrapped)
-        longer = self._lock(last)
-        self._unlock(lock)
-        return longer
+        return self._cache.init_load_back(wrapped)[1]
 
     def _evict_device(self) -> None:
         self._cache.evict(self._base.EvictParams(num_tokens=self._device.size))
