@@ -350,6 +350,7 @@ def test_bytes_that_were_overwritten_are_found_when_the_load_lands() -> None:
         (("look_up", 1, (0,)), ["perhaps"]),
         (("look_up", 1, (0,)), []),
         (("begin_store", 1, 1, (0,)), Staged([1], [])),
+        (("begin_store", 1, 1, (0,)), Staged([], [], ())),  # type: ignore[arg-type]
         (("begin_store", 1, 1, (0,)), [1]),
     ],
 )

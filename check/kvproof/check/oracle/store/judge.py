@@ -485,9 +485,9 @@ def _unordered(shown: StoreObservation) -> StoreObservation:
 
 
 def _check_staged(staged: Staged) -> None:
-    """Raise AdapterError unless these are lists of numbers, with one slot for each key."""
+    """Raise AdapterError unless these are lists of numbers, with one slot for each key that is stored."""
     _check_slots("begin_store", staged.keys, staged.slots)
-    if not _are_ints(staged.evicted or []):
+    if staged.evicted is not None and not _are_ints(staged.evicted):
         raise AdapterError(f"begin_store must return lists of ints; it returned {staged}")
 
 
