@@ -80,6 +80,9 @@ def check_adapter(subject: Any, required: RequiredCalls, hint: str = "") -> None
         raise AdapterError(f"{name}.assumptions must be a tuple of Assumption; it is {short(assumptions)}")
 
 
+_right: deque[Capabilities] = deque(maxlen=4)  # found right last; a walk asks for the same ones in every run
+
+
 def _wrong_capability(capabilities: Capabilities) -> str:
     """A capability of the wrong type, and why it is; empty if there is none."""
     if any(capabilities is one for one in _right):
@@ -92,9 +95,6 @@ def _wrong_capability(capabilities: Capabilities) -> str:
         return f"{place.rstrip('`')} is wrong: {text}"
     _right.append(capabilities)
     return ""
-
-
-_right: deque[Capabilities] = deque(maxlen=4)  # found right last; a walk asks for the same ones in every run
 
 
 def _has(subject: Any, call: str) -> bool:
