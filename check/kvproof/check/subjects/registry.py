@@ -165,7 +165,7 @@ ROWS = (
         "sglang-hicache",
         STORE,
         "SGLang's HiCache: the host pool below its prefix cache, filled from the device and from a storage",
-        _by("sglang.hicache.unified.hicache"),
+        _by("sglang.hicache.store.SGLangHiCache"),
         "sglang",
         ("0.5.5", "0.5.23"),
         needs="torch",

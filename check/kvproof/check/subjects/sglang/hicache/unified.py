@@ -1,4 +1,4 @@
-"""HiCache over `UnifiedRadixCache`, from 0.5.21 on, for full attention and with its tree core in Python.
+"""The tree of HiCache from 0.5.21 on, `UnifiedRadixCache`, for full attention and with its tree core in Python.
 
 The tree is named by the ids of its nodes, its locks are receipts, the host pool is one of a group, and what an insert
 has to write goes to the device when the scheduler has processed the batch (`flush_pending_backups`). A prefetch whose
@@ -8,11 +8,12 @@ storage has answered is taken over as soon as its last page was copied.
 from typing import Any
 
 from kvproof.check.protocol.store import StoreConfig
-from kvproof.check.subjects.loading import download
 from kvproof.check.subjects.sglang import loader
 from kvproof.check.subjects.sglang.fakes import FakeRequest
 from kvproof.check.subjects.sglang.hicache.machine import SETTINGS
-from kvproof.check.subjects.sglang.hicache.radix import PAGE, REAL, Found, SGLangHiCache
+from kvproof.check.subjects.sglang.hicache.pages import PAGE
+from kvproof.check.subjects.sglang.hicache.radix import Found, RadixTree
+from kvproof.check.subjects.sglang.hicache.release import REAL
 
 TREE = "srt.mem_cache.unified_radix_cache"
 MORE = (
@@ -26,14 +27,14 @@ MORE = (
 )
 
 
-class UnifiedHiCache(SGLangHiCache):
-    """`UnifiedRadixCache` over a host pool and a storage."""
+class UnifiedTree(RadixTree):
+    """`UnifiedRadixCache` over a host pool and a storage, with its cache controller."""
 
     real = REAL + MORE
-    tree_module = TREE
+    name = TREE
 
     def _host_pool(self) -> Any:
-        return self._controller.mem_pool_host.anchor_entry.host_pool
+        return self.controller.mem_pool_host.anchor_entry.host_pool
 
     def _made(self, config: StoreConfig, table: Any) -> Any:
         plain = vars(loader.plain_settings())
@@ -50,51 +51,45 @@ class UnifiedHiCache(SGLangHiCache):
         cache.init_hicache(SETTINGS, params)
         return cache
 
-    def _found(self, keys: list[int]) -> Found:
+    def found(self, keys: list[int]) -> Found:
         found = self._match(keys)
         indices = getattr(found, "device_indices", None)  # up to 0.5.21
         num_device = found.device_prefix_len if indices is None else len(indices)
         return Found(num_device, found.host_hit_length, found.last_device_node, found.best_match_node)
 
     def _node(self, number: int) -> Any:
-        return self._cache.tree_core.node_by_id(number)
+        return self.cache.tree_core.node_by_id(number)
 
     def _root(self) -> Any:
-        return self._cache.tree_core.root_node
+        return self.cache.tree_core.root_node
 
-    def _depth(self, node: Any) -> int:
-        return super()._depth(self._node(node)) if self._cache.is_backuped(node) or self._cache.is_root(node) else -1
+    def depth(self, node: Any) -> int:
+        return super().depth(self._node(node)) if self.cache.is_backuped(node) or self.cache.is_root(node) else -1
 
-    def _host_value(self, node: Any) -> Any:
+    def host_value(self, node: Any) -> Any:
         return node.component_data[0].host_value
 
-    def _insert(self, keys: list[int], slots: Any) -> None:
-        self._cache.insert(self._base.InsertParams(key=self._path(keys), value=slots))
+    def insert(self, keys: list[int], slots: Any) -> None:
+        self.cache.insert(self._base.InsertParams(key=self._path(keys), value=slots))
 
-    def _lock(self, node: Any) -> Any:
-        return node, self._cache.inc_lock_ref(node).to_dec_params()
+    def lock(self, node: Any) -> Any:
+        return node, self.cache.inc_lock_ref(node).to_dec_params()
 
-    def _unlock(self, lock: Any) -> None:
-        self._cache.dec_lock_ref(*lock)
+    def unlock(self, lock: Any) -> None:
+        self.cache.dec_lock_ref(*lock)
 
-    def _load_back(self, found: Found) -> Any:
+    def load_back(self, found: Found) -> Any:
         request = FakeRequest(0, [], None, None, True)
         request.last_node = found.device_node
         wrapped = self._base.InitLoadBackParams(
             best_match_node=found.host_node, host_hit_length=found.num_host, req=request
         )
-        return self._cache.init_load_back(wrapped)[1]
+        return self.cache.init_load_back(wrapped)[1]
 
-    def _evict_device(self) -> None:
-        self._cache.evict(self._base.EvictParams(num_tokens=self._device.size))
+    def evict_device(self) -> None:
+        self.cache.evict(self._base.EvictParams(num_tokens=self._device.size))
 
-    def _begin_prefetch(self, name: str, node: Any, before: list[int], tokens: list[int]) -> None:
-        last_hash, handle = self._cache.get_last_hash_value(node), self._handle(name)
+    def begin_prefetch(self, name: str, node: Any, before: list[int], tokens: list[int]) -> None:
+        last_hash, handle = self.cache.get_last_hash_value(node), self.handle(name)
         before_it = {"matched_prefix_tokens": self._ids(before)}
-        self._cache.prefetch_from_storage(handle, node, self._ids(tokens), last_hash, None, **before_it)
-
-
-def hicache(version: str) -> SGLangHiCache:
-    """HiCache of a release, over the tree that it has."""
-    root = download.find(loader.PACKAGE, version) / loader.PACKAGE
-    return SGLangHiCache(version) if loader.is_there(root, SGLangHiCache.tree_module) else UnifiedHiCache(version)
+        self.cache.prefetch_from_storage(handle, node, self._ids(tokens), last_hash, None, **before_it)
