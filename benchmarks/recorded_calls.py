@@ -1,11 +1,14 @@
 """Measure what recording adds to a call of each engine's manager, and how the cost grows with what a call names.
 
 Two managers go through the same rounds, one with a recorder and one without; they take turns, and the order changes
-with each round. The times of a phase are divided by the lines that the recorder wrote in it; the best round of each
-counts, so that what else the machine does counts least. They are processor times of the calling thread, and of the
-whole process: a thread beside the server that holds the interpreter would cost the server too. The process that writes
-the recording is not counted. A line through the sizes gives the cost as a fixed part for each call, and a part for each
-token or key. `bounds` has what it takes to copy the tokens of a prompt, which no recorder can go below.
+with each round. The time of a phase is divided by the lines that the recorder wrote in it; the median of the
+differences counts. They are processor times of the calling thread, and of the whole process: a thread beside the server
+that holds the interpreter would cost the server too. The process that writes the recording is not counted. A line
+through the sizes gives the cost as a fixed part for each call, and a part for each token or key. `bounds` has what it
+takes to copy the tokens of a prompt, which no recorder can go below.
+
+What the goal is about is the mean of the calls of a served request: its admission, its 200 steps and its end. It is
+computed from the phases, and printed for each size beside the goal.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import gc
 import statistics
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import get_context
 from pathlib import Path
 from random import Random
@@ -27,7 +30,7 @@ from kvproof.check.recording import record
 from kvproof.check.recording.recorder import Recorder
 from kvproof.check.subjects.loading import EngineError
 
-NUM_ROUNDS, NUM_ROUNDS_FIRST = 20, 4  # the first are not counted
+NUM_ROUNDS, NUM_ROUNDS_FIRST = 15, 3  # the first are not counted
 GOAL_US = 15.0
 NUM_TOKENS = 4_000  # of a prompt that is copied
 
@@ -52,37 +55,48 @@ def timed(phase: Callable[[], object]) -> Seconds:
 
 
 class Added(NamedTuple):
-    """Microseconds that recording adds to a call of a phase, and that the call takes without."""
+    """Microseconds that recording adds to a call of a phase, and that the call takes without; the lines of a round."""
 
     thread: float
     process: float
     bare: float
+    lines: float
+
+
+Round = tuple[int, Seconds, Seconds]  # of a phase: its lines, the seconds of a line without and with a recorder
 
 
 def measured(kind: type[Driven], size: int, path: Path) -> dict[str, Added]:
     """The added cost of each phase, with calls of this size."""
     bare, recorded = kind(size), kind(size)
-    times: dict[str, tuple[list[Seconds], list[Seconds]]] = {}  # for each line, without and with a recorder
+    rounds: dict[str, list[Round]] = {}
     with record(recorded.manager, path) as recorder:
         for number in range(NUM_ROUNDS_FIRST + NUM_ROUNDS):
-            for name, without, with_recorder in _round(bare, recorded, recorder, number):
+            for name, one in _round(bare, recorded, recorder, number):
                 if number >= NUM_ROUNDS_FIRST:
-                    of_phase = times.setdefault(name, ([], []))
-                    of_phase[0].append(without)
-                    of_phase[1].append(with_recorder)
+                    rounds.setdefault(name, []).append(one)
         if not recorder.is_on:
             raise RuntimeError(f"the recording of {kind.name} stopped early")
-    found = {}
-    for name, of_phase in times.items():
-        (thread, process), (thread_recorded, process_recorded) = (
-            [1e6 * min(column) for column in zip(*one, strict=True)] for one in of_phase
-        )
-        found[name] = Added(thread_recorded - thread, process_recorded - process, thread)
-    return found
+    return {name: _added(of_phase) for name, of_phase in rounds.items()}
 
 
-def _round(bare: Driven, recorded: Driven, recorder: Recorder, number: int) -> Iterator[tuple[str, Seconds, Seconds]]:
-    """Each phase that has lines, with the seconds of a line without and with a recorder."""
+def _added(rounds: list[Round]) -> Added:
+    return Added(
+        1e6 * statistics.median(recorded.thread - bare.thread for _, bare, recorded in rounds),
+        1e6 * statistics.median(recorded.process - bare.process for _, bare, recorded in rounds),
+        1e6 * statistics.median(bare.thread for _, bare, _ in rounds),
+        statistics.fmean(lines for lines, _, _ in rounds),
+    )
+
+
+def served(kind: type[Driven], phases: dict[str, Added]) -> float:
+    """The mean cost of the calls of a served request, in microseconds."""
+    lines = {name: one.lines * kind.often.get(name, 1) for name, one in phases.items()}
+    return sum(phases[name].thread * number for name, number in lines.items()) / sum(lines.values())
+
+
+def _round(bare: Driven, recorded: Driven, recorder: Recorder, number: int) -> Iterator[tuple[str, Round]]:
+    """Each phase that has lines."""
     gc.collect()
     gc.disable()
     for (name, phase), (_, phase_recorded) in zip(bare.phases(), recorded.phases(), strict=True):
@@ -92,7 +106,7 @@ def _round(bare: Driven, recorded: Driven, recorder: Recorder, number: int) -> I
         else:
             with_recorder, without = timed(phase_recorded), timed(phase)
         if num_lines := recorder.num_lines - before:
-            yield name, without.for_each(num_lines), with_recorder.for_each(num_lines)
+            yield name, (num_lines, without.for_each(num_lines), with_recorder.for_each(num_lines))
     gc.enable()
 
 
@@ -124,30 +138,42 @@ def bounds() -> dict[str, float]:
     return {"list": best(lambda: encoder.encode(numbers)), "array": best(as_array.tobytes)}
 
 
-def main(folder: Path) -> dict[str, Any]:
+def main(folder: Path, kinds: Sequence[type[Driven]] = MANAGERS) -> dict[str, Any]:
     """Print the added cost for each engine, size and phase. Returns the figures."""
     figures: dict[str, Any] = {}
     bound = bounds()
     print(f"  to copy a token at best: {bound['list']:.1f} ns from a list, {bound['array']:.2f} ns from an array")
-    for kind in MANAGERS:
+    for kind in kinds:
         with get_context("spawn").Pool(1) as pool:
             by_size = pool.apply(measured_sizes, (kind.name, str(folder)))
         if isinstance(by_size, str):
             print(f"  {kind.name:<28} skipped: {by_size}")
             continue
-        figures[kind.name] = of_engine = dict[str, Any]()
-        for phase in by_size[kind.sizes[0]]:
-            added = [by_size[size][phase] for size in kind.sizes]
-            of_call, of_unit = line_through([(size, one.thread) for size, one in zip(kind.sizes, added, strict=True)])
-            of_engine[phase] = {
-                "us/call": of_call,
-                f"ns/{kind.unit}": 1e3 * of_unit,
-                "worst us": max(max(one.thread, one.process) for one in added),
-                "of size": {size: one._asdict() for size, one in zip(kind.sizes, added, strict=True)},
-            }
-            by = "  ".join(
-                f"{size:,}: {one.thread:.1f} ({one.process:.1f})" for size, one in zip(kind.sizes, added, strict=True)
-            )
-            fit = f"{of_call:.1f} us + {1e3 * of_unit:.1f} ns a {kind.unit}"
-            print(f"  {kind.name:<28} {phase:<14} {fit:<28} {by}", flush=True)
+        figures[kind.name] = {"phases": report(kind, by_size), "served": report_served(kind, by_size)}
     return figures
+
+
+def report(kind: type[Driven], by_size: dict[int, dict[str, Added]]) -> dict[str, Any]:
+    """Print the cost of a call of each phase, by size. Returns the figures."""
+    figures = {}
+    for phase in by_size[kind.sizes[0]]:
+        added = {size: phases[phase] for size, phases in by_size.items()}
+        of_call, of_unit = line_through([(size, one.thread) for size, one in added.items()])
+        figures[phase] = {
+            "us/call": of_call,
+            f"ns/{kind.unit}": 1e3 * of_unit,
+            "worst us": max(max(one.thread, one.process) for one in added.values()),
+            "of size": {size: one._asdict() for size, one in added.items()},
+        }
+        by = "  ".join(f"{size:,}: {one.thread:.1f} ({one.process:.1f})" for size, one in added.items())
+        fit = f"{of_call:.1f} us + {1e3 * of_unit:.1f} ns a {kind.unit}"
+        print(f"  {kind.name:<28} {phase:<14} {fit:<28} {by}", flush=True)
+    return figures
+
+
+def report_served(kind: type[Driven], by_size: dict[int, dict[str, Added]]) -> dict[int, float]:
+    """Print the mean of the calls of a served request beside the goal, by size. Returns the figures."""
+    found = {size: served(kind, phases) for size, phases in by_size.items()}
+    by = "  ".join(f"{size:,}: {one:.1f}" for size, one in found.items())
+    print(f"  {kind.name:<28} {'served':<14} {f'at most {GOAL_US:g} us':<28} {by}", flush=True)
+    return found

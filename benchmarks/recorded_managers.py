@@ -2,6 +2,9 @@
 
 A phase has one kind of work, so that a costly call is not hidden by many cheap ones. Each manager is that of a
 downloaded release, without a model. A round goes through all phases, and leaves the manager ready for the next round.
+
+A served request makes the calls of each phase once, but decodes `NUM_SERVED` tokens, more than are measured. `often`
+says how many times as many calls of a phase it makes, so that the mean of its calls can be computed.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar
 
-from benchmarks import engines
-from benchmarks.driven import BLOCK_SIZE
+from benchmarks import driven, engines
+from benchmarks.driven import BLOCK_SIZE, LightGroup, LightSequence
 from benchmarks.sglang_server import Server
 from kvproof.check.protocol.manager import Scheduled
 from kvproof.check.protocol.scheduler import SchedulerConfig
@@ -26,6 +29,8 @@ from kvproof.spec.text.identity import Key
 
 TRANSFORMERS, LMCACHE, SGLANG, VLLM = "5.23.0", "0.5.6", "0.5.23", engines.VLLM_VERSION
 NUM_REQUESTS, NUM_DECODES, NUM_CALLS = 4, 16, 20  # of a phase
+NUM_SERVED = 200  # tokens that a served request decodes
+PROMPTS = (1_000, 2_000, 4_000)  # tokens
 Phase = tuple[str, Callable[[], object]]
 
 
@@ -40,11 +45,15 @@ def each(call: Callable[..., object], *arguments: Iterable[Any]) -> Callable[[],
 
 
 class Driven(ABC):
-    """One manager. name: of the release. unit: what `size` counts. sizes: those that are measured."""
+    """One manager. name: of the release. unit: what `size` counts. sizes: those that are measured.
+
+    often: of a phase, how many times as many calls a served request makes as a round; 1 if it is not named.
+    """
 
     name: ClassVar[str]
     unit: ClassVar[str]
     sizes: ClassVar[tuple[int, ...]]
+    often: ClassVar[dict[str, float]] = {"decode": NUM_SERVED / NUM_DECODES}
 
     def __init__(self, size: int) -> None:
         self.size, self.random = size, Random(size)
@@ -62,7 +71,7 @@ class Driven(ABC):
 class SGLangPages(Driven):
     """Prompts of `size` tokens, half of them common to many, of which the pool evicts what no request holds."""
 
-    name, unit, sizes, page = f"SGLang {SGLANG}, pages of 16", "token", (500, 1_000, 2_000, 4_000), 16
+    name, unit, sizes, page = f"SGLang {SGLANG}, pages of 16", "token", PROMPTS, 16
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
@@ -116,7 +125,7 @@ class ObjectKey:
 class LMCacheKeys(Driven):
     """Objects that are stored, read and deleted, `size` keys with each call."""
 
-    name, unit, sizes = f"LMCache {LMCACHE}", "key", (1, 4, 8, 16)
+    name, unit, sizes, often = f"LMCache {LMCACHE}", "key", (1, 4, 8, 16), {}
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
@@ -142,7 +151,7 @@ class LMCacheKeys(Driven):
 class OffloadKeys(Driven):
     """Blocks that are stored in host memory and loaded again, `size` keys with each call."""
 
-    name, unit, sizes = f"vLLM {VLLM}, offloading", "key", (1, 4, 16, 64)
+    name, unit, sizes, often = f"vLLM {VLLM}, offloading", "key", (1, 4, 16, 64), {}
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
@@ -167,10 +176,57 @@ class OffloadKeys(Driven):
             subject.finish(one)
 
 
+class V0Tokens(Driven):
+    """Requests with prompts of `size` tokens of the manager before V1, whose recorder writes its lines itself."""
+
+    name, unit, sizes = f"vLLM V0 {driven.VLLM_VERSION}", "token", PROMPTS
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        theirs = driven.theirs()
+        blocks = 2 * NUM_REQUESTS * (size // BLOCK_SIZE + 2)
+        self.blocks = theirs.make(
+            block_size=BLOCK_SIZE, num_gpu_blocks=blocks, num_cpu_blocks=0, enable_caching=True, watermark=0.0
+        )
+        self.status, self.numbers = theirs.status, itertools.count(1)
+
+    @property
+    def manager(self) -> Any:
+        return self.blocks
+
+    def phases(self) -> Iterator[Phase]:
+        manager, status = self.blocks, self.status
+        prompts = [[self.random.randrange(50_000) for _ in range(self.size)] for _ in range(NUM_REQUESTS)]
+        seqs = [LightSequence(next(self.numbers), prompt, status.WAITING) for prompt in prompts]
+        groups = [LightGroup(str(seq.seq_id), [seq]) for seq in seqs]
+
+        def admit(group: LightGroup) -> None:
+            manager.can_allocate(group)
+            manager.get_num_cached_tokens(group.seqs[0])
+            manager.allocate(group)
+            group.seqs[0].status = status.RUNNING
+
+        def computed(group: LightGroup, num_tokens: int) -> None:
+            manager.mark_blocks_as_computed(group, num_tokens)
+            group.seqs[0].num_computed += num_tokens
+
+        def decode(token: int) -> None:
+            for group, seq in zip(groups, seqs, strict=True):
+                seq.tokens.append(token)
+                manager.can_append_slots(group, 0)
+                manager.append_slots(seq, 0)
+                computed(group, 1)
+
+        yield "admit", each(admit, groups)
+        yield "publish", each(computed, groups, [self.size] * NUM_REQUESTS)
+        yield "decode", each(decode, range(NUM_DECODES))
+        yield "end", each(manager.free, seqs)
+
+
 class V1Tokens(Driven):
     """Requests with prompts of `size` tokens. A call of a decode concerns a request of this length."""
 
-    name, unit, sizes = f"vLLM V1 {VLLM}", "token", (500, 1_000, 2_000, 4_000)
+    name, unit, sizes = f"vLLM V1 {VLLM}", "token", PROMPTS
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
@@ -192,7 +248,7 @@ class V1Tokens(Driven):
 class TransformersTokens(Driven):
     """Requests with prompts of `size` tokens, each of which forks when its prompt is computed."""
 
-    name, unit, sizes = f"transformers {TRANSFORMERS}", "token", (500, 1_000, 2_000, 4_000)
+    name, unit, sizes = f"transformers {TRANSFORMERS}", "token", PROMPTS
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
@@ -227,4 +283,12 @@ class TransformersTokens(Driven):
         yield "end", lambda: step(True)
 
 
-MANAGERS: tuple[type[Driven], ...] = (OffloadKeys, V1Tokens, LMCacheKeys, SGLangPages, SGLangSlots, TransformersTokens)
+MANAGERS: tuple[type[Driven], ...] = (
+    V0Tokens,
+    V1Tokens,
+    OffloadKeys,
+    LMCacheKeys,
+    SGLangPages,
+    SGLangSlots,
+    TransformersTokens,
+)

@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+import warnings
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +21,7 @@ import torch
 from kvproof.check.recording import handover, ring
 from kvproof.check.recording.digests import Digests
 from kvproof.check.recording.file_locks import is_locked, lock, wait_until_written
-from kvproof.check.recording.format import ENDED, SGLANG, STOPPED, Header, RecordedCall
+from kvproof.check.recording.format import ENDED, SGLANG, STOPPED, Header
 from kvproof.check.recording.handover import Handover
 from kvproof.check.recording.segments import SegmentReader, SegmentWriter
 from kvproof.check.recording.sglang.raw_lines import NEW, ONCE, PAGES, SLOTS, RadixCall, RadixLines
@@ -146,7 +148,7 @@ def test_a_judge_waits_for_a_process_that_still_writes(tmp_path: Path) -> None:
     reader.close()
 
 
-@pytest.mark.parametrize("tokens", [array("q", [1, 2, 3, 4, 5]), [1, 2, 3, 4, 5]])
+@pytest.mark.parametrize("tokens", [array("q", [1, 2, 3, 4]), [1, 2, 3, 4]])
 @pytest.mark.parametrize("waits", [False, True])
 def test_tokens_that_the_server_changes_after_its_call_are_recorded_as_they_were(waits: bool, tokens: Any) -> None:
     memory = ring.shared_file(1 << 12)
@@ -158,8 +160,8 @@ def test_tokens_that_the_server_changes_after_its_call_are_recorded_as_they_were
     recorder._page, recorder._lines = 2, lines
     for first in (1, 9, 1):
         tokens[0] = first
-        call = recorder._call(SimpleNamespace(token_ids=tokens, extra_key=None), 2)
-        call.line.call = "insert"
+        call = recorder._call_of_prompt(SimpleNamespace(token_ids=tokens, extra_key=None), 2)
+        call.call = "insert"
         if waits:
             lines._copy = Arriving()  # type: ignore[assignment]
         lines.add(call)
@@ -168,6 +170,28 @@ def test_tokens_that_the_server_changes_after_its_call_are_recorded_as_they_were
     lines.write_all()
     before, changed, again = [keys_of(*taken) for taken in iter(reader.take, None)]
     assert before == again != changed
+
+
+def test_a_child_of_the_process_and_threads_of_the_server_get_their_answers(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    manager, recorder = recorded(path)
+    with recorder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
+        threads = [threading.Thread(target=ask, args=(manager,)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        num_lines = recorder.num_lines
+        if not (child := os.fork()):
+            ask(manager)
+            os._exit(0 if recorder.num_lines == num_lines else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        ask(manager)
+        assert recorder.is_on
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["n"] for line in lines[1:]] == [*range(1, num_lines + 3)]
+    assert lines[-1]["call"] == ENDED
 
 
 class Arriving:
@@ -192,16 +216,16 @@ def test_raw_page_ids_are_completed_to_pages() -> None:
     numbers = array("l", [4, 5, 8, 9])
     expected = {SLOTS: [1, 1, 3, 3], ONCE: [1, 3], NEW: [1, 3], PAGES: [3, 4, 7, 8]}
     for what, pages in expected.items():
-        call = RadixCall(RecordedCall(1, "free"), form="l", what=what)
+        call = RadixCall(1, "free", form="l", what=what)
         assert radix_lines().completed(call, numbers.tobytes()).slots == pages
 
 
 def test_a_lock_names_the_end_of_its_node_until_the_last_one_ends() -> None:
     lines, tokens = radix_lines(), array("q", [1, 2, 3, 4]).tobytes()
-    keys = lines.completed(RadixCall(RecordedCall(1, "insert"), num_bytes=len(tokens), node=7), tokens).keys
+    keys = lines.completed(RadixCall(1, "insert", num_bytes=len(tokens), node=7), tokens).keys
     assert len(keys) == 2
     for call in ("inc_lock_ref", "inc_lock_ref", "dec_lock_ref", "dec_lock_ref", "inc_lock_ref"):
-        assert lines.completed(RadixCall(RecordedCall(1, call), node=7)).keys == keys[-1:]
-    assert lines.completed(RadixCall(RecordedCall(1, "inc_lock_ref"))).keys == []
+        assert lines.completed(RadixCall(1, call, node=7)).keys == keys[-1:]
+    assert lines.completed(RadixCall(1, "inc_lock_ref")).keys == []
     with pytest.raises(LookupError, match="no look-up and no insert returned node 8"):
-        lines.completed(RadixCall(RecordedCall(1, "inc_lock_ref"), node=8))
+        lines.completed(RadixCall(1, "inc_lock_ref", node=8))

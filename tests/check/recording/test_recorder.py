@@ -5,6 +5,7 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -80,6 +81,51 @@ def test_what_fails_in_the_recorder_stops_the_recording_and_not_the_server(tmp_p
         manager.allocate(group)
     assert [line.get("call") for line in lines_of(path)[1:]] == [STOPPED]
     assert validate(path).reason.startswith("the recorder stopped here: can_allocate: ZeroDivisionError")
+
+
+class Unspeakable(Exception):
+    """An exception that does not say what it is."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+class NoName:
+    """A name of a request that has no text."""
+
+    def __str__(self) -> str:
+        raise Unspeakable
+
+
+@pytest.mark.parametrize("error", [Unspeakable(), ValueError("\ud800")])
+def test_an_exception_of_the_server_without_a_text_passes(error: Exception, tmp_path: Path) -> None:
+    path, manager = tmp_path / "raised.jsonl", manager_of()
+
+    def fails(*arguments: Any) -> None:
+        raise error
+
+    manager.can_allocate = fails  # type: ignore[method-assign, assignment]
+    with record(manager, path) as recorder:
+        with pytest.raises(type(error)) as caught:
+            manager.can_allocate(group_of(1, [1]))
+        assert caught.value is error
+        assert recorder.is_on
+    assert lines_of(path)[1]["raised"] in ("Unspeakable", "ValueError: ?")
+
+
+@pytest.mark.parametrize("problem", ["a name without a text", "tokens without a length"])
+def test_an_argument_that_cannot_be_read_stops_the_recording_and_not_the_server(problem: str, tmp_path: Path) -> None:
+    path, manager, group = tmp_path / "stopped.jsonl", manager_of(), group_of(1, [1, 2, 3])
+    with record(manager, path) as recorder:
+        if problem == "a name without a text":
+            group.request_id = NoName()  # type: ignore[assignment]
+        else:
+            without = SimpleNamespace(get_token_ids=lambda: None)
+            recorder._members = lambda *of: [without]  # type: ignore[attr-defined]
+        with pytest.warns(RuntimeWarning, match="kvproof stopped recording"):
+            assert manager.can_allocate(group) is AllocStatus.OK
+        manager.allocate(group_of(2, [1]))
+    assert [line.get("call") for line in lines_of(path)[1:]] == [STOPPED]
 
 
 def test_a_full_disk_stops_the_recording_and_not_the_server(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from kvproof.check.recording.segments import SegmentWriter
 
 END_SECONDS_MAX = 60.0  # that `close` waits for the process
 NUM_LINES_BETWEEN_LOOKS = 256  # at whether the process is there
+WHOLE = b"{"  # with this begins a line that is handed over as it is in the file, and no raw one
 Line = RecordedCall | RawCall
 
 
@@ -113,8 +114,9 @@ class Handover:
         memory = ring.shared_file(ring.RING_BYTES)
         try:
             self._ring = ring.RingWriter(memory)
-            self._encoder = msgspec.msgpack.Encoder()
-            self._ring.put(self._encoder.encode(Settings(header, str(path), key, file, os.getpid(), sizes)))
+            self._put, self._encode = self._ring.put, msgspec.msgpack.Encoder().encode
+            self._encode_whole = msgspec.json.Encoder().encode
+            self._put(self._encode(Settings(header, str(path), key, file, os.getpid(), sizes)))
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "kvproof.check.recording.scribe", str(memory)],
                 stdin=subprocess.DEVNULL,
@@ -129,12 +131,12 @@ class Handover:
     def put(self, line: Line, buffers: Sequence[Buffer] = ()) -> None:
         """Hand a line over. Raises OSError if the process has ended, or is too far behind."""
         self._num_lines += 1
-        if self._ring.has_failed():
-            self._fail(self._ring.said(ring.FROM_WRITER))
         if self._num_lines % NUM_LINES_BETWEEN_LOOKS == 0 and self._process.poll() is not None:
             self._fail(f"the process that writes the recording has ended (code {self._process.returncode})")
         try:
-            self._ring.put(self._encoder.encode(line if isinstance(line, RawCall) else RawCall(line)), buffers)
+            message = self._encode(line) if isinstance(line, RawCall) else self._encode_whole(line)
+            if self._put(message, buffers):
+                self._fail(self._ring.said(ring.FROM_WRITER))
         except ring.RingFull:
             num_megabytes = self._ring.num_unread() >> 20
             self._fail(f"the process that writes the recording is {num_megabytes:,} MB behind: the calls are faster")

@@ -1,8 +1,9 @@
-"""Lines as a recorder hands them to the process beside the server: with bytes in place of what takes time to convert.
+"""Lines as a recorder hands them to the process beside the server: short, and with bytes in place of what takes time.
 
-A recorder copies the bytes that a call names, such as the tokens of a prompt, page ids or hashes, and the process that
-writes the recording makes the numbers of the line from them. What is large is not in the raw line, but beside it in
-buffers, which are copied once. That is done before the call goes on: then the server may change what it passed.
+A recorder copies what a call names, such as the tokens of a prompt, page ids or hashes, and the process that writes the
+recording makes the fields of the line from them. A raw line is an array without names, of which the last fields are
+left out if they have their defaults. What is large may be beside it in buffers, which are copied once. That is done
+before the call goes on: then the server may change what it passed.
 """
 
 from typing import Any, ClassVar
@@ -13,10 +14,17 @@ from kvproof.check.recording.digests import Digests
 from kvproof.check.recording.format import Header, RecordedCall
 
 
-class RawCall(msgspec.Struct, array_like=True, omit_defaults=True):
-    """A line that is not complete. Subclasses have the bytes of one interface."""
+class RawCall(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
+    """A line that is not complete. Subclasses have what one interface names; the fields here are those of the line."""
 
-    line: RecordedCall
+    n: int = 0
+    call: str = ""
+    free: tuple[int, int] = (0, 0)
+    answer: bool | int | str | list[tuple[int, int]] | None = None
+    group: str = ""
+    raised: str = ""
+    refs: list[int] | None = None
+    free_ids: list[int] | None = None
 
 
 class RawLines:
@@ -29,5 +37,14 @@ class RawLines:
 
     def completed(self, raw: Any, data: bytes = b"") -> RecordedCall:
         """The line. data: the bytes of its buffers. Raises an exception for what no recorder hands over."""
-        line: RecordedCall = raw.line
-        return line
+        return RecordedCall(
+            raw.n,
+            raw.call,
+            raw.free,
+            raw.group,
+            answer=raw.answer,
+            raised=raw.raised,
+            reserved=self.header.reserved,
+            refs=raw.refs,
+            free_ids=raw.free_ids,
+        )

@@ -11,33 +11,20 @@ import os
 import secrets
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from kvproof.check.recording.digests import POSITIVE, Digests
-from kvproof.check.recording.format import DIGESTS, ENDED, IDS, STOPPED, Header, RecordedCall, RecordedSequence, Table
+from kvproof.check.recording.digests import Digests
+from kvproof.check.recording.format import DIGESTS, ENDED, IDS, STOPPED, Header, RecordedCall
 from kvproof.check.recording.handover import Directly, Handover, Line, Sink
-from kvproof.check.recording.raw_lines import RawCall
-from kvproof.check.recording.ring import Buffer
 from kvproof.check.recording.segments import SegmentWriter
 from kvproof.check.subjects.loading.partial_import import installed_version
 
-
-class Written:
-    """What has been written about a live sequence: the number of tokens, its tables, the digest of its last token.
-
-    rows: copies of the manager's own tables, whose entries may be objects; a line has their ids.
-    """
-
-    __slots__ = ("last", "num_tokens", "rows")
-
-    def __init__(self) -> None:
-        self.num_tokens = 0
-        self.rows: list[list[Any]] = []
-        self.last = b""
+TEXT_MAX = 300  # characters of the text of an exception
 
 
 class Recorder:
@@ -63,7 +50,6 @@ class Recorder:
         key, self.has_digests = digest_key or secrets.token_bytes(32), digest_key is not None
         self._digests = Digests(key)
         self.digest = self._digests.text
-        self.known: dict[int, Written] = {}
         self.num_lines = 0
         self.is_on = True
         self._is_inside = False
@@ -110,18 +96,13 @@ class Recorder:
     def free(self) -> tuple[int, int]:
         raise NotImplementedError
 
-    def reserved(self) -> list[int]:
-        """The ids of the blocks that the manager keeps for itself."""
-        raise NotImplementedError
-
     def pool(self) -> tuple[list[int] | None, list[int] | None]:
         """Refcounts and free ids of the whole pool."""
         raise NotImplementedError
 
     def show_pool(self, described: Any) -> None:
         """Add the state of the whole pool to a line."""
-        line = described.line if isinstance(described, RawCall) else described
-        line.refs, line.free_ids = self.pool()
+        described.refs, described.free_ids = self.pool()
 
     # Calls ----------------------------------------------------------------------------------------------------------
 
@@ -135,7 +116,7 @@ class Recorder:
             try:
                 answer = inner(*arguments, **options)
             except Exception as error:
-                self._write_line(name, describe, None, f"{type(error).__name__}: {error}"[:300], arguments, options)
+                self._write_line(name, describe, None, text_of(error), arguments, options)
                 raise
             finally:
                 self._is_inside = False
@@ -158,17 +139,20 @@ class Recorder:
             described = describe(answer, *arguments, **options)
             if described is None:
                 return
-            line = described.line if isinstance(described, RawCall) else described
-            line.n, line.call, line.raised = self.num_lines + 1, name, raised
-            line.free, line.reserved = self.free(), self.reserved()
+            described.n, described.call, described.free = self.num_lines + 1, name, self.free()
+            if raised:
+                described.raised = raised
             if self.shows_pool:
                 self.show_pool(described)
             self._put(described)
             self.num_lines += 1
         except Exception as error:
-            self._stop(f"{name}: {type(error).__name__}: {error}")
+            self._stop(f"{name}: {text_of(error)}")
         finally:
             self._is_inside = False
+
+    def _put(self, line: Any) -> None:
+        self._sink.put(line)
 
     def _stop(self, why: str) -> None:
         self.is_on = False
@@ -183,60 +167,30 @@ class Recorder:
         try:
             warnings.warn(text, RuntimeWarning, stacklevel=5)
         except RuntimeWarning:  # where warnings are errors; this one must not reach the server
-            print(text, file=sys.stderr)
+            with suppress(Exception):
+                print(text, file=sys.stderr)
 
     def _end(self, line: RecordedCall, waits: bool = True) -> None:
         self.is_on = False
         try:
             self._sink.end(line, waits)
-        except OSError as error:
-            self._warn(f"its last line: {error.strerror or error}")
-
-    def _put(self, line: Line, buffers: Sequence[Buffer] = ()) -> None:
-        self._sink.put(line, buffers)
-
-    # Sequences ------------------------------------------------------------------------------------------------------
-
-    def new_tokens(
-        self, recorded: RecordedSequence, num_tokens: int, tokens_from: Callable[[int], Iterable[int]]
-    ) -> None:
-        """Add the tokens that no earlier line contains. tokens_from: returns the tokens from a position on."""
-        known = self.known.setdefault(recorded.seq, Written())
-        if num_tokens < known.num_tokens:  # tokens were removed, so all are written again
-            known.num_tokens, known.last = 0, b""
-        recorded.start = known.num_tokens
-        if num_tokens > known.num_tokens:
-            recorded.tokens = self._numbers(known, tokens_from(known.num_tokens))
-            known.num_tokens = recorded.start + len(recorded.tokens)
-
-    def _numbers(self, known: Written, tokens: Iterable[int]) -> list[int]:
-        if not self.has_digests:
-            return list(tokens)
-        numbers, digest = [], self._digests.of
-        for token in tokens:
-            known.last = digest(known.last + b"%d" % token)
-            numbers.append(int.from_bytes(known.last, "big") & POSITIVE)
-        return numbers
-
-    def new_tables(
-        self, recorded: RecordedSequence, rows: Sequence[list[Any]], ids_of: Callable[[list[Any]], list[int]]
-    ) -> None:
-        """Add the changes of the tables since the last line about the sequence. ids_of: of the entries of a row."""
-        known = self.known.setdefault(recorded.seq, Written())
-        if len(known.rows) != len(rows):
-            known.rows = [[] for _ in rows]
-        recorded.tables = []
-        for old, new in zip(known.rows, rows, strict=True):
-            num_kept = _num_kept(old, new)
-            rest = new[num_kept:]
-            recorded.tables.append(Table(num_kept, ids_of(rest) if rest else []))
-            old[num_kept:] = rest
+        except Exception as error:
+            self._warn(f"its last line: {text_of(error)}")
 
 
-def _num_kept(old: list[Any], new: list[Any]) -> int:
+def num_kept(old: list[Any], new: list[Any]) -> int:
     """The number of leading entries that both tables have in common."""
     if new[: len(old)] == old:
         return len(old)
     return next(
         (i for i, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), min(len(old), len(new))
     )
+
+
+def text_of(error: BaseException) -> str:
+    """The class and the message of an exception, as a line can have it, even if the exception does not give it."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:
+        text = type(error).__name__
+    return text[:TEXT_MAX].encode(errors="replace").decode()

@@ -95,10 +95,10 @@ class RingWriter(Ring):
         self._view[CONTROL_BYTES : CONTROL_BYTES + ready] = bytes(ready)  # so that no call has to wait for pages
         self._head = 0
 
-    def put(self, first: bytes, others: Sequence[Buffer] = ()) -> None:
-        """Add a message of several parts, each of which is copied. Raises RingFull."""
+    def put(self, first: bytes, others: Sequence[Buffer] = ()) -> int:
+        """Add a message of several parts, each of which is copied. Returns `HAS_FAILED`. Raises RingFull."""
         with self._lock:
-            length, words = len(first), self._words
+            length, words, memory = len(first), self._words, self._memory
             for part in others:
                 length += len(part)
             if length > self.num_bytes // 2:
@@ -122,11 +122,16 @@ class RingWriter(Ring):
             at += CONTROL_BYTES
             words[at // WORD_BYTES] = length | len(first) << LENGTH_BITS
             at += WORD_BYTES
-            for part in (first, *others):
-                self._view[at : at + len(part)] = part
-                at += len(part)
-            self._order()
+            memory[at : at + len(first)] = first
+            if others:
+                at += len(first)
+                for part in others:
+                    memory[at : at + len(part)] = part
+                    at += len(part)
+            self._fence.release()
+            self._fence.acquire()
             self._head = words[HEAD] = head + num_bytes
+            return words[HAS_FAILED]
 
 
 class RingReader(Ring):

@@ -16,18 +16,35 @@ import msgspec
 
 from kvproof.check.recording import ring
 from kvproof.check.recording.digests import Digests
-from kvproof.check.recording.format import ENDED, LMCACHE_L1, SGLANG, STOPPED, VLLM_OFFLOAD, Header, RecordedCall
-from kvproof.check.recording.handover import Settings
+from kvproof.check.recording.format import (
+    ENDED,
+    LMCACHE_L1,
+    SGLANG,
+    STOPPED,
+    TRANSFORMERS,
+    VLLM_OFFLOAD,
+    VLLM_V1,
+    Header,
+    RecordedCall,
+)
+from kvproof.check.recording.handover import WHOLE, Settings
 from kvproof.check.recording.lmcache.raw_lines import L1Lines
 from kvproof.check.recording.raw_lines import RawLines
 from kvproof.check.recording.recording_file import RecordingFile
 from kvproof.check.recording.segments import SegmentWriter
+from kvproof.check.recording.sequence_lines import SequenceLines
 from kvproof.check.recording.sglang.raw_lines import RadixLines
 from kvproof.check.recording.vllm_offload.raw_lines import OffloadLines
 
 PAUSE_SECONDS = 0.01  # between two looks at a ring that is empty
 NUM_LINES_IN_TURN = 1_000
-LINES: dict[str, type[RawLines]] = {SGLANG: RadixLines, LMCACHE_L1: L1Lines, VLLM_OFFLOAD: OffloadLines}
+LINES: dict[str, type[RawLines]] = {
+    VLLM_V1: SequenceLines,
+    TRANSFORMERS: SequenceLines,
+    SGLANG: RadixLines,
+    LMCACHE_L1: L1Lines,
+    VLLM_OFFLOAD: OffloadLines,
+}
 
 
 class Scribe:
@@ -44,6 +61,7 @@ class Scribe:
         self._file = RecordingFile(settings.file, segments)
         self._lines = kind(settings.header, Digests(settings.key))
         self._decoder = msgspec.msgpack.Decoder(kind.kind)
+        self._decoder_of_whole = msgspec.json.Decoder(RecordedCall)
         self._encoder = msgspec.json.Encoder()
         self._num_lines = 0
         self._is_over = False
@@ -75,10 +93,14 @@ class Scribe:
             message = self._ring.take()
             if message is None:
                 return number > 0
-            raw = self._decoder.decode(message[0])
-            self._is_over = raw.line.call in (ENDED, STOPPED)
-            self._write(raw.line if self._is_over else self._lines.completed(raw, message[1]))
-            self._num_lines = raw.line.n
+            first, data = message
+            if first.startswith(WHOLE):
+                line = self._decoder_of_whole.decode(first)
+            else:
+                line = self._lines.completed(self._decoder.decode(first), data)
+            self._is_over = line.call in (ENDED, STOPPED)
+            self._write(line)
+            self._num_lines = line.n
             if self._is_over:
                 break
         return True

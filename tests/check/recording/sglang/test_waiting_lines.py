@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from kvproof.check.data_plane.simulated_cuda import simulated_cuda
-from kvproof.check.recording.format import RecordedCall
 from kvproof.check.recording.handover import Line
 from kvproof.check.recording.ring import Buffer
 from kvproof.check.recording.sglang import waiting_lines
@@ -34,10 +33,10 @@ class Written:
     def write(self, line: Line, buffers: Sequence[Buffer]) -> None:
         assert isinstance(line, RadixCall)
         assert line.form in ("", "l")
-        self.done.append((line.line.n, array("l", b"".join(buffers)).tolist()))
+        self.done.append((line.n, line.numbers or array("l", b"".join(buffers)).tolist()))
 
     def add(self, number: int, tensor: torch.Tensor | None = None) -> None:
-        line = RadixCall(RecordedCall(number, "alloc"))
+        line = RadixCall(number, "alloc")
         if tensor is not None:
             self.lines.fill(line, tensor, 2, SLOTS)
         self.lines.add(line)

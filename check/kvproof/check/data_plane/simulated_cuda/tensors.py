@@ -58,6 +58,7 @@ class DeviceTensor(torch.Tensor):
 
     device = property(lambda self: CUDA)
     is_cuda = property(lambda self: True)
+    is_cpu = property(lambda self: False)
     calls: Calls
 
     @classmethod

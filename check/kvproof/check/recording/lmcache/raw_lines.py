@@ -17,19 +17,22 @@ NUM_OBJECTS_MAX = 1 << 16
 Name = tuple[bytes, int, int, str, str]  # the hash, rank and group of a key, its model, its salt
 
 
-class L1Call(RawCall, array_like=True, omit_defaults=True):
+class L1Call(RawCall, array_like=True, omit_defaults=True, gc=False):
     """A line with the keys of the call.
 
     moves: whether objects were taken, and their addresses. answered: the keys of the answer, if they are not those of
-    the call. has_succeeded: of each key of the answer. addresses: of the objects of those that have. is_gone: of each
-    key of the answer, whether its object is gone. entries: the key, address and count of each, if asked for.
+    the call. has_succeeded: of each key of the answer; None if all have. addresses: of the objects of those that have;
+    None if they are those that were taken last. is_gone: of each key of the answer, whether its object is gone.
+    entries: the key, address and count of each, if asked for.
     """
 
+    at: tuple[int, int] = (0, 0)
     keys: list[Name] = field(default_factory=list)
     moves: list[tuple[bool, list[int]]] = field(default_factory=list)
+    has_succeeded: list[bool] | None = field(default_factory=list)
+    addresses: list[int] | None = field(default_factory=list)
+    num_seqs: int = 0
     answered: list[Name] | None = None
-    has_succeeded: list[bool] = field(default_factory=list)
-    addresses: list[int] = field(default_factory=list)
     is_gone: list[bool] = field(default_factory=list)
     entries: list[tuple[Name, int, int]] | None = None
 
@@ -48,14 +51,19 @@ class L1Lines(RawLines):
 
     def completed(self, raw: Any, data: bytes = b"") -> RecordedCall:
         """The line with digests and slots."""
-        line: RecordedCall = raw.line
+        line = super().completed(raw)
+        line.at, line.num_seqs = raw.at, raw.num_seqs
         for is_taken, addresses in raw.moves:
             (self._take if is_taken else self._give_back)(addresses)
         line.free = NUM_OBJECTS_MAX - self._num_taken, 0
         line.keys = [self._key(name) for name in raw.keys]
         answered = line.keys if raw.answered is None else [self._key(name) for name in raw.answered]
-        line.taken = [key for key, is_one in zip(answered, raw.has_succeeded, strict=False) if is_one]
-        line.slots = [self._slot(address) for address in raw.addresses]
+        if raw.has_succeeded is None:
+            line.taken = answered[:]
+        else:
+            line.taken = [key for key, is_one in zip(answered, raw.has_succeeded, strict=False) if is_one]
+        addresses = raw.moves[-1][1] if raw.addresses is None else raw.addresses
+        line.slots = [self._slot(address) for address in addresses]
         line.evicted = [key for key, is_gone in zip(answered, raw.is_gone, strict=False) if is_gone]
         if raw.entries is not None:
             line.entries = [(self._key(name), self._slot(address), count) for name, address, count in raw.entries]

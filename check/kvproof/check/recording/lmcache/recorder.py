@@ -17,18 +17,21 @@ lock (`touch_keys`, `is_key_evictable`, the figures) are not recorded, and take 
 import threading
 import time
 from collections.abc import Callable, Iterable
+from itertools import compress
 from operator import attrgetter, is_
 from os import getpid
 from typing import Any
 
-from kvproof.check.recording.format import LMCACHE_L1, SCHEMA_VERSION, Header, RecordedCall
+from kvproof.check.recording.format import LMCACHE_L1, SCHEMA_VERSION, Header
 from kvproof.check.recording.lmcache.raw_lines import NUM_OBJECTS_MAX, L1Call
-from kvproof.check.recording.recorder import Recorder
+from kvproof.check.recording.recorder import Recorder, text_of
 from kvproof.check.recording.recording_file import RecordingRefused
 
 SUCCESS, NO_MEMORY = "SUCCESS", "OUT_OF_MEMORY"
 MICROSECONDS = 1_000_000
 name_of = attrgetter("chunk_hash", "kv_rank", "object_group_id", "model_name", "cache_salt")
+address_of = attrgetter("meta.address")
+error_name_of = attrgetter("_name_")
 
 
 class L1Recorder(Recorder):
@@ -61,6 +64,7 @@ class L1Recorder(Recorder):
         self._memory: Any = manager._memory_manager
         self._objects: dict[Any, Any] = manager._objects
         self._moves: list[tuple[bool, list[int]]] = []  # of objects, since the last line
+        self._taken: list[Any] = []  # the objects of the last move, if they were taken
         self._began = 0
         self._start = time.monotonic_ns()
         config = manager.config
@@ -86,10 +90,6 @@ class L1Recorder(Recorder):
     def free(self) -> tuple[int, int]:
         return 0, 0  # `raw_lines` counts
 
-    def reserved(self) -> list[int]:
-        """There are none."""
-        return []
-
     def pool(self) -> tuple[list[int] | None, list[int] | None]:
         """The entries are in the field `entries`; a lock does not say how often it is taken."""
         return [], None
@@ -110,16 +110,18 @@ class L1Recorder(Recorder):
                 try:
                     follow(answer, arguments)
                 except Exception as error:
-                    self._stop(f"{type(error).__name__}: {error}")
+                    self._stop(text_of(error))
             return answer
 
         return followed
 
     def _allocated(self, answer: Any, arguments: Any) -> None:
-        self._moves.append((True, [one.meta.address for one in answer[1]]))
+        self._taken = answer[1]
+        self._moves.append((True, list(map(address_of, self._taken))))
 
     def _freed(self, answer: Any, arguments: Any) -> None:
-        self._moves.append((False, [one.meta.address for one in arguments[0]]))
+        self._taken = []
+        self._moves.append((False, list(map(address_of, arguments[0]))))
 
     # Calls ----------------------------------------------------------------------------------------------------------
 
@@ -142,32 +144,38 @@ class L1Recorder(Recorder):
         return (time.monotonic_ns() - self._start) // 1000
 
     def _line(self, keys: Iterable[Any]) -> L1Call:
-        moves, self._moves = self._moves, []
-        return L1Call(RecordedCall(0, "", at=(self._began, self._now())), list(map(name_of, keys)), moves)
+        moves = self._moves
+        if moves:
+            self._moves = []
+        return L1Call(at=(self._began, self._now()), keys=list(map(name_of, keys)), moves=moves)
 
     def _answered(self, answer: dict[Any, Any], keys: list[Any]) -> list[Any] | None:
         """The names of the keys in the answer, if they are not those of the call."""
-        answered = list(answer)
-        is_same = len(answered) == len(keys) and all(map(is_, answered, keys))
-        return None if is_same else list(map(name_of, answered))
+        is_same = len(answer) == len(keys) and all(map(is_, answer, keys))
+        return None if is_same else list(map(name_of, answer))
 
     def _with_errors(self, answer: Any, keys: list[Any], tag: str = "") -> L1Call:
         """The line of a call that answers an error for each key."""
         call = self._line(keys)
-        call.line.group = tag
+        call.group = tag
         if answer:
             call.answered = self._answered(answer, keys)
-            call.has_succeeded = [error._name_ == SUCCESS for error in answer.values()]
+            call.has_succeeded = _has_succeeded(answer.values())
         return call
 
     def _with_objects(self, answer: Any, keys: list[Any], read_locks: int, tag: str = "") -> L1Call:
         """The line of a call that answers an error and an object for each key."""
         call = self._line(keys)
-        call.line.group, call.line.num_seqs = tag, read_locks
+        call.group, call.num_seqs = tag, read_locks
         if answer:
             call.answered = self._answered(answer, keys)
-            call.has_succeeded = [error._name_ == SUCCESS for error, _ in answer.values()]
-            call.addresses = [one.meta.address for error, one in answer.values() if error._name_ == SUCCESS]
+            errors, objects = zip(*answer.values(), strict=True)
+            call.has_succeeded = done = _has_succeeded(errors)
+            if done is not None:
+                objects = tuple(compress(objects, done))
+            taken, self._taken = self._taken, []
+            is_taken = call.moves and len(taken) == len(objects) and all(map(is_, taken, objects))
+            call.addresses = None if is_taken else list(map(address_of, objects))
         return call
 
     def on_reserve_write(
@@ -175,7 +183,8 @@ class L1Recorder(Recorder):
     ) -> L1Call:
         """The line of stores that begin. answer: whether there was memory for them."""
         call = self._with_objects(answer, keys, 0, tag)
-        call.line.answer = all(error._name_ != NO_MEMORY for error, _ in (answer or {}).values())
+        is_whole = call.has_succeeded is None or not answer
+        call.answer = is_whole or all(error._name_ != NO_MEMORY for error, _ in answer.values())
         return call
 
     def on_finish_write(self, answer: Any, keys: list[Any], tag: str = "") -> L1Call:
@@ -201,7 +210,7 @@ class L1Recorder(Recorder):
     def on_finish_read(self, answer: Any, keys: list[Any], read_locks: int = 1) -> L1Call:
         """The line of loads that end. evicted: temporary objects that went."""
         call = self._with_errors(answer, keys)
-        call.line.num_seqs = read_locks
+        call.num_seqs = read_locks
         if answer:
             objects = self._objects
             call.is_gone = [error._name_ == SUCCESS and key not in objects for key, error in answer.items()]
@@ -212,11 +221,17 @@ class L1Recorder(Recorder):
     def on_delete(self, answer: Any, keys: list[Any], force: bool = False) -> L1Call:
         """The line of an eviction. answer: whether it was by force."""
         call = self._with_errors(answer, keys)
-        call.line.answer = force
+        call.answer = force
         return call
 
     def on_clear(self, answer: Any, force: bool = False) -> L1Call:
         """The line of a reset. answer: whether it was by force. keys: of a gentle one, those that are left."""
         call = self._line(() if force else self._objects)
-        call.line.answer = force
+        call.answer = force
         return call
+
+
+def _has_succeeded(errors: Iterable[Any]) -> list[bool] | None:
+    """Of each key, whether its error says success; None if all do."""
+    names = list(map(error_name_of, errors))
+    return None if names.count(SUCCESS) == len(names) else [name == SUCCESS for name in names]

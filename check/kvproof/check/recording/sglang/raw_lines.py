@@ -7,6 +7,8 @@ key of its last page, which is known from the look-up or the insert that returne
 from array import array
 from typing import Any
 
+from msgspec import field
+
 from kvproof.check.recording.digests import POSITIVE, Digests
 from kvproof.check.recording.format import Header, RecordedCall
 from kvproof.check.recording.raw_lines import RawCall, RawLines
@@ -16,22 +18,28 @@ TOKEN_BYTES = 8
 SLOTS, ONCE, NEW, PAGES = "slots", "once", "new", "pages"  # one slot of each page, all, those that begin one; or pages
 
 
-class RadixCall(RawCall, array_like=True, omit_defaults=True):
+class RadixCall(RawCall, array_like=True, omit_defaults=True, gc=False):
     """A line with what the call names.
 
-    The buffers are the tokens of the prompt, whole pages, as 64-bit numbers, and then the numbers of a tensor.
+    The buffers are the tokens of the prompt, whole pages, as 64-bit numbers, and then the numbers of a tensor, if they
+    are many.
 
-    num_bytes: of the tokens. tokens: as a list, before 0.5.13. namespace: what else the prompt depends on. node: the
-    node that the call names or returned; None for the root. form: of the numbers of the tensor, as for `memoryview`;
-    empty if the line has no slots. what: SLOTS, ONCE, NEW or PAGES.
+    numbers: of a tensor, if they are few. what: SLOTS, ONCE, NEW or PAGES. form: of the numbers in the buffer, as for
+    `memoryview`; empty if there are none. node: the node that the call names or returned; None for the root. num_bytes:
+    of the tokens. tokens: as a list, before 0.5.13. namespace: what else the prompt depends on.
     """
 
-    num_bytes: int = 0
-    tokens: list[int] | None = None
-    namespace: str = ""
-    node: int | None = None
-    form: str = ""
+    num_tokens: int = 0
+    numbers: list[int] = field(default_factory=list)
     what: str = SLOTS
+    node: int | None = None
+    num_hit: int = 0
+    lookahead: int = 0
+    num_bytes: int = 0
+    form: str = ""
+    namespace: str = ""
+    tokens: list[int] | None = None
+    unjudged: list[str] = field(default_factory=list)
 
 
 class RadixLines(RawLines):
@@ -47,12 +55,14 @@ class RadixLines(RawLines):
 
     def completed(self, raw: Any, data: bytes = b"") -> RecordedCall:
         """The line with keys and pages."""
-        line: RecordedCall = raw.line
+        line = super().completed(raw)
+        line.num_tokens, line.num_hit, line.lookahead = raw.num_tokens, raw.num_hit, raw.lookahead
+        line.unjudged = raw.unjudged
         handler = getattr(self, f"_{line.call}", None)
         if handler is not None and not line.raised:
             handler(line, raw, data[: raw.num_bytes])
-        if raw.form:
-            line.slots = self._pages(memoryview(data)[raw.num_bytes :].cast(raw.form).tolist(), raw.what)
+        numbers = memoryview(data)[raw.num_bytes :].cast(raw.form).tolist() if raw.form else raw.numbers
+        line.slots = self._pages(numbers, raw.what)
         return line
 
     def _pages(self, numbers: list[int], what: str) -> list[int]:

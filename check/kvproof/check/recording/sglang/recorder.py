@@ -10,15 +10,13 @@ an insert, the whole prompt. `raw_lines` makes the line from them.
 """
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from os import getpid
 from typing import Any
 
-from kvproof.check.recording.format import SCHEMA_VERSION, SGLANG, Header, RecordedCall
-from kvproof.check.recording.handover import Line
-from kvproof.check.recording.recorder import Recorder
+from kvproof.check.recording.format import SCHEMA_VERSION, SGLANG, STOPPED, Header, RecordedCall
+from kvproof.check.recording.recorder import Recorder, text_of
 from kvproof.check.recording.recording_file import RecordingRefused
-from kvproof.check.recording.ring import Buffer
 from kvproof.check.recording.sglang.raw_lines import NEW, ONCE, PAGES, SLOTS, RadixCall
 from kvproof.check.recording.sglang.waiting_lines import WaitingLines
 
@@ -76,7 +74,7 @@ class RadixRecorder(Recorder):
         self._num_pages = pool.size // self._page
         self._is_tree = kind != "ChunkCache" and not cache.disable
         self._within = ""  # the call of the tree that is under way
-        self._lines = WaitingLines(super()._put)
+        self._lines = WaitingLines(lambda line, buffers: self._sink.put(line, buffers))
         free = self.free()
         return Header(
             kvproof_recording=SCHEMA_VERSION,
@@ -99,10 +97,6 @@ class RadixRecorder(Recorder):
     def free(self) -> tuple[int, int]:
         return self._pool.available_size() // self._page, 0
 
-    def reserved(self) -> list[int]:
-        """There are none: page 0 is not counted."""
-        return []
-
     def pool(self) -> tuple[list[int] | None, list[int] | None]:
         """The free pages; to read them waits for the device."""
         pool = self._pool
@@ -111,7 +105,7 @@ class RadixRecorder(Recorder):
 
     # Lines ----------------------------------------------------------------------------------------------------------
 
-    def _put(self, line: Line, buffers: Sequence[Buffer] = ()) -> None:
+    def _put(self, line: RadixCall) -> None:
         self._lines.add(line)
 
     def _end(self, line: RecordedCall, waits: bool = True) -> None:
@@ -119,7 +113,7 @@ class RadixRecorder(Recorder):
             self._lines.write_all()
         except Exception as error:
             self._forget_waiting()
-            line = RecordedCall(self.num_lines + 1, "recording stopped", answer=f"{type(error).__name__}: {error}")
+            line = RecordedCall(self.num_lines + 1, STOPPED, answer=text_of(error))
         super()._end(line, waits)
 
     def _stop(self, why: str) -> None:
@@ -152,7 +146,7 @@ class RadixRecorder(Recorder):
             try:
                 answer = inner(*arguments, **options)
             except Exception as error:
-                raised = f"{type(error).__name__}: {error}"[:300]
+                raised = text_of(error)
                 raise
             finally:
                 self._write_line(name, describe, answer, raised, arguments, options)
@@ -163,18 +157,17 @@ class RadixRecorder(Recorder):
 
     # Prompts and nodes ----------------------------------------------------------------------------------------------
 
-    def _call(self, key: Any = None, num_pages: int = 0, **fields: Any) -> RadixCall:
+    def _call_of_prompt(self, key: Any, num_pages: int) -> RadixCall:
         """A line with the first pages of a prompt, as copies of its tokens."""
-        call = RadixCall(RecordedCall(0, "", **fields))
+        call = RadixCall()
         if num_pages:
             tokens, num_tokens = key.token_ids, num_pages * self._page
             if type(tokens) is array:
                 self._lines.add_tokens(call, memoryview(tokens).cast("B")[: num_tokens * tokens.itemsize])
             else:
-                call.tokens = tokens[:num_tokens]
-        if key is not None:
-            names = (key.extra_key, getattr(key, "cache_salt", None))
-            call.namespace = NO_NAMESPACE if names == (None, None) else repr(names)
+                call.tokens = tokens if num_tokens == len(tokens) and type(tokens) is list else tokens[:num_tokens]
+        names = (key.extra_key, getattr(key, "cache_salt", None))
+        call.namespace = NO_NAMESPACE if names == (None, None) else repr(names)
         return call
 
     def _name_of(self, node: Any) -> int | None:
@@ -184,9 +177,7 @@ class RadixRecorder(Recorder):
         return None if name == getattr(root, "id", root) else name
 
     def _of_node(self, node: Any) -> RadixCall:
-        call = self._call()
-        call.node = self._name_of(node)
-        return call
+        return RadixCall(node=self._name_of(node))
 
     # Calls of the tree ----------------------------------------------------------------------------------------------
 
@@ -200,7 +191,8 @@ class RadixRecorder(Recorder):
         size, key = self._page, params.key
         pages = getattr(answer, "device_indices", None)
         num_found = (answer.device_prefix_len if pages is None else len(pages)) // size
-        call = self._call(key, min(num_found + 1, len(key) // size), num_hit=num_found)
+        call = self._call_of_prompt(key, min(num_found + 1, len(key) // size))
+        call.num_hit = num_found
         if num_found:
             call.node = self._name_of(answer.last_device_node)
             if pages is not None:
@@ -218,8 +210,9 @@ class RadixRecorder(Recorder):
             return None
         size, num_pages = self._page, len(params.key) // self._page
         num_own = min(getattr(params, "prev_prefix_len", 0) // size, num_pages)
-        call = self._call(params.key, num_pages, num_hit=max(0, num_own - 1), num_tokens=answer.prefix_len)
-        call.line.lookahead = num_own if num_own < num_pages else 0
+        call = self._call_of_prompt(params.key, num_pages)
+        call.num_hit, call.num_tokens = max(0, num_own - 1), answer.prefix_len
+        call.lookahead = num_own if num_own < num_pages else 0
         self._lines.fill(call, params.value[: num_pages * size], size, SLOTS)
         if num_pages and (node := getattr(answer, "last_device_node", None)) is not None:
             call.node = self._name_of(node)
@@ -246,11 +239,11 @@ class RadixRecorder(Recorder):
 
     def on_reset(self, answer: Any) -> RadixCall:
         """The line of a reset: the tree has nothing any more. The pool is cleared by another call."""
-        return self._call()
+        return RadixCall()
 
     def on_init_hicache(self, answer: Any, *arguments: Any, **options: Any) -> RadixCall:
         """The line of a tier below the device."""
-        return self._call(unjudged=["tiers below the device"])
+        return RadixCall(unjudged=["tiers below the device"])
 
     on_init_cache_linker = on_init_hicache
 
@@ -258,7 +251,7 @@ class RadixRecorder(Recorder):
 
     def on_alloc(self, answer: Any, need_size: int = 0, *arguments: Any, **options: Any) -> RadixCall:
         """The line of pages that are taken, or of a refusal. num_tokens: how many tokens the program asks for."""
-        call = self._call(answer=answer is not None, num_tokens=need_size)
+        call = RadixCall(answer=answer is not None, num_tokens=need_size)
         if answer is not None:
             self._lines.fill(call, answer, 1, NEW)
         return call
@@ -275,7 +268,7 @@ class RadixRecorder(Recorder):
             return None
         pool = self._pool
         is_now: bool = getattr(pool, "is_not_in_free_group", pool.free_group is None)  # the former up to 0.5.18
-        call = self._call(group=self._within, answer=is_now)
+        call = RadixCall(group=self._within, answer=is_now)
         self._lines.fill(call, tensor, step, what)
         return call
 
@@ -293,8 +286,8 @@ class RadixRecorder(Recorder):
 
     def on_free_group_end(self, answer: Any) -> RadixCall:
         """The line of the end of a group: its pages are free now."""
-        return self._call()
+        return RadixCall()
 
     def on_clear(self, answer: Any) -> RadixCall:
         """The line of a pool that is emptied."""
-        return self._call()
+        return RadixCall()

@@ -15,6 +15,7 @@ from kvproof.check.recording.ring import Buffer
 from kvproof.check.recording.sglang.raw_lines import RadixCall
 
 NUM_WAITING_MAX = 1_000  # lines; then the oldest is waited for
+NUM_IN_LINE_MAX = 64  # numbers that are cheaper to write into the line than beside it
 
 
 class Copy:
@@ -45,7 +46,7 @@ class WaitingLines:
     write: writes a line with its buffers. The buffers of a line that waits are copies.
     """
 
-    def __init__(self, write: Callable[[Line, Sequence[Buffer]], None]) -> None:
+    def __init__(self, write: Callable[[Line, Sequence[Buffer]], object]) -> None:
         self._write = write
         self._lines: deque[tuple[Line, list[Buffer], Copy | None, int]] = deque()
         self._buffers = list[Buffer]()  # of the line that comes next
@@ -63,18 +64,22 @@ class WaitingLines:
     def fill(self, line: RadixCall, tensor: Any, step: int, what: str) -> None:
         """Give the line that is added next every `step`-th number of the tensor, and what these numbers are."""
         line.what = what
-        if tensor.device.type == "cpu":
-            self._buffers.append(_numbers(line, tensor, step))
+        if tensor.is_cpu:
+            _add_numbers(line, self._buffers, tensor, step)
         else:
             self._copy, self._step = Copy(tensor), step
 
     def add(self, line: Line) -> None:
         """Write a line after those that wait, now or when their numbers have arrived."""
         copy, buffers = self._copy, self._buffers
-        self._copy, self._buffers = None, []
         if copy is None and not self._lines:
             self._write(line, buffers)
+            if buffers:
+                buffers.clear()
             return
+        self._copy, self._buffers = None, []
+        if isinstance(line, RadixCall) and line.tokens is not None:
+            line.tokens = line.tokens[:]  # those of the server, which may change them before this line is written
         self._lines.append((line, [bytes(buffer) for buffer in buffers], copy, self._step))
         while self._lines:
             first = self._lines[0][2]
@@ -96,15 +101,16 @@ class WaitingLines:
     def _write_first(self) -> None:
         line, buffers, copy, step = self._lines[0]
         if copy is not None and isinstance(line, RadixCall):
-            buffers.append(_numbers(line, copy.tensor(), step))
+            _add_numbers(line, buffers, copy.tensor(), step)
         self._write(line, buffers)
         self._lines.popleft()
 
 
-def _numbers(line: RadixCall, tensor: Any, step: int) -> Buffer:
-    """Every `step`-th number of a tensor in main memory, of which the line gets the form."""
+def _add_numbers(line: RadixCall, buffers: list[Buffer], tensor: Any, step: int) -> None:
+    """Give the line every `step`-th number of a tensor in main memory; if they are many, in a buffer."""
+    if tensor.numel() <= NUM_IN_LINE_MAX * step:
+        line.numbers = tensor.tolist() if step == 1 else tensor.tolist()[::step]
+        return
     numbers = tensor.numpy() if step == 1 else tensor[::step].numpy()
     line.form = numbers.dtype.char
-    if numbers.size == 0:
-        return b""
-    return memoryview(numbers).cast("B") if numbers.flags.c_contiguous else numbers.tobytes()
+    buffers.append(memoryview(numbers).cast("B") if numbers.flags.c_contiguous else numbers.tobytes())

@@ -7,16 +7,17 @@ not recorded. The warm-up ends with a reset, and its requests have no tokens of 
 
 from typing import Any
 
-from kvproof.check.recording.format import SCHEMA_VERSION, TRANSFORMERS, Header, RecordedCall, RecordedSequence
-from kvproof.check.recording.recorder import Recorder
+from kvproof.check.recording.format import SCHEMA_VERSION, TRANSFORMERS, Header
 from kvproof.check.recording.recording_file import RecordingRefused
+from kvproof.check.recording.sequence_lines import RawSequence, SequenceCall
+from kvproof.check.recording.sequence_recorder import Known, SequenceRecorder, add_tables, add_tokens
 
 NUM_TRASH_SECTORS = 2
 WARM_UP = "__warmup_"  # with this begin the names of the requests of a warm-up
 FULL = "full_attention"
 
 
-class CacheRecorder(Recorder):
+class CacheRecorder(SequenceRecorder):
     """Records a `PagedAttentionCache`."""
 
     calls = (
@@ -45,8 +46,6 @@ class CacheRecorder(Recorder):
         self._tables: dict[str, list[int]] = self._allocator.block_table
         self._per_sector: int = self._allocator.blocks_per_sector
         self._base = NUM_TRASH_SECTORS * self._per_sector
-        self._numbers_of: dict[str, int] = {}
-        self._num_requests = 0
         free = self.free()
         return Header(
             kvproof_recording=SCHEMA_VERSION,
@@ -66,10 +65,6 @@ class CacheRecorder(Recorder):
         num_free = len(pool.free_sectors) * self._per_sector + pool.count_free_blocks(self._allocator.index)
         return num_free + len(self._ledger.cached_blocks), 0
 
-    def reserved(self) -> list[int]:
-        """There are none."""
-        return []
-
     def pool(self) -> tuple[list[int] | None, list[int] | None]:
         """Refcounts, and free ids in the order of their numbers: between two calls the pool may move sectors."""
         base, size, ledger = self._base, self._per_sector, self._ledger
@@ -86,62 +81,58 @@ class CacheRecorder(Recorder):
 
     # Requests -------------------------------------------------------------------------------------------------------
 
-    def _line(self, name: str, answer: Any = None, with_table: bool = True) -> RecordedCall:
-        recorded = self._sequence(name, with_table)
-        return RecordedCall(0, "", group=name, seqs=[recorded], answer=answer)
-
-    def _sequence(self, name: str, with_table: bool = True) -> RecordedSequence:
-        number = self._numbers_of.get(name)
-        if number is None:
-            self._num_requests += 1
-            number = self._numbers_of[name] = self._num_requests
-        recorded = RecordedSequence(number)
+    def _line(self, name: str, answer: Any = None, with_table: bool = True) -> SequenceCall:
+        known = self._known_as(name)
+        seq = RawSequence(known.number)
         if with_table:
-            table = self._tables.get(name)
-            self.new_tables(recorded, [table] if table else [], self._ids_of)
-        return recorded
+            self._add_table(seq, known, name)
+        return SequenceCall(answer=answer, group=name, seqs=[seq], base=self._base)
 
-    def _ids_of(self, blocks: list[int]) -> list[int]:
-        base = self._base
-        return [block - base for block in blocks]
+    def _add_table(self, seq: RawSequence, known: Known, name: str) -> None:
+        table = self._tables.get(name)
+        add_tables(seq, known, [table] if table else [], None)
 
-    def _add_tokens(self, recorded: RecordedSequence, state: Any) -> None:
-        first, later = state.initial_tokens, state.generated_tokens
+    def _add_tokens(self, seq: RawSequence, name: str, state: Any) -> None:
+        first: list[int] = state.initial_tokens
+        later: list[int] = state.generated_tokens
         num_first = len(first)
-        self.new_tokens(
-            recorded,
-            num_first + len(later),
-            lambda start: later[start - num_first :] if start >= num_first else first[start:] + later,
-        )
 
-    def _forget_without_table(self, line: RecordedCall) -> None:
-        """Forget a request without blocks; if it returns, everything about it is recorded again."""
+        def tokens_from(start: int) -> list[int]:
+            if start >= num_first:
+                return later[start - num_first :]
+            rest = first[start:] if start else first
+            return rest + later if later else rest
+
+        add_tokens(seq, self._known_as(name), num_first + len(later), tokens_from)
+
+    def _forget_without_table(self, line: SequenceCall) -> None:
+        """Forget a request without blocks."""
         if not line.seqs[0].tables:
-            self.known.pop(line.seqs[0].seq, None)
-            self._numbers_of.pop(line.group, None)
+            self._forget(line.group, line.seqs[0])
 
     # Calls ----------------------------------------------------------------------------------------------------------
 
     def on_can_store_request_tokens(
         self, answer: Any, state: Any, request_len: int, dry_run: bool = False
-    ) -> RecordedCall | None:
+    ) -> SequenceCall | None:
         """The line of an allocation: `num_tokens` tokens after those that are computed. None for a mere question."""
         if dry_run or state.request_id.startswith(WARM_UP):
             return None
         line = self._line(state.request_id, answer)
         line.num_tokens, line.seqs[0].num_computed = request_len, state.position_offset
         if line.seqs[0].tables:
-            self._add_tokens(line.seqs[0], state)
+            self._add_tokens(line.seqs[0], state.request_id, state)
         if state.is_cpu_offloaded:
             line.unjudged = ["KV that returns from host memory"]
         self._forget_without_table(line)
         return line
 
-    def on_search_prefix_match(self, answer: Any, request_id: str, prompt_ids: list[int]) -> RecordedCall:
+    def on_search_prefix_match(self, answer: Any, request_id: str, prompt_ids: list[int]) -> SequenceCall:
         """The line of a look-up, which gives what it finds to the request. The answer is the number of tokens."""
         line = self._line(request_id, answer)
         if answer:
-            self.new_tokens(line.seqs[0], len(prompt_ids), lambda start: prompt_ids[start:])
+            known = self._known_as(request_id)
+            add_tokens(line.seqs[0], known, len(prompt_ids), lambda start: prompt_ids[start:] if start else prompt_ids)
         self._forget_without_table(line)
         return line
 
@@ -167,47 +158,49 @@ class CacheRecorder(Recorder):
         """As `_of_step`, and the block to which each of its pages is written."""
         line = self._of_step(answer, request_id, past_length, query_length)
         if line is not None:
-            size, stride = self._allocator.tokens_per_page, self._allocator.block_physical_stride
-            written, base = write_index[0], self._base
+            size, written = self._allocator.tokens_per_page, write_index[0]
             first = len(written) - query_length
-            starts = [first, *range(first + size - past_length % size, len(written), size)]
-            line.slots = [
-                (written[at] // stride - base) * size + written[at] % stride for at in starts if at < len(written)
-            ]
+            line.stride = self._allocator.block_physical_stride
+            line.places = written[first : first + 1] + written[first + size - past_length % size :: size]
         return line
 
-    def on_mark_complete_blocks(self, answer: Any, state: Any, complete_blocks: Any) -> RecordedCall | None:
+    def on_mark_complete_blocks(self, answer: Any, state: Any, complete_blocks: Any) -> SequenceCall | None:
         """The line after a step that filled blocks of a request. None if it filled none."""
         if not complete_blocks:
             return None
         line = self._line(state.request_id)
-        self._add_tokens(line.seqs[0], state)
+        self._add_tokens(line.seqs[0], state.request_id, state)
         self._forget_without_table(line)
         return line
 
     def on_prepare_fork_request(
         self, answer: Any, src_state: Any, dst_req_ids: list[str], copy_src_and_dst: Any
-    ) -> RecordedCall:
+    ) -> SequenceCall:
         """The line of a fork: the parent, and each child that found room."""
-        line = self._line(src_state.request_id)
-        self._add_tokens(line.seqs[0], src_state)
+        parent = src_state.request_id
+        line = self._line(parent)
+        self._add_tokens(line.seqs[0], parent, src_state)
+        num_tokens = self._known[parent].num_tokens
         for name in answer or ():
-            child = self._sequence(name)
-            self._add_tokens(child, src_state)
+            self._known.pop(name, None)
+            known = self._known_as(name)
+            known.num_tokens = num_tokens
+            child = RawSequence(known.number, parent=line.seqs[0].seq)
+            self._add_table(child, known, name)
             line.seqs.append(child)
         self._forget_without_table(line)
         return line
 
     def on_perform_cache_copy(
         self, answer: Any, copy_src_and_dst: dict[str, tuple[list[int], list[int]]]
-    ) -> RecordedCall:
+    ) -> SequenceCall:
         """The line of the copies for the children of all forks since the last one."""
         base = self._base
         sources, targets = copy_src_and_dst[self._allocator.layer_type]
         pairs = [(source - base, target - base) for source, target in zip(sources, targets, strict=True)]
-        return RecordedCall(0, "", answer=pairs)
+        return SequenceCall(answer=pairs)
 
-    def on_free_blocks(self, answer: Any, request_id: str, no_cache: bool = False) -> RecordedCall | None:
+    def on_free_blocks(self, answer: Any, request_id: str, no_cache: bool = False) -> SequenceCall | None:
         """The line of a release."""
         if request_id.startswith(WARM_UP):
             return None
@@ -215,17 +208,16 @@ class CacheRecorder(Recorder):
         self._forget_without_table(line)
         return line
 
-    def on_evict_cached_blocks(self, answer: Any) -> RecordedCall:
+    def on_evict_cached_blocks(self, answer: Any) -> SequenceCall:
         """The line of an eviction of everything that no request holds."""
-        return RecordedCall(0, "", answer=answer)
+        return SequenceCall(answer=answer)
 
-    def on_free_all_requests(self, answer: Any, clear_ledgers: bool = False) -> RecordedCall:
+    def on_free_all_requests(self, answer: Any, clear_ledgers: bool = False) -> SequenceCall:
         """The line of a release of every request."""
-        names, self._numbers_of = self._numbers_of, {}
-        self.known.clear()
-        seqs = [RecordedSequence(number, tables=[]) for number in names.values()]
-        return RecordedCall(0, "", seqs=seqs)
+        seqs = [RawSequence(known.number, tables=[], is_over=True) for known in self._known.values()]
+        self._known.clear()
+        return SequenceCall(seqs=seqs)
 
-    def on_reset(self, answer: Any) -> RecordedCall:
+    def on_reset(self, answer: Any) -> SequenceCall:
         """The line of a reset: nothing is held or cached."""
         return self.on_free_all_requests(answer)

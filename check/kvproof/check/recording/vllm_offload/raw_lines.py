@@ -12,10 +12,15 @@ from kvproof.check.recording.raw_lines import RawCall, RawLines
 NUM_KNOWN_MAX = 1 << 16
 
 
-class OffloadCall(RawCall, array_like=True, omit_defaults=True):
-    """A line with the hashes of blocks. entries: the hash, the slot and the number of loads of each, if asked for."""
+class OffloadCall(RawCall, array_like=True, omit_defaults=True, gc=False):
+    """A line with the hashes of blocks, some of which may be named twice.
+
+    entries: the hash, the slot and the number of loads of each, if asked for.
+    """
 
     keys: list[bytes] = field(default_factory=list)
+    found: list[str] = field(default_factory=list)
+    slots: list[int] = field(default_factory=list)
     taken: list[bytes] = field(default_factory=list)
     evicted: list[bytes] = field(default_factory=list)
     entries: list[tuple[bytes, int, int]] | None = None
@@ -32,9 +37,10 @@ class OffloadLines(RawLines):
 
     def completed(self, raw: Any, data: bytes = b"") -> RecordedCall:
         """The line with the digests of its keys."""
-        line: RecordedCall = raw.line
+        line = super().completed(raw)
+        line.found, line.slots = raw.found, raw.slots
         line.keys, line.taken, line.evicted = (
-            [self._key(name) for name in names] for names in (raw.keys, raw.taken, raw.evicted)
+            [self._key(name) for name in dict.fromkeys(names)] for names in (raw.keys, raw.taken, raw.evicted)
         )
         if raw.entries is not None:
             line.entries = [(self._key(name), slot, count) for name, slot, count in raw.entries]

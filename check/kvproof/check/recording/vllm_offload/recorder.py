@@ -5,11 +5,11 @@ gives to a block; `raw_lines` makes it. The recorder asks the manager for nothin
 answer say the rest.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kvproof.check.protocol.store import HIT, MISS
-from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_OFFLOAD, Header, RecordedCall
+from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_OFFLOAD, Header
 from kvproof.check.recording.recorder import Recorder
 from kvproof.check.recording.recording_file import RecordingRefused
 from kvproof.check.recording.vllm_offload.raw_lines import OffloadCall
@@ -54,10 +54,6 @@ class OffloadRecorder(Recorder):
     def free(self) -> tuple[int, int]:
         return self._reader.num_free(), 0
 
-    def reserved(self) -> list[int]:
-        """There are none."""
-        return []
-
     def pool(self) -> tuple[list[int] | None, list[int] | None]:
         """The free slots; the counts of the entries are in the field `entries`."""
         return [], self._reader.free_slots()
@@ -73,28 +69,29 @@ class OffloadRecorder(Recorder):
 
         def with_lists(*arguments: Any, **options: Any) -> Any:
             """Callers may pass an iterator of keys, which can be read only once."""
-            lists = [list(one) if isinstance(one, Iterator) else one for one in arguments]
-            named = {key: list(one) if isinstance(one, Iterator) else one for key, one in options.items()}
-            return recorded(*lists, **named)
+            lists = [list(one) if hasattr(one, "__next__") else one for one in arguments]
+            if options:
+                options = {key: list(one) if hasattr(one, "__next__") else one for key, one in options.items()}
+            return recorded(*lists, **options)
 
         return with_lists
 
     def _line(self, keys: Iterable[bytes] = (), req_context: Any = None, block_hashes: Any = None) -> OffloadCall:
         """A line with the keys and the request of a call. block_hashes: the keys, before 0.20."""
         group = str(getattr(req_context, "req_id", ""))
-        named = list(dict.fromkeys(keys if block_hashes is None else block_hashes))
-        return OffloadCall(RecordedCall(0, "", group=group), named)
+        named = keys if block_hashes is None else block_hashes
+        return OffloadCall(group=group, keys=named if type(named) is list else list(named))
 
     def on_lookup(self, answer: Any, key: Any = None, req_context: Any = None, block_hashes: Any = ()) -> OffloadCall:
         """The line of a look-up: of one key, or of a prefix (before 0.20), of which it found so many keys."""
         if isinstance(key, bytes):
             line = self._line([key], req_context)
-            line.line.found = [ANSWERS[getattr(answer, "name", answer)]]
+            line.found = [ANSWERS[getattr(answer, "name", answer)]]
             return line
-        line = self._line(key or block_hashes)
+        line = self._line(dict.fromkeys(key or block_hashes))
         num_found = 0 if answer is None else answer
         found = [HIT] * num_found + ([] if answer is None else [MISS])
-        line.line.found = found[: len(line.keys)]
+        line.found = found[: len(line.keys)]
         line.keys = line.keys[: len(found)]
         return line
 
@@ -105,7 +102,7 @@ class OffloadRecorder(Recorder):
     def on_prepare_load(self, answer: Any, *arguments: Any, **options: Any) -> OffloadCall:
         """The line of a load that begins, with its slots."""
         line = self._line(*arguments, **options)
-        line.line.slots = [] if answer is None else answer.block_ids.tolist()
+        line.slots = [] if answer is None else answer.block_ids.tolist()
         return line
 
     on_complete_load = on_touch
@@ -113,12 +110,12 @@ class OffloadRecorder(Recorder):
     def on_prepare_store(self, answer: Any, *arguments: Any, **options: Any) -> OffloadCall:
         """The line of a store that begins or is refused: what it writes to which slots, and what it evicted."""
         line = self._line(*arguments, **options)
-        line.line.answer = answer is not None
+        line.answer = answer is not None
         if answer is not None:
             is_new = hasattr(answer, "keys_to_store")
-            line.taken = list(dict.fromkeys(answer.keys_to_store if is_new else answer.block_hashes_to_store))
-            line.evicted = list(dict.fromkeys(answer.evicted_keys if is_new else answer.block_hashes_evicted))
-            line.line.slots = answer.store_spec.block_ids.tolist()
+            line.taken = list(answer.keys_to_store if is_new else answer.block_hashes_to_store)
+            line.evicted = list(answer.evicted_keys if is_new else answer.block_hashes_evicted)
+            line.slots = answer.store_spec.block_ids.tolist()
         return line
 
     def on_complete_store(
@@ -127,7 +124,7 @@ class OffloadRecorder(Recorder):
         """The line of a store that has ended, and whether it was written."""
         given = [one for one in arguments if isinstance(one, bool)]
         line = self._line(*[one for one in arguments if not isinstance(one, bool)], **options)
-        line.line.answer = given[0] if given else success is not False
+        line.answer = given[0] if given else success is not False
         return line
 
     def on_on_request_finished(self, answer: Any, req_context: Any) -> OffloadCall:

@@ -5,16 +5,28 @@ computes. Calls that only return the state of the manager (`get_block_table`, th
 at which blocks were used are not recorded.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kvproof.check.protocol.manager import NULL_BLOCK, Config
-from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V0, Header, RecordedCall, RecordedSequence
-from kvproof.check.recording.recorder import Recorder
+from kvproof.check.recording.digests import POSITIVE
+from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V0, Header, RecordedCall, RecordedSequence, Table
+from kvproof.check.recording.recorder import Recorder, num_kept
 from kvproof.check.recording.recording_file import RecordingRefused
 
 WAITING, RUNNING, SWAPPED = "WAITING", "RUNNING", "SWAPPED"
 NEEDED = ("allocate", "append_slots", "free", "block_tables", "get_block_table", "num_total_gpu_blocks")
+
+
+class Written:
+    """What has been written about a live sequence: the number of tokens, its table, the digest of its last token."""
+
+    __slots__ = ("last", "num_tokens", "table")
+
+    def __init__(self) -> None:
+        self.num_tokens = 0
+        self.table: list[int] = []
+        self.last = b""
 
 
 class V0Recorder(Recorder):
@@ -46,6 +58,7 @@ class V0Recorder(Recorder):
             raise RecordingRefused(
                 f"{type(manager).__name__} does not have vLLM's V0 interface: it has no {missing[0]}"
             )
+        self.known: dict[int, Written] = {}
         self.num_gpu, self.num_host = manager.num_total_gpu_blocks, manager.num_total_cpu_blocks
         self.has_window = manager.max_block_sliding_window is not None
         reserved, free = self.reserved(), self.free()
@@ -105,6 +118,10 @@ class V0Recorder(Recorder):
             refs[null] = 0
         return refs, free_ids
 
+    def _put(self, line: RecordedCall) -> None:
+        line.reserved = self.reserved()
+        super()._put(line)
+
     # Sequences and groups -------------------------------------------------------------------------------------------
 
     def _sequence(self, seq: Any, with_tokens: bool = False, with_table: bool = True) -> RecordedSequence:
@@ -113,7 +130,7 @@ class V0Recorder(Recorder):
         if with_tokens:
             self._add_tokens(recorded, seq)
         if with_table:
-            self.new_tables(recorded, self._tables(seq), list)
+            self._add_table(recorded, seq)
         return recorded
 
     def _add_tokens(self, recorded: RecordedSequence, seq: Any) -> None:
@@ -121,9 +138,9 @@ class V0Recorder(Recorder):
         recorded.extra = self.digest(seq.extra_hash())
         block_extra = getattr(seq, "block_extra", None)
         if block_extra is None:
-            self.new_tokens(recorded, len(tokens), lambda start: tokens[start:])
+            self._new_tokens(recorded, len(tokens), lambda start: tokens[start:])
         else:
-            self.new_tokens(recorded, len(tokens), lambda start: self._with_extras(tokens, start, block_extra))
+            self._new_tokens(recorded, len(tokens), lambda start: self._with_extras(tokens, start, block_extra))
 
     def _with_extras(self, tokens: Sequence[int], start: int, block_extra: Any) -> Iterable[int]:
         """The tokens from `start` on; in a block that depends on more than tokens, such as an image, their digests."""
@@ -133,13 +150,40 @@ class V0Recorder(Recorder):
             token = tokens[position]
             yield token if extra is None else int(self.digest((token, extra)), 16) >> 1
 
-    def _tables(self, seq: Any) -> list[list[int]]:
+    def _new_tokens(
+        self, recorded: RecordedSequence, num_tokens: int, tokens_from: Callable[[int], Iterable[int]]
+    ) -> None:
+        """Add the tokens that no earlier line contains. tokens_from: returns the tokens from a position on."""
+        known = self.known.setdefault(recorded.seq, Written())
+        if num_tokens < known.num_tokens:  # tokens were removed, so all are written again
+            known.num_tokens, known.last = 0, b""
+        recorded.start = known.num_tokens
+        if num_tokens > known.num_tokens:
+            recorded.tokens = self._numbers(known, tokens_from(known.num_tokens))
+            known.num_tokens = recorded.start + len(recorded.tokens)
+
+    def _numbers(self, known: Written, tokens: Iterable[int]) -> list[int]:
+        if not self.has_digests:
+            return list(tokens)
+        numbers, digest = [], self._digests.of
+        for token in tokens:
+            known.last = digest(known.last + b"%d" % token)
+            numbers.append(int.from_bytes(known.last, "big") & POSITIVE)
+        return numbers
+
+    def _add_table(self, recorded: RecordedSequence, seq: Any) -> None:
+        """Add the changes of the table since the last line about the sequence."""
+        known = self.known.setdefault(recorded.seq, Written())
         if seq.seq_id not in self.manager.block_tables:
-            return []
+            known.table, recorded.tables = [], []
+            return
         table = list(self.manager.get_block_table(seq))
         for null in self.reserved():
             table = [NULL_BLOCK if block == null else block for block in table]
-        return [table]
+        kept = num_kept(known.table, table)
+        rest = table[kept:]
+        recorded.tables = [Table(kept, rest)]
+        known.table = table
 
     def _members(self, group: Any, status: str) -> list[Any]:
         return [seq for seq in group.get_seqs() if seq.status.name == status]

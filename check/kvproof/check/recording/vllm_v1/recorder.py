@@ -1,22 +1,28 @@
 """Record vLLM V1's `KVCacheManager`, releases 0.8.3 to 0.33.
 
 The tokens of a request are recorded when it gets slots. The engine itself counts the computed tokens
-(`num_computed_tokens`). A recording gives each request a number, from its first line to its last, and also its own id.
+(`num_computed_tokens`).
 """
 
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from kvproof.check.protocol.manager import FULL, LOCAL, NULL_BLOCK, WINDOW
-from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V1, Header, Picture, RecordedCall, RecordedSequence
-from kvproof.check.recording.recorder import Recorder
+from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V1, Header
 from kvproof.check.recording.recording_file import RecordingRefused
+from kvproof.check.recording.sequence_lines import RawSequence, SequenceCall
+from kvproof.check.recording.sequence_recorder import Known, SequenceRecorder, add_tables, add_tokens
 
 FULL_SPECS = ("FullAttentionSpec", "MLAAttentionSpec")
 WINDOW_SPECS = ("SlidingWindowSpec", "SlidingWindowMLASpec")
 LOCAL_SPECS = ("ChunkedLocalAttentionSpec",)
+UNJUDGED = ("external tokens", "delayed caching", "encoder tokens", "reserved blocks")  # if an allocation asks for them
+NUM_DIGESTS_KEPT = 1 << 12  # of salts and images, which many lines name
+block_id_of = attrgetter("block_id")
 
 
-class V1Recorder(Recorder):
+class V1Recorder(SequenceRecorder):
     """Records a `KVCacheManager`."""
 
     calls = (
@@ -40,12 +46,11 @@ class V1Recorder(Recorder):
         if config is None or not hasattr(pool, "free_block_queue"):
             raise RecordingRefused(f"{type(manager).__name__} is not a KVCacheManager of vLLM 0.8.3 or newer")
         self._pool: Any = pool
-        self._null = self._pool.null_block
+        self._null_id: int = pool.null_block.block_id
+        self._text_digest = lru_cache(NUM_DIGESTS_KEPT)(self.digest)
         coordinator = getattr(manager, "coordinator", None)
         inner = coordinator.single_type_managers if coordinator else [getattr(manager, "single_type_manager", manager)]
         self._rows = [one.req_to_blocks for one in inner]
-        self._numbers_of: dict[str, int] = {}
-        self._num_requests = 0
         specs = [group.kv_cache_spec for group in config.kv_cache_groups]
         windows = [spec.sliding_window for spec in specs if type(spec).__name__ in WINDOW_SPECS]
         chunks = [spec.attention_chunk_size for spec in specs if type(spec).__name__ in LOCAL_SPECS]
@@ -61,15 +66,12 @@ class V1Recorder(Recorder):
             caching=bool(manager.enable_caching),
             kv_groups=tuple(_kind_of(spec, specs[0].block_size, windows, chunks) for spec in specs),
             free=free,
-            reserved=self.reserved(),
+            reserved=[self._null_id],
             is_fresh=free[0] == len(self._pool.blocks) - 1 and all(b.block_hash is None for b in self._pool.blocks),
         )
 
     def free(self) -> tuple[int, int]:
         return self._pool.get_num_free_blocks(), 0
-
-    def reserved(self) -> list[int]:
-        return [self._null.block_id]
 
     def pool(self) -> tuple[list[int] | None, list[int] | None]:
         """Refcounts, and the free queue in order."""
@@ -82,46 +84,45 @@ class V1Recorder(Recorder):
 
     def _line(
         self, request: Any, answer: Any = None, with_tokens: bool = False, with_tables: bool = True
-    ) -> RecordedCall:
-        name = str(request.request_id)
-        number = self._numbers_of.get(name)
-        if number is None:
-            self._num_requests += 1
-            number = self._numbers_of[name] = self._num_requests
-        recorded = RecordedSequence(number, num_computed=request.num_computed_tokens)
-        recorded.num_in_flight = getattr(request, "num_in_flight_tokens", 0)
+    ) -> SequenceCall:
+        request_id = request.request_id
+        name = str(request_id)
+        known = self._known_as(name)
+        seq = RawSequence(known.number, request.num_computed_tokens)
+        if in_flight := getattr(request, "num_in_flight_tokens", 0):
+            seq.num_in_flight = in_flight
         if with_tokens:
-            self._add_tokens(recorded, request)
+            self._add_tokens(seq, known, request)
         if with_tables:
-            self.new_tables(recorded, self._tables(request.request_id), self._ids_of)
-        return RecordedCall(0, "", group=name, seqs=[recorded], answer=answer)
+            rows = [rows.get(request_id) or [] for rows in self._rows]
+            add_tables(seq, known, rows if any(rows) else [], self._ids_of)
+        return SequenceCall(answer=answer, group=name, seqs=[seq])
 
-    def _add_tokens(self, recorded: RecordedSequence, request: Any) -> None:
+    def _add_tokens(self, seq: RawSequence, known: Known, request: Any) -> None:
+        if (adapter := request.lora_request) is not None:
+            seq.adapter = int(getattr(adapter, "lora_int_id", adapter.adapter_id))
+        if request.cache_salt is not None:
+            seq.extra = self._text_digest(request.cache_salt)
+        if features := getattr(request, "mm_features", None):
+            digest = self._text_digest
+            places = [(digest(one.identifier), one.mm_position) for one in features]
+            seq.images = [(name, place.offset, place.length) for name, place in places]
         tokens = request.all_token_ids
-        adapter = request.lora_request
-        recorded.adapter = 0 if adapter is None else int(getattr(adapter, "lora_int_id", adapter.adapter_id))
-        recorded.extra = self.digest(request.cache_salt)
-        features = getattr(request, "mm_features", None) or ()
-        recorded.images = [
-            Picture(self.digest(one.identifier), one.mm_position.offset, one.mm_position.length) for one in features
-        ]
-        self.new_tokens(recorded, request.num_tokens, lambda start: tokens[start:])
-
-    def _tables(self, name: Any) -> list[list[Any]]:
-        """The blocks of the request in each group."""
-        rows = [rows.get(name) or [] for rows in self._rows]
-        return rows if any(rows) else []
+        whole = getattr(tokens, "_x", tokens)  # of vLLM's ConstantList
+        add_tokens(seq, known, request.num_tokens, lambda start: tokens[start:] if start else whole)
 
     def _ids_of(self, blocks: list[Any]) -> list[int]:
-        null = self._null
-        return [NULL_BLOCK if block is null else block.block_id for block in blocks]
+        ids = list(map(block_id_of, blocks))
+        return [NULL_BLOCK if one == self._null_id else one for one in ids] if self._null_id in ids else ids
 
     # Calls ----------------------------------------------------------------------------------------------------------
 
-    def on_get_computed_blocks(self, answer: Any, request: Any, *limits: Any, **more: Any) -> RecordedCall:
+    def on_get_computed_blocks(self, answer: Any, request: Any, *limits: Any, **more: Any) -> SequenceCall:
         """The line of a look-up, with the number of tokens found."""
+        is_new = str(request.request_id) not in self._known
         line = self._line(request, None if answer is None else int(answer[1]), with_tables=False)
-        self._forget_unknown(line)
+        if is_new:
+            self._forget(line.group, line.seqs[0])
         return line
 
     def on_allocate_slots(
@@ -139,53 +140,40 @@ class V1Recorder(Recorder):
         reserved_blocks: int = 0,
         *more: Any,
         **options: Any,
-    ) -> RecordedCall:
+    ) -> SequenceCall:
         """The line of an allocation; the answer is whether blocks were returned."""
         line = self._line(request, answer is not None, with_tokens=True)
         line.num_tokens, line.num_hit, line.lookahead = num_new_tokens, num_new_computed_tokens, num_lookahead_tokens
-        asked = {
-            "external tokens": num_external_computed_tokens,
-            "delayed caching": delay_cache_blocks,
-            "encoder tokens": num_encoder_tokens,
-            "reserved blocks": reserved_blocks,
-        }
-        line.unjudged = [name for name, value in asked.items() if value]
+        if num_external_computed_tokens or delay_cache_blocks or num_encoder_tokens or reserved_blocks:
+            asked = (num_external_computed_tokens, delay_cache_blocks, num_encoder_tokens, reserved_blocks)
+            line.unjudged = [name for name, value in zip(UNJUDGED, asked, strict=True) if value]
         if not line.seqs[0].tables:
-            self._forget(line)
+            self._forget(line.group, line.seqs[0])
         return line
 
-    def on_free(self, answer: Any, request: Any) -> RecordedCall:
+    def on_free(self, answer: Any, request: Any) -> SequenceCall:
         """The line of a release, with the status of the request."""
         line = self._line(request)
         line.status = request.status.name
-        self._forget(line)
+        self._forget(line.group, line.seqs[0])
         return line
 
-    def _forget(self, line: RecordedCall) -> None:
-        """Forget a request without blocks; if it returns, everything about it is recorded again."""
-        self.known.pop(line.seqs[0].seq, None)
-        self._numbers_of.pop(line.group, None)
-
-    def _forget_unknown(self, line: RecordedCall) -> None:
-        if line.seqs[0].seq not in self.known:
-            self._numbers_of.pop(line.group, None)
-
-    def on_cache_blocks(self, answer: Any, request: Any, num_computed_tokens: int) -> RecordedCall:
+    def on_cache_blocks(self, answer: Any, request: Any, num_computed_tokens: int) -> SequenceCall:
         """The line that reports tokens sampled ahead, and the number of tokens with KV."""
         line = self._line(request, with_tokens=True)
         line.num_tokens = num_computed_tokens
         return line
 
-    def on_reset_prefix_cache(self, answer: Any) -> RecordedCall:
-        return RecordedCall(0, "", answer=None if answer is None else bool(answer))
+    def on_reset_prefix_cache(self, answer: Any) -> SequenceCall:
+        return SequenceCall(answer=None if answer is None else bool(answer))
 
-    def on_new_step_starts(self, answer: Any) -> RecordedCall:
+    def on_new_step_starts(self, answer: Any) -> SequenceCall:
         """The line that marks the end of the previous step's scheduling."""
-        return RecordedCall(0, "")
+        return SequenceCall()
 
-    def _not_judged(self, answer: Any, *arguments: Any, **options: Any) -> RecordedCall:
+    def _not_judged(self, answer: Any, *arguments: Any, **options: Any) -> SequenceCall:
         """The line of a call that uses other memory or frees later, which cannot be judged."""
-        return RecordedCall(0, "", unjudged=["call"])
+        return SequenceCall(unjudged=["call"])
 
     on_get_computed_blocks_for_connector = _not_judged
     on_pop_blocks_for_free = _not_judged
