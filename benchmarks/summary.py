@@ -103,14 +103,14 @@ def of_judging(found: Mapping[str, Any]) -> Iterator[Goal]:
 
 
 def of_recording(found: Mapping[str, Any]) -> Iterator[Goal]:
-    """What recording adds to a call, the worst of all sizes."""
+    """What recording adds to a call: to the mean of a served request, and to a call of each phase; the worst size."""
     yield at_most("recording, the built-in manager, us a call", found["recording"]["us/line"], recorded_calls.GOAL_US)
     for kind in recorded_managers.MANAGERS:
-        phases = found["engines"].get(kind.name, {})
-        for phase, one in phases.items():
-            yield at_most(f"recording, {kind.name}, {phase}, us a call", one["worst us"], recorded_calls.GOAL_US)
-        if not phases:
-            yield at_most(f"recording, {kind.name}, us a call", None, recorded_calls.GOAL_US)
+        one = found["engines"].get(kind.name)
+        mean = None if one is None else max(one["served"].values())
+        yield at_most(f"recording, {kind.name}, us a call, mean of a request", mean, recorded_calls.GOAL_US)
+        for phase, cost in ({} if one is None else one["phases"]).items():
+            yield at_most(f"recording, {kind.name}, {phase}, us a call", cost["worst us"], recorded_calls.GOAL_US)
 
 
 def of_workers(found: Mapping[str, Any]) -> Iterator[Goal]:
