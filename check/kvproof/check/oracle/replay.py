@@ -196,12 +196,16 @@ def _copy_of(answer: Any) -> Any:
 
 def _form_of(answer: Any) -> str | bytes:
     """What is compared of an answer: bytes of an observation of plain data, since they are made fast; else its text."""
-    if isinstance(answer, Observation) and isinstance(answer.tables, dict):
+    is_observation = isinstance(answer, Observation) and isinstance(answer.tables, dict)
+    if is_observation:
         try:
             return marshal.dumps((sorted(answer.tables.items()), *answer[1:]), FORM_VERSION)
         except (TypeError, ValueError):  # a number of a foreign type, for instance
-            return repr((sorted(answer.tables.items(), key=repr), *answer[1:]))
-    return repr(answer)
+            pass
+    try:
+        return repr((sorted(answer.tables.items(), key=repr), *answer[1:]) if is_observation else answer)
+    except Exception as error:  # such as a list that is nested too deeply: the judge says what is wrong with it
+        return f"a {type(answer).__name__} whose repr raises {type(error).__name__}"
 
 
 @dataclass
