@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.manager import Config, Observation
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.search import random_walk
 from kvproof.check.search.random_walk import NUM_NEW_OBJECTS, WalkOptions, walk
@@ -56,3 +56,24 @@ def test_a_walk_ends_although_every_run_is_refuted_by_a_known_finding_before_its
     assert (again.num_operations, again.is_unsupported) == (0, True)
     assert again.refusal.startswith(f"; the most frequent reason: {known[0]} is refuted before the first operation: ")
     assert again.refusals.total() == 21
+
+
+class Leaking(BuiltIn):
+    """It lists free blocks in another order after it was opened in another configuration."""
+
+    last: Config | None = None
+
+    def open(self, config: Config) -> None:
+        self.step, self.last = 1 if config == self.last else -1, config
+        super().open(config)
+
+    def observe(self) -> Observation:
+        observed = super().observe()
+        return observed._replace(free_ids=(observed.free_ids or [])[:: self.step])
+
+
+def test_a_walk_compares_the_calls_of_a_repeated_run_with_those_of_the_run_itself() -> None:
+    done = walk(MANAGERS, Leaking(), 1, max_operations=80, seconds=60)
+
+    assert done.finding is not None
+    assert (done.finding.property, done.num_runs) == ("nondeterministic", 1)

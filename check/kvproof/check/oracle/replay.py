@@ -339,13 +339,19 @@ def replay_twice(
 
 
 def unrepeated(
-    make: Callable[[], Any], config: Config, operations: Sequence[Operation], finding: Finding | None
+    make: Callable[[], Any],
+    config: Config,
+    operations: Sequence[Operation],
+    finding: Finding | None,
+    earlier: ReplayResult | None = None,
 ) -> Finding | None:
-    """The finding `nondeterministic`, if two more runs do not both give what an earlier run gave; None if they do.
+    """The finding `nondeterministic`, if two runs of the operations do not both give `finding`, in the same calls.
 
-    finding: what the earlier run refuted, None for nothing.
+    finding: what a run before these refuted, None for nothing. earlier: the first of the two, if it was recorded when
+    the operations were drawn. A sparse judge calls a subject otherwise then, so its run is repeated twice.
     """
-    first, second = (replay(make, config, operations, finding, keeps_answers=False) for _ in range(2))
+    first = earlier or replay(make, config, operations, finding, keeps_answers=False)
+    second = replay(make, config, operations, finding, keeps_answers=False)
     if first.is_out_of_time or second.is_out_of_time:
         return None
     if finding is not None and (is_cut_short(first) or is_cut_short(second)):

@@ -1,6 +1,6 @@
 """The random walk, the search for volume: run after run, each in a configuration that is drawn for it.
 
-Some of the first runs are repeated twice and must give the same answers. The seed determines everything.
+Some of the first runs are repeated and must give the same answers. The seed determines everything.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 from kvproof.check.oracle.firing import is_large
-from kvproof.check.oracle.replay import Counterexample, interval_of, located, unrepeated
+from kvproof.check.oracle.replay import CallRecorder, Counterexample, ReplayResult, interval_of, located, unrepeated
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.garbage_collection import collecting_seldom
 from kvproof.check.protocol.manager import Config, Unsupported
@@ -92,18 +92,21 @@ def walk(
         without = suppression.disabled_features(run_random, options.known)
         config = strategy.draw_config(run_random, subject.capabilities, suppression.plain(fixed, without))
         operations = options.begin(config)
+        num_left = options.num_repeated - done.num_runs
+        is_repeated = num_left > 0 and not num_left % REPEATED_STEP
+        calls = strategy.level.calls.all if is_repeated and not is_large(config) else ()
+        recorder = CallRecorder(subject, calls, keeps_answers=False) if calls else None
         done.num_drawn += 1
         try:
             length = min(draw_length(run_random, config, strategy.run_length), max_operations - done.num_operations)
             with time_limit_of(subject, call_seconds, operations.__len__) as start_time:
-                run = strategy.generator(subject, run_random, config, without)
+                run = strategy.generator(recorder or subject, run_random, config, without)
                 parts = Parts(run.judge, config, operations, start_time, began + seconds)
                 run.pause = parts.end
                 run.run(operations, length)
                 parts.end_run()
-            num_left = options.num_repeated - done.num_runs
-            if num_left > 0 and not num_left % REPEATED_STEP and len(operations) <= NUM_REPEATED_OPERATIONS:
-                _check_repetition(subject, config, operations)
+            if is_repeated and len(operations) <= NUM_REPEATED_OPERATIONS:
+                _check_repetition(subject, config, operations, recorder)
         except Unsupported as error:
             if _ends_refused(done, str(error)):
                 break
@@ -181,7 +184,11 @@ class Parts:
         self.num_good = len(self.operations)
 
 
-def _check_repetition(subject: Any, config: Config, operations: list[Operation]) -> None:
-    """Raise Finding if the same operations, on the subject opened again, get other answers."""
-    if (finding := unrepeated(lambda: subject, config, operations, None)) is not None:
+def _check_repetition(subject: Any, config: Config, operations: list[Operation], recorder: CallRecorder | None) -> None:
+    """Raise Finding if the same operations, on the subject opened again, get other answers.
+
+    recorder: has the calls of the run; None if the run was not recorded.
+    """
+    run = None if recorder is None else ReplayResult(recorder.calls)
+    if (finding := unrepeated(lambda: subject, config, operations, None, run)) is not None:
         raise finding
