@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -115,5 +116,11 @@ def with_groups(make: Callable[[], Any]) -> Any:
 
 def call_with(kind: Any, wanted: dict[str, Any]) -> Any:
     """Call a class or a function with those of the wanted options that it takes."""
-    accepted = inspect.signature(kind).parameters
+    accepted = _options_of(kind)
     return kind(**{name: value for name, value in wanted.items() if name in accepted})
+
+
+@cache
+def _options_of(kind: Any) -> frozenset[str]:
+    """The names of the options that a class or a function takes; a walk makes an object of a class many times."""
+    return frozenset(inspect.signature(kind).parameters)
