@@ -60,7 +60,10 @@ class Partings:
 
     def _next(self) -> Operation | None:
         """The next operation of the parting that is enabled, if there is one."""
-        return next((operation for operation in self.script if self.judge.is_enabled(*operation)), None)
+        for operation in self.script:
+            if self.judge.is_enabled(*operation):
+                return operation
+        return None
 
     def _parting(self) -> Iterator[Operation]:
         """Groups whose last block lacks one token arrive, are forked, and append in one step."""
