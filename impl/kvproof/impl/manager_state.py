@@ -18,6 +18,8 @@ from .sequence import GroupLike, SequenceLike
 from .swapping import free_landed
 from .table import Table, common_prefix
 
+GPU = Device.GPU  # a look-up in an enumeration is a call in Python
+
 
 class ManagerState:
     """The state of the manager, and the calls that neither take nor release a block.
@@ -129,7 +131,7 @@ class ManagerState:
         """Hits per looked-up block; -1 without prefix caching. The host has no cache of its own."""
         if self._cache is None:
             return -1.0
-        return self._cache.metric.get_hit_rate() if device is Device.GPU else CacheMetricData().get_hit_rate()
+        return self._cache.metric.get_hit_rate() if device is GPU else CacheMetricData().get_hit_rate()
 
     def reset_prefix_cache(self, device: Device | None = None) -> bool:
         """Empty the cache. Returns False, and does nothing, while any block is in use: its KV could be cached again."""
@@ -168,11 +170,11 @@ class ManagerState:
 
     def free_ids(self, device: Device) -> list[int]:
         """Ids that hold nothing, in the order in which they will be taken."""
-        return list((self._gpu if device is Device.GPU else self._host).free_ids)
+        return list((self._gpu if device is GPU else self._host).free_ids)
 
     def evictable_ids(self, device: Device) -> list[int]:
         """Unreferenced cached blocks, in the order in which they will be evicted."""
-        return list(self._cache.evictor.in_order()) if self._cache is not None and device is Device.GPU else []
+        return list(self._cache.evictor.in_order()) if self._cache is not None and device is GPU else []
 
     def num_held_back_blocks(self) -> int:
         """Number of free GPU blocks that the next swap-in of this step must not use; see `swapping`."""

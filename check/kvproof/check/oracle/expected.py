@@ -26,6 +26,9 @@ class Status(Enum):
     SWAPPED = "swapped"
 
 
+WAITING, RUNNING, SWAPPED = Status.WAITING, Status.RUNNING, Status.SWAPPED  # a look-up in an enumeration is a call
+
+
 class ExpectedSequence:
     """One sequence, or its part in a further KV group: its tokens, the identity of each position, and how far it is
     computed. All parts share the list of tokens; the status and progress of a sequence are kept in the first part.
@@ -81,7 +84,7 @@ class ExpectedSequence:
         self.num_prompt = 0
         self.computed = 0  # positions with KV, those of the scheduled step included
         self.hit = 0
-        self.status = Status.WAITING
+        self.status = WAITING
         self.is_busy = False  # scheduled in the step under way
         self.is_encoder = False
         self.slot = NONE  # its number in the state of the specification

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from math import lcm
 
-from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
+from kvproof.check.oracle.expected import WAITING, ExpectedSequence, Group
 from kvproof.check.oracle.firing import is_large, num_entries_max, num_seqs_max
 from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.oracle.named_prefixes import NamedPrefixes
@@ -94,9 +94,8 @@ class Oracle(SubjectCalls):
             return
         observed = explainer.observed = self.call("total-calls", "observe")
         tables, num_expected = observed.tables, 0
-        waiting = Status.WAITING
         for seq_id, seq in self.seqs.items():
-            if seq.status is waiting:
+            if seq.status is WAITING:
                 if tables.get(seq_id):
                     raise leaked(context, seq, tables[seq_id])
                 num_expected += seq_id in tables
@@ -157,16 +156,19 @@ class Oracle(SubjectCalls):
 
     def is_at_rest(self) -> bool:
         """Whether no sequence has blocks."""
-        return all(seq.status is Status.WAITING for seq in self.seqs.values())
+        return all(seq.status is WAITING for seq in self.seqs.values())
 
     # What groups need, and what may be answered ---------------------------------------------------------------------
 
     def num_blocks_needed(self, group: Group, lookahead: int) -> int:
         """Blocks that a group needs if it shares none with other groups. Waiting members have one table together."""
-        is_waiting = group.members[0].status is Status.WAITING
+        is_waiting = group.members[0].status is WAITING
         members = group.members[:1] if is_waiting else group.members
-        lengths = [len(seq.tokens) + lookahead for seq in members]
-        needed = sum([layout.entries(length) for layout in self.layouts for length in lengths])
+        needed = 0
+        for seq in members:
+            num_tokens = len(seq.tokens) + lookahead
+            for layout in self.layouts:
+                needed += layout.entries(num_tokens)
         if self.capabilities.ring_window and self.config.window:
             needed = min(needed, len(members) * self.explainer.machine.function("blocks_of_ring")(self.config.window))
         if group.prefix is not None:
@@ -175,7 +177,7 @@ class Oracle(SubjectCalls):
 
     def num_blocks_kept(self, group: Group) -> int:
         """Blocks of the GPU that the group can never get: reserved ones and the null block."""
-        has_null = self.leaves_entries and group.members[0].status is not Status.WAITING
+        has_null = self.leaves_entries and group.members[0].status is not WAITING
         num_reserved = len(self.explainer.observed.reserved) + self.prefixes.num_blocks
         kept: int = self.explainer.machine.function("blocks_kept")(num_reserved, has_null)
         return kept

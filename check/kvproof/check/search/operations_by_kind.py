@@ -64,7 +64,7 @@ class OperationsByKind:
     def draw(self) -> Operation | None:
         """The next operation; None if nothing is enabled."""
         candidates, mine = self.judge.enabled(), self.weights
-        at = self.random.random() * sum([mine[kind] for kind in candidates])
+        at = self.random.random() * sum(map(mine.__getitem__, candidates))
         for kind in candidates:
             at -= mine[kind]
             if at < 0:

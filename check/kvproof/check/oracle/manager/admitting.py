@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
-from kvproof.check.oracle.manager.base import ADMITTING, ManagerBase
+from kvproof.check.oracle.expected import RUNNING, ExpectedSequence, Group
+from kvproof.check.oracle.manager.base import ADMITTING, LATER, OK, ManagerBase
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Admission, Admitted, Refused
+from kvproof.check.protocol.manager import Admitted, Refused
 from kvproof.spec.text.identity import Image, Key
 from kvproof.spec.text.state import GPU
 
@@ -53,7 +53,7 @@ class Admitting(ManagerBase):
 
     def op_lookup(self, gid: int) -> bool:
         """A waiting group is looked up in the prefix cache, and not admitted; or a sequence that runs is looked up."""
-        if self.groups[gid].members[0].status is Status.RUNNING:
+        if self.groups[gid].members[0].status is RUNNING:
             return self._looked_up_running(gid)
         before, context = self.explainer.observed, f"hits({gid})"
         hit = self._looked_up(gid)
@@ -84,7 +84,7 @@ class Admitting(ManagerBase):
             property = "hit-computed" if hit > seq.hit else "hit-found"
             raise Finding(property, sentence, call=context, expected=seq.hit, observed=hit, sequence=seq.name)
         if self.capabilities.common_blocks:
-            running = [one for one in self.seqs.values() if one.status is Status.RUNNING and not one.is_encoder]
+            running = [one for one in self.seqs.values() if one.status is RUNNING and not one.is_encoder]
             for other in running[:COMPARED_SEQUENCES_MAX]:
                 self._judge_common(seq, other)
         return True
@@ -123,9 +123,9 @@ class Admitting(ManagerBase):
                 looked_up = self._looked_up(gid)
                 self.judge_lookup(first, looked_up, f"hits({gid})")
             answer = self.ask("can_admit", group)
-            if answer is not Admission.OK:
+            if answer is not OK:
                 self.judge_refusal(group, answer, f"can_admit({gid})")
-                self.coverage[f"admission {answer.value}"] += 1
+                self.coverage[f"admission {self.answer}"] += 1
                 self.call("total-calls", "forget", gid)
                 return True
             self.judge_ok(group, f"can_admit({gid})")
@@ -146,7 +146,7 @@ class Admitting(ManagerBase):
             self.coverage["admission refused"] += 1
             self.require_unchanged(before, f"{context} was refused")
             if not self.may_end_for_good(group):
-                self.judge_refusal(group, Admission.LATER, context)
+                self.judge_refusal(group, LATER, context)
             return True
         check_answer("admit().hit", result.hit, int)
         if looked_up is not None and looked_up != result.hit:
@@ -160,7 +160,7 @@ class Admitting(ManagerBase):
         first = group.members[0]
         touched = group.all_seqs
         for seq in touched:
-            seq.status = Status.RUNNING
+            seq.status = RUNNING
         self.observe(context, touched)
         if caching:
             self.judge_missed_hit(first, hit, context)

@@ -1,10 +1,11 @@
 """Base of the manager's operations: groups, questions that are asked before a call, and the step of the worker."""
 
+from collections import defaultdict
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from kvproof.check.oracle.enabled import OperationJudge
-from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
+from kvproof.check.oracle.expected import RUNNING, WAITING, ExpectedSequence, Group
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.protocol.adapter_check import MANAGER_CALLS, check_adapter, check_answer
 from kvproof.check.protocol.finding import Finding
@@ -14,7 +15,7 @@ from kvproof.spec.text import operations
 from kvproof.spec.text.identity import Identities
 from kvproof.spec.text.state import GPU
 
-WAITING, RUNNING = Status.WAITING, Status.RUNNING
+OK, LATER, NEVER = Admission.OK, Admission.LATER, Admission.NEVER  # a look-up in an enumeration is a call in Python
 GROWING, SWAPPING_IN, ADMITTING = 0, 1, 2  # phases of a step, in the order that `ordered_steps` prescribes
 RECORDS_OF_NEW: WeakKeyDictionary[Any, dict[Config, int]] = WeakKeyDictionary()  # by subject and configuration
 ABOUT_NONE, ABOUT_SEQUENCES = ("new", "run", "reset"), ("extend", "fork", "free")  # the others are about a group
@@ -47,7 +48,8 @@ class ManagerBase(Oracle, OperationJudge):
         self._listed: dict[str, list[int]] | None = None  # what was listed since the last operation
         super().__init__(subject, config, identities)
         can = self.capabilities
-        self.judges_records = config.caching and can.reset and can.records_kept is not None
+        self.can_reset = config.caching and can.reset
+        self.judges_records = self.can_reset and can.records_kept is not None
         self._num_records_opened = self._records_of_new_manager() if self.judges_records else 0
 
     # What is enabled ------------------------------------------------------------------------------------------------
@@ -57,7 +59,7 @@ class ManagerBase(Oracle, OperationJudge):
 
         `new`, `run` and `reset` are about none.
         """
-        found: dict[str, list[int]] = {}
+        found: defaultdict[str, list[int]] = defaultdict(list)
         if self._may_arrive():
             found["new"] = []
         is_pending = self.worker.is_pending
@@ -65,7 +67,7 @@ class ManagerBase(Oracle, OperationJudge):
             self._add_enabled(found, group, is_pending)
         if is_pending:
             found["run"] = []
-        elif self._may_reset():
+        elif self.can_reset:
             found["reset"] = []
         self._listed = found
         return found
@@ -84,7 +86,7 @@ class ManagerBase(Oracle, OperationJudge):
             group = self.groups.get(arguments[0])
         if group is None:
             return False
-        found: dict[str, list[int]] = {}
+        found: defaultdict[str, list[int]] = defaultdict(list)
         self._add_enabled(found, group, self.worker.is_pending)
         return arguments[0] in found.get(name, ())
 
@@ -101,9 +103,9 @@ class ManagerBase(Oracle, OperationJudge):
         return len(self.groups) < self.limits.num_groups
 
     def _may_reset(self) -> bool:
-        return self.capabilities.reset and self.config.caching and not self.worker.is_pending
+        return self.can_reset and not self.worker.is_pending
 
-    def _add_enabled(self, found: dict[str, list[int]], group: Group, is_pending: bool) -> None:
+    def _add_enabled(self, found: defaultdict[str, list[int]], group: Group, is_pending: bool) -> None:
         """Add the operations that are enabled about the group, or about a sequence of it."""
         members = group.members
         status = members[0].status
@@ -111,18 +113,18 @@ class ManagerBase(Oracle, OperationJudge):
             if not is_pending or self.phase == GROWING:
                 self._add_enabled_of_running(found, group, is_pending)
         elif status is WAITING:
-            found.setdefault("admit", []).append(group.id)
-            found.setdefault("lookup", []).append(group.id)
+            found["admit"].append(group.id)
+            found["lookup"].append(group.id)
         elif not (self.preempted_in_step or self.worker.swap_out or (is_pending and self.phase > SWAPPING_IN)):
-            found.setdefault("swap_in", []).append(group.id)
+            found["swap_in"].append(group.id)
             if group.encoder and self.capabilities.preempts_swapped_encoders and len(members) == 1 and not is_pending:
-                found.setdefault("preempt", []).append(group.id)
+                found["preempt"].append(group.id)
         if not is_pending:
-            free = found.setdefault("free", [])
+            free = found["free"]
             for seq in members:
                 free.append(seq.id)
 
-    def _add_enabled_of_running(self, found: dict[str, list[int]], group: Group, is_pending: bool) -> None:
+    def _add_enabled_of_running(self, found: defaultdict[str, list[int]], group: Group, is_pending: bool) -> None:
         members, can, config = group.members, self.capabilities, self.config
         first, gid, is_single = members[0], group.id, len(members) == 1
         if first.is_busy:
@@ -140,24 +142,24 @@ class ManagerBase(Oracle, OperationJudge):
                 self._add_sample(found, gid, num_tokens)
                 has_room = len(members) < self.limits.num_members and len(self.seqs) < self.num_seqs_max
                 if has_room and can.fork:
-                    found.setdefault("fork", []).extend([seq.id for seq in members])
+                    found["fork"] += [seq.id for seq in members]
         elif num_tokens > first.num_prompt and num_unseen > 0:
-            found.setdefault("append", []).append(gid)
+            found["append"].append(gid)
             if can.several_tokens and not is_pending and num_unseen < self.limits.num_unseen:
                 self._add_sample(found, gid, num_tokens)
         elif is_single and config.chunked:
-            found.setdefault("extend", []).append(first.id)
+            found["extend"].append(first.id)
         if config.num_host_blocks and (group.encoder is None or can.swaps_encoders):
-            found.setdefault("swap_out", []).append(gid)
+            found["swap_out"].append(gid)
         if is_single:
-            found.setdefault("preempt", []).append(gid)
+            found["preempt"].append(gid)
             is_plain = not num_unseen or num_tokens == first.num_prompt
             if config.caching and can.looks_up_running and is_plain and not is_pending:
-                found.setdefault("lookup", []).append(gid)
+                found["lookup"].append(gid)
 
-    def _add_sample(self, found: dict[str, list[int]], gid: int, num_tokens: int) -> None:
+    def _add_sample(self, found: defaultdict[str, list[int]], gid: int, num_tokens: int) -> None:
         if num_tokens < self.limits.num_tokens and num_tokens < self.num_tokens_max:
-            found.setdefault("sample", []).append(gid)
+            found["sample"].append(gid)
 
     # Steps ----------------------------------------------------------------------------------------------------------
 
@@ -186,7 +188,7 @@ class ManagerBase(Oracle, OperationJudge):
         if not isinstance(answer, Admission):
             check_answer(name, answer, bool, Admission)
             runs = self.explainer.machine.function("may_wait")(self.state, self.explainer.num_prefixes)
-            answer = Admission.OK if answer else Admission.LATER if runs else Admission.NEVER
+            answer = OK if answer else LATER if runs else NEVER
         self.require_unchanged(before, f"{name} only asks")
         self.answer = answer._value_  # `value` is a call in Python
         return answer
@@ -223,7 +225,7 @@ class ManagerBase(Oracle, OperationJudge):
 
     def judge_refusal(self, group: Group, answer: Admission, context: str) -> None:
         """NEVER: no later state of the pool could run the group. LATER: something runs that may make room."""
-        if answer is Admission.LATER:
+        if answer is LATER:
             self.judge_later(f"{context} says LATER although nothing runs: it would wait for ever")
             if self.has_states and self.worker.is_pending:
                 return  # the step under way may compute the state that the group found: then the group has to wait
@@ -261,8 +263,9 @@ class ManagerBase(Oracle, OperationJudge):
 
     def cost_max(self, seq: ExpectedSequence, stop: int) -> int:
         """At most so many blocks a sequence takes for slots up to `stop` and the lookahead, and for the null block."""
-        num_tokens, touched = stop + self.config.lookahead, self.capabilities.counts_touched_blocks
-        size, cost = self.config.block_size, int(self.leaves_entries and not self.explainer.observed.reserved)
+        config, touched = self.config, self.capabilities.counts_touched_blocks
+        num_tokens, size = stop + config.lookahead, config.block_size
+        cost = int(self.leaves_entries and not self.explainer.observed.reserved)
         for part in seq.parts:
             if part.layout.leaves_out:  # a step takes one block for a new state, and none for lookahead
                 cost += stop > len(part.observed_table) * part.layout.num_tokens

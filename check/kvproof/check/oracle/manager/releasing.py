@@ -1,11 +1,10 @@
 """Operations by which sequences give up their blocks, or move to the other device."""
 
-from kvproof.check.oracle.expected import Group, Status
-from kvproof.check.oracle.manager.base import GROWING, SWAPPING_IN
+from kvproof.check.oracle.expected import RUNNING, SWAPPED, WAITING, Group, Status
+from kvproof.check.oracle.manager.base import GROWING, LATER, OK, SWAPPING_IN
 from kvproof.check.oracle.manager.growing import Growing
 from kvproof.check.protocol.adapter_check import check_pairs
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Admission
 from kvproof.spec.text.state import GPU, HOST
 
 
@@ -16,7 +15,7 @@ class Releasing(Growing):
         """A sequence ends, in whatever state it is."""
         self._begin_step()
         seq = self.seqs[seq_id]
-        if seq.status is not Status.WAITING:  # a manager does not see a sequence that has no table go
+        if seq.status is not WAITING:  # a manager does not see a sequence that has no table go
             self.landed.clear()
         group, context = seq.group, f"free({seq_id})"
         self.call("total-calls", "free", seq_id)
@@ -30,7 +29,7 @@ class Releasing(Growing):
                 ended.append(group.encoder)
         self.observe(context)
         for one in ended:
-            if one.status is not Status.WAITING:
+            if one.status is not WAITING:
                 self.explainer.freed(one, context)
         self.settle(context)
         return True
@@ -43,10 +42,10 @@ class Releasing(Growing):
         self._enter(GROWING)
         group, context = self.groups[gid], f"preempt({gid})"
         self.call("total-calls", "preempt", gid)
-        is_swapped = group.members[0].status is Status.SWAPPED
+        is_swapped = group.members[0].status is SWAPPED
         ended = group.members[:] if is_swapped else group.all_seqs
         for seq in ended:
-            seq.status, seq.computed, seq.hit, seq.num_prompt = Status.WAITING, 0, 0, len(seq.tokens)
+            seq.status, seq.computed, seq.hit, seq.num_prompt = WAITING, 0, 0, len(seq.tokens)
         self.preempted_in_step = True
         self.observe(context)
         for seq in ended:
@@ -61,12 +60,12 @@ class Releasing(Growing):
         """A running group moves to host blocks."""
         self._enter(GROWING)
         group = self.groups[gid]
-        if self.ask("can_swap_out", group) is not Admission.OK:
+        if self.ask("can_swap_out", group) is not OK:
             self.judge_no(self.num_blocks_to_move(group), HOST, 0, f"can_swap_out({gid})")
             self.coverage["swap out refused"] += 1
             return True
         self.preempted_in_step = True
-        self.worker.swap_out += self._swap(group, "swap_out", Status.SWAPPED)
+        self.worker.swap_out += self._swap(group, "swap_out", SWAPPED)
         return True
 
     def op_swap_in(self, gid: int) -> bool:
@@ -74,9 +73,9 @@ class Releasing(Growing):
         self._enter(SWAPPING_IN)
         group = self.groups[gid]
         answer = self.ask("can_swap_in", group)
-        if answer is not Admission.OK:
+        if answer is not OK:
             self.coverage["swap in refused"] += 1
-            if answer is Admission.LATER:
+            if answer is LATER:
                 self.judge_later(f"can_swap_in({gid}) says LATER although nothing runs")
             refcount = self.state.refcount
             avoided = sum([not refcount[block] for block in self.landed])
@@ -84,7 +83,7 @@ class Releasing(Growing):
             self.judge_no(needed, GPU, self.num_held_back + avoided, f"can_swap_in({gid})")
             return True
         self._judge_watermark(group)
-        moved = self._swap(group, "swap_in", Status.RUNNING)
+        moved = self._swap(group, "swap_in", RUNNING)
         self.worker.swap_in += moved
         self.landed.update([target for _, target in moved])
         if self.explainer.unused_in(self.state, GPU) <= 1:
@@ -126,7 +125,7 @@ class Releasing(Growing):
             seq.status = status
         self.observe(context, moving)
         hits_in_step = self.capabilities.same_step_hits
-        moved = self.explainer.swapped(moving, pairs, status is Status.SWAPPED, context, hits_in_step)
+        moved = self.explainer.swapped(moving, pairs, status is SWAPPED, context, hits_in_step)
         self.settle(context)
         self.coverage[name] += 1
         return moved

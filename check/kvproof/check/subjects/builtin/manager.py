@@ -32,6 +32,7 @@ ANSWERS = {
     AllocStatus.LATER: Admission.LATER,
     AllocStatus.NEVER: Admission.NEVER,
 }
+GPU, CPU = Device.GPU, Device.CPU
 Tables = dict[int, list[list[int]]]  # copies, by sequence; there is one KV group
 ASSUMPTIONS = (
     Assumption("asks-first", "The caller asks can_allocate, can_append_slots or can_swap before the call."),
@@ -327,7 +328,7 @@ def observation_of(manager: Any, shown: Tables) -> Observation:
     refs = manager.refcounts[:]
     for null in reserved:
         refs[null] = 0
-    free_ids = manager.free_ids(Device.GPU) + manager.evictable_ids(Device.GPU) + manager.free_ids(Device.CPU)
+    free_ids = [*manager.free_ids(GPU), *manager.evictable_ids(GPU), *manager.free_ids(CPU)]
     return Observation(tables, free, reserved, refs, free_ids)
 
 
