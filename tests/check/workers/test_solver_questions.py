@@ -52,6 +52,16 @@ def test_every_obligation_is_decided_once_and_equal_questions_are_asked_once() -
     assert [len(questions) for _, _, questions in workers.batches] == [64, 17]
 
 
+def test_a_question_whose_answer_is_there_is_not_asked_again() -> None:
+    different = [obligation(f"number {number}", X + number > number) for number in range(200)]
+    later = [obligation(f"later {number}", X + number > number) for number in range(200)]
+    workers = Here()
+    decided = list(decide_by(workers, [*different, *later], Settings()))
+    assert len({one.obligation.claim for one in decided}) == len(decided) == 400
+    assert {one.answer.verdict for one in decided} == {Verdict.PROVED}
+    assert sum(len(questions) for _, _, questions in workers.batches) == 200
+
+
 def failing(assumed: str, goal: str, settings: Settings) -> Any:
     raise RuntimeError("no solver")
 

@@ -39,6 +39,7 @@ def decide_by(
 ) -> Iterator[ProofOutcome]:
     """As `decide_all`, in batches of questions that are units of work. Raises WorkerLost."""
     decided, waiting, asked = deque[ProofOutcome](), dict[Question, list[Obligation]](), deque[Batch]()
+    known: dict[Question, Answer] = {}
 
     def batches() -> Iterator[Batch]:
         questions = list[Question]()
@@ -47,6 +48,9 @@ def decide_by(
                 decided.append(ProofOutcome(obligation, TRIVIAL, is_trivial=True))
                 continue
             question = printer(obligation)
+            if question in known:
+                decided.append(ProofOutcome(obligation, known[question]))
+                continue
             if question in waiting:
                 waiting[question].append(obligation)
                 continue
@@ -63,6 +67,7 @@ def decide_by(
 
     for answers in workers.results(answers_to, batches()):
         for question, answer in zip(asked.popleft()[2], answers, strict=True):
+            known[question] = answer
             decided.extend(ProofOutcome(obligation, answer) for obligation in waiting.pop(question))
         while decided:
             yield decided.popleft()
