@@ -157,3 +157,9 @@ def test_what_the_machine_lacks_is_no_fault_of_the_subject(monkeypatch: pytest.M
     with pytest.raises(StandInError) as lacking:
         finding_of(remote_subject.RemoteSubject(server), Config(), [])
     assert lack_of(lacking.value).startswith("too many files are open in this process")
+
+
+def test_a_full_disk_is_what_the_machine_lacks_and_no_fault_of_kvproof() -> None:
+    assert lack_of(OSError(errno.ENOSPC, "No space left on device")) == "no space is left on a disk; free some space"
+    assert lack_of(OSError(errno.EFBIG, "File too large")).startswith("a file would be larger than the limit")
+    assert lack_of(OSError(errno.EACCES, "Permission denied")) == ""

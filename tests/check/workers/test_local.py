@@ -3,6 +3,8 @@
 import operator
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +15,9 @@ import pytest
 from kvproof.check.workers.choice import is_valid, results_of
 from kvproof.check.workers.local import LocalWorkers
 from kvproof.check.workers.workers import NUM_TRIES_MAX, WorkerLost
+from kvproof.spec.verdict import Exit
+
+MAIN = "from kvproof.check.cli import main; main()"
 
 
 @pytest.fixture
@@ -120,3 +125,14 @@ def test_a_number_of_workers_is_left_to_this_machine_and_anything_else_to_worker
 )
 def test_workers_are_a_number_or_ray_or_the_address_of_a_ray(text: str, expected: bool) -> None:
     assert is_valid(text) is expected
+
+
+def test_a_divided_search_that_fills_the_disk_ends_with_one_line(small_disk: Path, tmp_path: Path) -> None:
+    (small_disk / "ballast").write_bytes(bytes(40_000))
+    command = [sys.executable, "-c", MAIN, "explore", "--scope", "tables-4x3x6", "--workers", "2"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(small_disk)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert "no space is left on a disk; free some space" in done.stdout + done.stderr
+    assert "fault of kvproof" not in done.stdout + done.stderr
+    assert done.returncode == Exit.INTERNAL
+    assert [file.name for file in small_disk.iterdir()] == ["ballast"]

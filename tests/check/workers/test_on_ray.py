@@ -4,6 +4,8 @@ import json
 import operator
 import os
 import random
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.check.forgetful import FORGETFUL
 
 from kvproof.check.workers.workers import WorkerLost
 
@@ -30,6 +33,11 @@ MAIN = "from kvproof.check.cli import main; main()"
 SECONDS_MAX = 900.0
 BROKEN = f"{Path(__file__).parents[3] / 'examples' / 'forty_lines_broken.py'}:Adapter"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+# What runs here sees the file of the subject in a folder that is empty for every other process.
+ALONE = 'mount -t tmpfs tmpfs "$0" && cp head/* "$0" && cd "$0" && exec "$@"'
+PLAN = '[[search]]\nsubjects = ["adapter.py:Forgetful"]\nseeds = [1]\nefforts = [20_000]\n'
 
 
 def hunt(folder: Path, workers: str, effort: str = "quick") -> "subprocess.Popen[bytes]":
@@ -191,6 +199,52 @@ def test_sources_are_sent_to_nodes_and_a_node_that_lacks_a_package_gets_no_unit(
     assert [said.count(f"is given no more units of {name}:Adapter: ") for name in ("some.py", "all.py")] == [1, 2]
     unpacked = [sorted(file.name for file in tmp_path.glob(f"{name}/.shipped/*/*.py")) for name in caches]
     assert unpacked == [["all.py", "some.py"]] * 2
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="no folder can be hidden from other processes here")
+def test_a_node_whose_disk_is_full_gets_no_unit_and_nothing_is_lost_or_counted_twice(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    head, private = tmp_path / "head", tmp_path / "private"
+    head.mkdir()
+    private.mkdir()
+    (head / "adapter.py").write_text(f"{FORGETFUL}\n# {os.urandom(50_000).hex()}\n")  # it does not fit there
+    (head / "plan.toml").write_text(PLAN)
+    (small_disk / "ballast").write_bytes(bytes(40_000))
+    full, empty = ({"KVPROOF_CACHE": str(one), "TMPDIR": str(one)} for one in (small_disk, tmp_path / "empty"))
+    (tmp_path / "empty").mkdir()
+
+    def table(name: str, workers: str, *place: str) -> tuple[Any, str]:
+        """The table of a search, and what the command said of its nodes."""
+        search = ["hunt", "--subject", "adapter.py:Forgetful", "--seed", "1", "--effort", "20000"]
+        command = search if name == "hunt" else ["campaign", "plan.toml"]
+        out = tmp_path / f"{name}-{workers.partition(':')[0]}"
+        options = ["--workers", workers, "--out", str(out), "--json", str(out / "result.json")]
+        out.mkdir()
+        done = subprocess.run(
+            [*place, sys.executable, "-c", MAIN, *command, *options],
+            cwd=tmp_path if place else head,
+            env=ENVIRONMENT,
+            capture_output=True,
+            timeout=SECONDS_MAX,
+            text=True,
+        )
+        assert done.returncode == 1, done.stderr
+        found = json.loads((out / "result.json").read_bytes())
+        if name == "hunt":
+            found = found["checks"]
+            for check in found:
+                del check["seconds"]
+        return found, done.stderr
+
+    with cluster(full, empty) as (_, port):
+        for name in ("hunt", "campaign"):
+            alone = ("unshare", "-m", "sh", "-c", ALONE, str(private))
+            found, said = table(name, f"ray://127.0.0.1:{port}", *alone)
+            assert re.fullmatch(r"kvproof: machine \w+ is given no more units: its disk is full: [^\n]+\n", said)
+            assert (found, "") == table(name, "2")
+    assert [file.name for file in small_disk.rglob("*") if file.is_file()] == ["ballast"]
+    assert [file.name for file in tmp_path.glob("empty/.shipped/*/*.py")] == ["adapter.py"]
 
 
 def test_a_node_without_a_compiler_holds_no_part_of_a_search_in_c(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,9 +1,6 @@
 """The sources of a subject arrive as they were sent; what a machine has itself is used, if it is the same."""
 
 import os
-import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -107,18 +104,6 @@ def test_only_what_another_machine_may_have_is_a_lack() -> None:
     assert lack_in(done(raising, SubjectNotReady("busy")), "sglang") is None
     assert lack_in(done(raising, UnknownSubject("no such module")), "") is None
     assert lack_in((True, Lack("no torch", "sglang"), ""), "") == Lack("no torch", "sglang")
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """The folder of a file system of 64 KB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("a file system cannot be mounted here")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_sources_that_do_not_fit_on_a_disk_are_a_lack_of_the_machine_and_leave_it_as_it_was(

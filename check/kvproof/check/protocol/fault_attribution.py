@@ -36,7 +36,11 @@ LACKS = {  # what the machine, or a limit of this process, does not give
     errno.EAGAIN: "no more processes can be started; raise the limit (ulimit -u)",
     errno.ENOMEM: "no memory is left for another process",
 }
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of a disk
+FULL = {  # of a disk
+    errno.ENOSPC: "no space is left on a disk; free some space",
+    errno.EDQUOT: "a quota of a disk is used up; free some space",
+    errno.EFBIG: "a file would be larger than the limit of a process; raise it (ulimit -f)",
+}
 OPTIONS_LEFT_OUT: set[str] = set()  # names that were read of a configuration of ours, and answered with None
 
 
@@ -49,12 +53,12 @@ class EngineFailure(Exception):
 
 
 def lack_of(error: BaseException) -> str:
-    """What was missing if a call of the system failed for lack of files, processes or memory; "" otherwise."""
+    """What was missing if a call of the system failed for lack of files, processes, memory or space; "" otherwise."""
     if isinstance(error, StandInError) and error.__cause__ is not None:
         error = error.__cause__
     if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
         return LACKS[errno.EAGAIN]
-    return LACKS.get(error.errno or 0, "") if isinstance(error, OSError) else ""
+    return (LACKS | FULL).get(error.errno or 0, "") if isinstance(error, OSError) else ""
 
 
 @contextmanager
