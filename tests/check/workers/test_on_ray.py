@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -36,7 +37,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path
 
 
 # What runs here sees the file of the subject in a folder that is empty for every other process.
-ALONE = 'mount -t tmpfs tmpfs "$0" && cp head/* "$0" && cd "$0" && exec "$@"'
+ALONE = 'mount -t tmpfs tmpfs "$0" && cp head/*.* "$0" && cd "$0" && exec "$@"'
 PLAN = '[[search]]\nsubjects = ["adapter.py:Forgetful"]\nseeds = [1]\nefforts = [20_000]\n'
 
 
@@ -44,7 +45,8 @@ def hunt(folder: Path, workers: str, effort: str = "quick") -> "subprocess.Popen
     command = [sys.executable, "-c", MAIN, "hunt", "--subject", BROKEN, "--seed", "1"]
     options = ["--effort", effort, "--workers", workers, "--out", "out", "--json", "result.json"]
     folder.mkdir()
-    return subprocess.Popen([*command, *options], cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+    environment = {**ENVIRONMENT, "HOME": str(folder / "home")}
+    return subprocess.Popen([*command, *options], cwd=folder, env=environment, stdout=subprocess.DEVNULL)
 
 
 def result_of(hunting: "subprocess.Popen[bytes]", folder: Path) -> Any:
@@ -68,11 +70,13 @@ def processes_of_ray() -> set[str]:
     return found
 
 
-def test_a_local_ray_finds_and_counts_what_one_process_and_two_do_and_leaves_no_process(tmp_path: Path) -> None:
-    before = processes_of_ray()
+def test_a_local_ray_finds_and_counts_what_one_process_and_two_do_and_leaves_nothing(tmp_path: Path) -> None:
+    before, folders = processes_of_ray(), set(Path(tempfile.gettempdir()).glob("kvproof-*"))
     one, *others = (result_of(hunt(tmp_path / workers, workers), tmp_path / workers) for workers in ("1", "2", "ray"))
     assert others == [one, one]
     assert processes_of_ray() <= before
+    assert set(Path(tempfile.gettempdir()).glob("kvproof-*")) <= folders
+    assert not (tmp_path / "ray" / "home" / ".ray").exists()  # nor a token
 
 
 @pytest.mark.parametrize(
@@ -120,6 +124,7 @@ def test_a_unit_that_hangs_is_done_again_and_a_worker_with_other_sources_does_no
 ) -> None:
     from kvproof.check.workers import on_ray
 
+    before = dict(os.environ)
     workers = on_ray.RayWorkers()
     try:
         assert list(workers.results(operator.neg, [1, 2])) == [-1, -2]
@@ -133,6 +138,7 @@ def test_a_unit_that_hangs_is_done_again_and_a_worker_with_other_sources_does_no
             list(workers.results(operator.neg, [1]))
     finally:
         workers.close()
+    assert dict(os.environ) == before
 
 
 def test_an_address_without_a_ray_is_named(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -6,14 +6,10 @@ from Ray's store of objects, where this process puts them once. A node whose wor
 the same kvproof or a package, is given no more units of this need, and the unit is done on another node.
 """
 
-import logging
 import os
 import pickle
 import signal
-import socket
 import sys
-import tempfile
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
@@ -21,18 +17,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads these when it is imported
-os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
-os.environ.setdefault("RAY_worker_niceness", "0")  # as of workers without Ray
-
-import ray
-
-from kvproof.check.protocol.environment import variable
 from kvproof.check.subjects import SubjectNotReady
-from kvproof.check.subjects.descendants import MARK, end_marked, marked
 from kvproof.check.workers.keepers import Keeper
+from kvproof.check.workers.ray_cluster import connect, ray, start
 from kvproof.check.workers.shipping import Sources, at_hand, packed, place_of, sources_of
 from kvproof.check.workers.sources import code_digest
 from kvproof.check.workers.workers import (
@@ -43,7 +31,6 @@ from kvproof.check.workers.workers import (
     Lacks,
     Lost,
     Make,
-    NoWorkers,
     Outcome,
     Request,
     WorkerLacks,
@@ -55,10 +42,7 @@ from kvproof.check.workers.workers import (
 )
 
 NUM_AHEAD, NUM_AHEAD_MIN = 4, 16  # units for each processor, submitted before the result of the oldest one is there
-PORT, CONNECT_SECONDS, CONNECT_PAUSE_SECONDS = 10001, 10.0, 3.0  # of the Ray client server
-TIMED_OUT = "timed out during startup"  # in the text of an exception that has no class of its own
 KEEPER = "a search of the specification"  # what a keeper is needed for
-STORE_BYTES = 100_000_000  # of Ray's store of objects on this machine: a result has a few kilobytes
 
 
 class RayWorkers:
@@ -70,12 +54,11 @@ class RayWorkers:
     def __init__(self, address: str | None = None) -> None:
         self.name = address or "ray"
         self._ending = ExitStack()
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
             if address is None:
-                self._start(quiet)
+                start(self._ending)
             else:
-                _connect(address, quiet)
+                connect(address)
         except BaseException:
             self._ending.close()
             raise
@@ -85,16 +68,6 @@ class RayWorkers:
         self._is_here = address is None
         self._lacks = Lacks(lambda text: print(f"kvproof: {text}", file=sys.stderr, flush=True))
         self._shipped: dict[str, tuple[Sources | None, list[Any]]] = {}  # by need, with where Ray has the archive
-
-    def _start(self, quiet: dict[str, Any]) -> None:
-        """Start Ray here. Everything that it starts has a mark, and what it writes is in a folder that is removed."""
-        folder = self._ending.enter_context(
-            tempfile.TemporaryDirectory(prefix="kvproof-ray-", ignore_cleanup_errors=True)
-        )
-        mark, _ = marked()
-        self._ending.callback(end_marked, mark)
-        with variable(MARK, mark):
-            _init_slowly(include_dashboard=False, object_store_memory=STORE_BYTES, _temp_dir=folder, **quiet)
 
     def results(self, do: Callable[[Any], Answer], units: Iterable[Any]) -> Generator[Answer, None, None]:
         """As `Workers.results`."""
@@ -183,18 +156,6 @@ class RayWorkers:
     def close(self) -> None:
         """Leave the cluster, and end it if this process started it."""
         self._ending.close()
-
-
-def _init_slowly(**options: Any) -> None:
-    """Start Ray here. On a busy machine it gives up after half a minute, and is started again."""
-    for num_tries in range(1, NUM_TRIES_MAX + 1):
-        try:
-            ray.init("local", **options)
-            return
-        except Exception as error:
-            ray.shutdown()
-            if num_tries == NUM_TRIES_MAX or TIMED_OUT not in str(error):
-                raise
 
 
 @dataclass
@@ -300,27 +261,6 @@ class _RayKeeper(Keeper):
     def failure(self) -> tuple[str, Outcome] | None:
         """The node, and why the object cannot be made there; None if it was made."""
         return None if self._made[0] else (ray.get_runtime_context().get_node_id(), self._made)
-
-
-def _connect(address: str, options: dict[str, Any]) -> None:
-    """Connect to a cluster. Raises NoWorkers.
-
-    If its port is open, the cluster is asked again: it may be busy, or may have lost a node at this moment.
-    """
-    place = urlsplit(address)
-    try:
-        socket.create_connection((place.hostname or "", place.port or PORT), CONNECT_SECONDS).close()
-    except (OSError, ValueError) as error:
-        raise NoWorkers(f"no Ray answers at {address}: {error}") from error
-    for num_tries in range(1, NUM_TRIES_MAX + 1):
-        try:
-            ray.init(address=address, **options)
-            return
-        except (ConnectionError, TimeoutError) as error:
-            ray.shutdown()
-            if num_tries == NUM_TRIES_MAX:
-                raise NoWorkers(f"no Ray answers at {address}: {error}".splitlines()[0]) from error
-            time.sleep(CONNECT_PAUSE_SECONDS)
 
 
 class _Place:
