@@ -1,6 +1,7 @@
 """`kvproof campaign`: search many subjects, releases, configurations and seeds, by many workers."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from kvproof.check.runs.errors import UsageError, error_boundary
 if TYPE_CHECKING:
     from kvproof.check.runs.campaign.head import CampaignResult
     from kvproof.check.runs.terminal import Output
+    from kvproof.spec.verdict import Exit
 
 DOCUMENT = "campaign.json"
 
@@ -43,12 +45,10 @@ def campaign(
         from kvproof.check.runs.campaign.progress import Display
         from kvproof.check.runs.campaign.store import CampaignStore
         from kvproof.check.runs.json_output import write_document
-        from kvproof.check.runs.store import explained
+        from kvproof.check.runs.store import StoreError, explained
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.workers.choice import opened
-        from kvproof.reports.campaign_page import campaign_page
         from kvproof.reports.document import encodable, write_atomically
-        from kvproof.reports.run_page import RUN_PAGE
         from kvproof.spec.verdict import Exit
 
         if schema:
@@ -64,7 +64,13 @@ def campaign(
         code = None
         with opened(workers or str(os.cpu_count() or 1)) as pool:
             assert pool is not None
-            display = Display(console)
+
+            def page(messages: list[str]) -> None:
+                with suppress(StoreError):  # the last one matters
+                    code = Exit.REFUTED if run.result.exit_code() is Exit.REFUTED else Exit.INCONCLUSIVE
+                    _write_page(run.result, messages, code, plan.folder)
+
+            display = Display(console, page)
             run = Campaign(plan, store, pool, display.watch)
             for row in run.result.searches:
                 row.reason = reasons.get(row.subject, "")
@@ -81,14 +87,23 @@ def campaign(
         with explained(plan.folder / DOCUMENT):
             write_atomically(plan.folder / DOCUMENT, data)
         found = run.result.exit_code() if code is None or run.result.exit_code() is Exit.REFUTED else code
-        with explained(plan.folder / RUN_PAGE):
-            rows = run.result.searches, run.result.findings, run.result.messages
-            page = campaign_page(*rows, found, plan.folder).encode("utf-8", "backslashreplace")
-            write_atomically(plan.folder / RUN_PAGE, page)
+        _write_page(run.result, run.result.messages, found, plan.folder)
         _print(console, run.result)
         if json is not None:
             write_document(json, data)
         raise typer.Exit(found)
+
+
+def _write_page(result: "CampaignResult", messages: list[str], code: "Exit", folder: Path) -> None:
+    """Write the page of the campaign. Raises StoreError."""
+    from kvproof.check.runs.store import explained
+    from kvproof.reports.campaign_page import campaign_page
+    from kvproof.reports.document import write_atomically
+    from kvproof.reports.run_page import RUN_PAGE
+
+    with explained(folder / RUN_PAGE):
+        page = campaign_page(result.searches, result.findings, messages, code, folder)
+        write_atomically(folder / RUN_PAGE, page.encode("utf-8", "backslashreplace"))
 
 
 def _print(console: "Output", result: "CampaignResult") -> None:

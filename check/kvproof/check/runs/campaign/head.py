@@ -24,7 +24,7 @@ from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.runs.arguments import factory_of, require_fields_of
 from kvproof.check.runs.campaign.file import Plan, Search
 from kvproof.check.runs.campaign.store import CampaignStore, content_of, key_of
-from kvproof.check.runs.campaign.units import Done, ShortenUnit, search, shorten
+from kvproof.check.runs.campaign.units import ShortenUnit, search, shorten
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.known_findings import KnownFindings
 from kvproof.check.runs.save_findings import Saving
@@ -94,7 +94,7 @@ class Watch:
     """What a display is called with. round: its number, its units, and how many of them were done before."""
 
     round: Callable[[int, int, int], None]
-    unit: Callable[[str, int, float], None]  # the worker, its operations and seconds
+    unit: Callable[[str, int, set[str]], None]  # the worker, its operations, and the rules that they reached
     say: Callable[[str], None]
 
 
@@ -174,8 +174,9 @@ class Campaign:
                 self.result.searches[unit.place].reason = done.reason
                 continue
             self.store.add(unit.key, done.worker, done.seconds, done.answer)
-            self.watch.unit(done.worker, unit.num_operations, done.seconds)
-            self._announce(unit, done)
+            walks = [unpack(walk) for walk in done.answer]
+            self.watch.unit(done.worker, unit.num_operations, {rule for walk in walks for rule in walk.coverage})
+            self._announce(unit, walks)
         candidates = []
         for unit in units:
             if (walks := self.store.find(unit.key)) is not None:
@@ -194,10 +195,10 @@ class Campaign:
             known = tuple(sorted(self._known[one.subject]))
             yield WalkUnit(Judged(one.subject, None), one.seed, unit.index, unit.num_operations, known, one.fixed)
 
-    def _announce(self, unit: _Unit, done: Done) -> None:
+    def _announce(self, unit: _Unit, walks: list[SearchResult]) -> None:
         """Report a new kind of finding at once; its shortest run follows after the round."""
         one = self.plan.searches[unit.place]
-        for found in (unpack(walk).counterexample for walk in done.answer):
+        for found in (walk.counterexample for walk in walks):
             if found is not None and (news := (one.subject, *found.kind)) not in self._news:
                 self._news.add(news)
                 first = str(found.finding.text).partition("\n")[0]

@@ -1,7 +1,8 @@
-"""What the terminal shows of a campaign while it runs: the round, the rate, and what each worker does."""
+"""What the terminal and the page show of a campaign while it runs: the round, the rate, and what each worker does."""
 
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from rich.console import Console
 from rich.live import Live
@@ -9,15 +10,21 @@ from rich.table import Table
 
 from kvproof.check.runs.campaign.head import Watch
 from kvproof.check.runs.terminal import PLAIN_INTERVAL_SECONDS, is_ci, say
+from kvproof.reports.summary import number
 
 REFRESHES_PER_SECOND = 4.0
+PAGE_SECONDS = 30.0  # between two pages
 
 
 class Display:
-    """A moving table on a terminal; lines elsewhere, of which those between two findings are only for a log of CI."""
+    """A moving table on a terminal; lines elsewhere, of which those between two findings are only for a log of CI.
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
+    page: is called with lines that say how far the campaign is, when a round begins and twice a minute.
+    """
+
+    def __init__(self, console: Console, page: Callable[[list[str]], None]) -> None:
+        self.console, self.page, self.last_page = console, page, 0.0
+        self.rules = set[str]()  # that units of this start have reached
         self.title, self.num_done, self.num_units, self.num_operations = "", 0, 0, 0
         self.units, self.operations = Counter[str](), Counter[str]()
         self.began = self.last_line = time.monotonic()
@@ -43,9 +50,11 @@ class Display:
         self.title, self.num_done, self.num_units = f"round {number}", num_before, num_units
         earlier = f", {num_before:,} of them done before" if num_before else ""
         self._say(f"{self.title}: {num_units:,} units{earlier}")
+        self._write_page()
 
-    def _unit(self, worker: str, num_operations: int, seconds: float) -> None:
+    def _unit(self, worker: str, num_operations: int, rules: set[str]) -> None:
         self.num_done += 1
+        self.rules |= rules
         self.num_operations += num_operations
         self.units[worker] += 1
         self.operations[worker] += num_operations
@@ -55,9 +64,20 @@ class Display:
         elif is_ci() and now - self.last_line >= PLAIN_INTERVAL_SECONDS:
             self.last_line = now
             self._say(f"{self._state()}, {len(self.units)} workers")
+        if now - self.last_page >= PAGE_SECONDS:
+            self._write_page()
+
+    def _write_page(self) -> None:
+        counts = self.units.items()
+        workers = [
+            f"{name}: {number(n, 'unit', 'units')}, {self.operations[name]:,} operations" for name, n in sorted(counts)
+        ]
+        self.page([f"The campaign goes on: {self._state()}", *workers])
+        self.last_page = time.monotonic()
 
     def _state(self) -> str:
-        return f"{self.title}: {self.num_done:,} of {self.num_units:,} units, {self.rate:,.0f} operations/s"
+        done = f"{self.title}: {self.num_done:,} of {self.num_units:,} units"
+        return f"{done}, {self.rate:,.0f} operations/s, {number(len(self.rules), 'rule', 'rules')} reached"
 
     def _table(self) -> Table:
         table = Table(title=self._state(), title_justify="left", box=None)
