@@ -22,6 +22,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from kvproof.check.subjects.descendants import adopt_descendants, children
 from kvproof.check.subjects.loading import EngineError, download
 from kvproof.check.subjects.vllm.v0_loader import import_manager
 from kvproof.impl import BlockManager, SequenceStatus
@@ -116,7 +117,10 @@ def seconds_of(command: Sequence[str], environment: Mapping[str, str] | None = N
     """The seconds of a command by the clock, and of all its processes' processor time. Raises RuntimeError if it fails.
 
     environment: variables that are added to those of this process. The command finds the modules that this one does.
+    The processor time has that of processes whose parent was killed, too: on Linux they become children of this one.
     """
+    adopt_descendants()
+    before = children()
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **(environment or {})}
     began = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=variables)
@@ -124,7 +128,10 @@ def seconds_of(command: Sequence[str], environment: Mapping[str, str] | None = N
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} ends with exit code {process.returncode}")
-    return time.monotonic() - began, used.ru_utime + used.ru_stime
+    seconds, all_used = time.monotonic() - began, [used]
+    while orphans := children() - before:
+        all_used += [os.wait4(orphan, 0)[2] for orphan in orphans]
+    return seconds, sum(one.ru_utime + one.ru_stime for one in all_used)
 
 
 # Timed loops ------------------------------------------------------------------------------------------------------
