@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
-from itertools import repeat
+from itertools import count, repeat
 from typing import Any
 
 import pytest
@@ -26,6 +26,7 @@ from kvproof.check.search.exhaustive.specification import explore_specification
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.check.search.exhaustive.specification_space import Continuations
 from kvproof.check.search.result import SearchResult
+from kvproof.check.workers.keepers import LocalKeepers
 from kvproof.check.workers.local import LocalWorkers
 from kvproof.check.workers.workers import NUM_TRIES_MAX, Lost, Make, Request, WorkerLost
 from kvproof.models.mutation.operators import Mutant
@@ -213,6 +214,36 @@ def test_parts_in_c_count_what_one_process_in_c_counts(name: str) -> None:
         found = PartitionedReader(workers, STATES_MAX, 1 << 30)(SCOPES[name], seconds=600)
     assert facts(found) == expected
     assert found.text.startswith(f"exhausted: 3 parts of at most 100,000 states hold {found.num_states:,} states and ")
+
+
+class Killing(LocalWorkers):
+    """Kills the process of a keeper before its third and its sixth request."""
+
+    num_killed = 0
+
+    def keepers(self, make: Make) -> LocalKeepers:
+        made, answers, calls = super().keepers(make), LocalKeepers.answers, count(1)
+
+        def killing_answers(requests: Mapping[int, Request]) -> dict[int, Any]:
+            if next(calls) in (3, 6):
+                os.kill(made.process_ids[min(requests)], signal.SIGKILL)
+                self.num_killed += 1
+            return answers(made, requests)
+
+        made.answers = killing_answers  # type: ignore[method-assign]
+        return made
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_a_part_in_c_that_is_killed_is_made_again_and_nothing_is_counted_twice() -> None:
+    from kvproof.check.search.exhaustive.c_reader.exploration import explore_in_c
+
+    with closing(Killing(3)) as workers:
+        found = PartitionedReader(workers, STATES_MAX, 1 << 30)(SCOPES["rules-cache"], seconds=600)
+    assert facts(found) == facts(explore_in_c(SCOPES["rules-cache"], seconds=600))
+    assert workers.num_killed == 2
 
 
 BROKEN_FORK = """

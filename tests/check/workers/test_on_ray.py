@@ -59,43 +59,48 @@ def result_of(hunting: "subprocess.Popen[bytes]", folder: Path) -> Any:
     return found
 
 
-def processes_of_ray() -> set[str]:
-    """The processes of Ray that run now, with their ids."""
-    found = set()
+@pytest.fixture
+def temporary() -> Iterator[str]:
+    """A folder for temporary files; its name is short, since those of sockets must be."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield folder
+
+
+def processes_with(folder: str) -> list[str]:
+    """The processes of which a variable names this folder: what a command with it has started."""
+    found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-            if "raylet" in command or "gcs_server" in command or command.startswith("ray::"):
-                found.add(f"{process.name} {command[:80]}")
+            if folder.encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
     return found
 
 
-def test_a_local_ray_finds_and_counts_what_one_process_and_two_do_and_leaves_nothing(tmp_path: Path) -> None:
-    before = processes_of_ray()
-    with tempfile.TemporaryDirectory() as temporary:  # not below tmp_path: names of sockets must be short
-        one, *others = (
-            result_of(hunt(tmp_path / workers, workers, TMPDIR=temporary), tmp_path / workers)
-            for workers in ("1", "2", "ray")
-        )
-        assert list(Path(temporary).iterdir()) == []
+def test_a_local_ray_finds_and_counts_what_one_process_and_two_do_and_leaves_nothing(
+    tmp_path: Path, temporary: str
+) -> None:
+    hunts = {workers: hunt(tmp_path / workers, workers, TMPDIR=temporary) for workers in ("1", "2", "ray")}
+    one, *others = (result_of(hunting, tmp_path / workers) for workers, hunting in hunts.items())
     assert others == [one, one]
-    assert processes_of_ray() <= before
+    assert processes_with(temporary) == []
+    assert list(Path(temporary).iterdir()) == []
     assert not (tmp_path / "ray" / "home" / ".ray").exists()  # nor a token
 
 
 @pytest.mark.parametrize(
     "command", [["explore", "--scope", "rules-lookahead"], ["prove", "--only", "mapping/*", "--no-cache"]]
 )
-def test_a_local_ray_divides_a_search_and_proofs(command: list[str], tmp_path: Path) -> None:
+def test_a_local_ray_divides_a_search_and_proofs(command: list[str], tmp_path: Path, temporary: str) -> None:
+    environment = {**ENVIRONMENT, "TMPDIR": temporary}
+
     def checks(workers: str) -> list[Any]:
         options = [*command, "--workers", workers, "--json", str(tmp_path / workers)]
-        subprocess.run([sys.executable, "-c", MAIN, *options], cwd=tmp_path, env=ENVIRONMENT, timeout=SECONDS_MAX)
+        subprocess.run([sys.executable, "-c", MAIN, *options], cwd=tmp_path, env=environment, timeout=SECONDS_MAX)
         found = json.loads((tmp_path / workers).read_bytes())["checks"]
         return sorted((one["id"], one["verdict"], one["counts"]) for one in found)
 
-    before = processes_of_ray()
     assert checks("ray") == checks("2")
-    assert processes_of_ray() <= before
+    assert processes_with(temporary) == []
 
 
 def test_a_part_whose_process_is_killed_is_made_again() -> None:
