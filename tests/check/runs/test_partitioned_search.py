@@ -217,7 +217,7 @@ def test_parts_in_c_count_what_one_process_in_c_counts(name: str) -> None:
 
 
 class Killing(LocalWorkers):
-    """Kills the process of a keeper before its third and its sixth request."""
+    """Kills the process of a keeper that has got states of others: the fifth and the ninth time."""
 
     num_killed = 0
 
@@ -225,8 +225,9 @@ class Killing(LocalWorkers):
         made, answers, calls = super().keepers(make), LocalKeepers.answers, count(1)
 
         def killing_answers(requests: Mapping[int, Request]) -> dict[int, Any]:
-            if next(calls) in (3, 6):
-                os.kill(made.process_ids[min(requests)], signal.SIGKILL)
+            given = [number for number, (name, arguments) in requests.items() if name == "round" and arguments[0]]
+            if given and next(calls) in (5, 9):
+                os.kill(made.process_ids[given[0]], signal.SIGKILL)
                 self.num_killed += 1
             return answers(made, requests)
 

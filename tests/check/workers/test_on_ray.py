@@ -156,6 +156,18 @@ def test_an_address_without_a_ray_is_named(capfd: pytest.CaptureFixture[str], tm
     assert "kvproof: no Ray answers at ray://127.0.0.1:9: " in capfd.readouterr().err
 
 
+def test_a_connection_that_fails_is_explained_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kvproof.check.workers.ray_cluster import TOKEN_MODE, reason_of
+
+    failed = ConnectionError("Initialization failure from server:\nTraceback\nValueError: no node is alive\n")
+    assert reason_of(failed) == "ValueError: no node is alive"
+    monkeypatch.delenv(TOKEN_MODE, raising=False)
+    silent = ConnectionError("ray client connection timeout")
+    assert "if it asks for a token, set RAY_AUTH_MODE=token" in reason_of(silent)
+    monkeypatch.setenv(TOKEN_MODE, "token")
+    assert reason_of(silent) == "ray client connection timeout"
+
+
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("expected") / "out"

@@ -23,7 +23,8 @@ from kvproof.check.subjects.descendants import MARK, end_marked, marked
 from kvproof.check.workers.workers import NUM_TRIES_MAX, NoWorkers
 
 PORT, CONNECT_SECONDS, CONNECT_PAUSE_SECONDS = 10001, 10.0, 3.0  # of the Ray client server
-TIMED_OUT = "timed out during startup"  # in the text of an exception that has no class of its own
+PATIENCE_SECONDS = 60.0  # with a cluster whose port is open: it needs up to 50 s to learn that a node was lost
+TIMED_OUT, NO_ANSWER = "timed out during startup", "connection timeout"  # of exceptions without a class of their own
 TOKEN, TOKEN_MODE = "RAY_AUTH_TOKEN", "RAY_AUTH_MODE"  # variables: what a Ray asks for, and whether it does
 STORE_BYTES = 100_000_000  # of Ray's store of objects on this machine: a result has a few kilobytes
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
@@ -77,26 +78,28 @@ def _init_slowly(**options: Any) -> None:
 def connect(address: str) -> None:
     """Connect to a cluster. Raises NoWorkers.
 
-    If its port is open, the cluster is asked again: it may be busy, or may have lost a node at this moment.
+    If its port is open, the cluster is asked again: it may be busy, or may have lost a node and not know that yet.
     """
     place = urlsplit(address)
     try:
         socket.create_connection((place.hostname or "", place.port or PORT), CONNECT_SECONDS).close()
     except (OSError, ValueError) as error:
         raise NoWorkers(f"no Ray answers at {address}: {error}") from error
-    for num_tries in range(1, NUM_TRIES_MAX + 1):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
         try:
             ray.init(address=address, **QUIET)
             return
         except (ConnectionError, TimeoutError) as error:
             ray.shutdown()
-            if num_tries == NUM_TRIES_MAX:
-                first = str(error).partition("\n")[0]
-                raise NoWorkers(f"no Ray answers at {address}: {first}{_token_hint()}") from error
+            if time.monotonic() >= deadline:
+                raise NoWorkers(f"no Ray answers at {address}: {reason_of(error)}") from error
             time.sleep(CONNECT_PAUSE_SECONDS)
 
 
-def _token_hint() -> str:
-    """What may help if a Ray answers nobody without a token; Ray sends one only if it is asked to."""
-    is_sent = os.environ.get(TOKEN_MODE, "").lower() == "token"
-    return "" if is_sent else f"; if it asks for a token, set {TOKEN_MODE}=token and {TOKEN}"
+def reason_of(error: Exception) -> str:
+    """The last line of the error of a connection, and what may help. Ray sends a token only if it is asked to."""
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+    if NO_ANSWER in reason and os.environ.get(TOKEN_MODE, "").lower() != "token":
+        reason += f"; if it asks for a token, set {TOKEN_MODE}=token, and {TOKEN} if the token is in no file"
+    return reason
