@@ -153,6 +153,13 @@ def test_an_isolated_walk_is_the_walk_of_one_process(own: RemoteFactory) -> None
     assert by_calls.kinds == random_walk.walk(MANAGERS, manager.BuiltIn(), 3, max_operations=200, seconds=100).kinds
 
 
+def test_an_isolated_walk_uses_no_feature_that_is_disabled(own: RemoteFactory) -> None:
+    options = random_walk.WalkOptions(disabled=frozenset({"preempt", "fork"}))
+    there = remote_search.walk(MANAGERS, own(), 3, max_operations=500, seconds=100, options=options)
+    assert there.num_operations == 500
+    assert not {"preempt", "fork"} & there.kinds.keys()
+
+
 def test_an_isolated_exploration_is_that_of_one_process(own: RemoteFactory) -> None:
     scope = Scope(2, num_seqs=1, num_tokens=2)
     there = remote_search.explore(MANAGERS, own(), scope, seconds=100)

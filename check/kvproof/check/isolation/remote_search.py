@@ -86,6 +86,7 @@ def walk(
             "options": {
                 "first_run": options.first_run + total.num_drawn,
                 "known": options.known,
+                "disabled": sorted(options.disabled),
                 "pause_after": options.pause_after - before,
                 "num_repeated": max(0, options.num_repeated - total.num_runs),
             },

@@ -70,11 +70,11 @@ class ManagerOperations(OperationsByKind):
             return
         aside, num_groups_min = side_stream(random), 0
         if config.caching:
-            partings = Partings(aside, self, subject.capabilities.fork)
+            partings = Partings(aside, self, subject.capabilities.fork, without)
             self.partings = partings if partings.is_on else None
         if self.partings is not None:
             num_groups_min = NUM_GROUPS_OF_PARTINGS
-        elif first := opening(aside, config, subject.capabilities, self.prompts):
+        elif first := opening(aside, config, subject.capabilities, self.prompts, without):
             self.opening = iter(first)
             num_groups_min = self.num_groups = self.num_seqs = NUM_NUMBERS
         self.judge.limits = self.judge.limits._replace(num_groups=max(num_groups_max, num_groups_min))

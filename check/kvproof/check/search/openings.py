@@ -32,8 +32,15 @@ NUM_EVICTABLE_MIN = 5  # blocks of later groups, when the block of a group that 
 NUM_NUMBERS = 3  # the groups and sequences of an opening have the numbers 1 to 3
 
 
-def opening(random: Random, config: Config, can: Capabilities, prompts: Prompts) -> list[Operation]:
-    """The first operations of a run; none of most runs."""
+def opening(
+    random: Random, config: Config, can: Capabilities, prompts: Prompts, without: frozenset[str] = frozenset()
+) -> list[Operation]:
+    """The first operations of a run; none of most runs. without: kinds of operation that the run does not have."""
+    operations = _drawn(random, config, can, prompts)
+    return operations if without.isdisjoint(kind for kind, *_ in operations) else []
+
+
+def _drawn(random: Random, config: Config, can: Capabilities, prompts: Prompts) -> list[Operation]:
     if config.group_size > 1:
         return []
     if config.caching:

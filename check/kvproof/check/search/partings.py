@@ -40,12 +40,15 @@ class Run(Protocol):
 
 
 class Partings:
-    """Draws the partings of one run, and what its sequences sample."""
+    """Draws the partings of one run, and what its sequences sample.
 
-    def __init__(self, random: Random, run: Run, can_fork: bool) -> None:
+    without: kinds of operation that the run does not have.
+    """
+
+    def __init__(self, random: Random, run: Run, can_fork: bool, without: frozenset[str] = frozenset()) -> None:
         self.random, self.run, self.judge, self.prompts, self.chats = random, run, run.judge, run.prompts, run.chats
         self.is_on = random.random() < RUN_SHARE
-        self.can_fork = can_fork
+        self.can_fork, self.without = can_fork, without
         self.script: Iterator[Operation] = iter(())
 
     def draw(self) -> Operation | None:
@@ -61,7 +64,7 @@ class Partings:
     def _next(self) -> Operation | None:
         """The next operation of the parting that is enabled, if there is one."""
         for operation in self.script:
-            if self.judge.is_enabled(*operation):
+            if operation[0] not in self.without and self.judge.is_enabled(*operation):
                 return operation
         return None
 

@@ -31,20 +31,22 @@ NUM_NEW_OBJECTS = 10_000  # between two garbage collections; a world that is ope
 
 @dataclass(frozen=True)
 class WalkOptions:
-    """Options of a walk that do not affect which operations are drawn, except `known`.
+    """Options of a walk that do not affect which operations are drawn, except `known` and `disabled`.
 
     first_run: how many runs of the seed are skipped, because an earlier walk did them. begin: returns the list to which
     a run appends each operation before executing it; a list in shared memory survives a crash of the process.
     call_seconds: the time limit of an operation of a subject in this process. known: findings that end their run but
-    not the walk; runs are drawn so that most avoid them. wanted: the only kind of finding that ends the walk; None for
-    every kind. pause_after: the walk ends after the run in which it reaches so many operations; another walk can then
-    continue with the next run. num_repeated: of so many first runs one in `REPEATED_STEP` is repeated, if it is short.
+    not the walk; runs are drawn so that most avoid them. disabled: features that no run uses. wanted: the only kind
+    of finding that ends the walk; None for every kind. pause_after: the walk ends after the run in which it reaches so
+    many operations; another walk can then continue with the next run. num_repeated: of so many first runs one in
+    `REPEATED_STEP` is repeated, if it is short.
     """
 
     first_run: int = 0
     begin: Callable[[Config], list[Operation]] = lambda config: []
     call_seconds: float = CALL_SECONDS_MAX
     known: tuple[suppression.KnownFailure, ...] = ()
+    disabled: frozenset[str] = frozenset()
     wanted: tuple[str, str] | None = None
     pause_after: int = UNLIMITED
     num_repeated: int = NUM_REPEATED_RUNS
@@ -89,7 +91,7 @@ def walk(
         run: OperationGenerator | None = None
         parts: Parts | None = None
         run_random = Random(random.getrandbits(64))
-        without = suppression.disabled_features(run_random, options.known)
+        without = options.disabled | suppression.disabled_features(run_random, options.known)
         config = strategy.draw_config(run_random, subject.capabilities, suppression.plain(fixed, without))
         operations = options.begin(config)
         num_left = options.num_repeated - done.num_runs
