@@ -7,10 +7,15 @@ import pytest
 
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.manager import Config, PromptKeys
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.search import shrinking
+from kvproof.check.search.random_walk import WalkOptions
+from kvproof.check.search.random_walk import walk as random_walk
+from kvproof.check.search.result import SearchResult
 from kvproof.check.search.shrinking import Shrinker, sort_key
+from kvproof.check.search.strategies import MANAGERS
+from kvproof.check.subjects.registry import find
 from kvproof.spec.trace import Operation
 
 LATER = 1e12  # a deadline that does not come
@@ -104,3 +109,46 @@ def test_the_cheap_passes_are_run_again_after_each_success_and_the_last_ones_onc
 )
 def test_the_simpler_of_two_runs_has_the_smaller_key(simpler: Any, other: Any) -> None:
     assert sort_key(*simpler) < sort_key(*other)
+
+
+def test_a_walk_to_a_shorter_run_uses_no_feature_that_the_run_does_not_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Config(caching=True, keys=PromptKeys.ADAPTERS)
+    run: list[Operation] = [("new", 1, (1,), (0, 1), (None, 0, None), ()), ("admit", 1, 2), ("preempt", 1)]
+    walks: list[tuple[dict[str, Any], frozenset[str]]] = []
+
+    def walk(*_: Any, fixed: dict[str, Any], options: WalkOptions, **others: Any) -> SearchResult:
+        walks.append((fixed, options.disabled))
+        return SearchResult()
+
+    monkeypatch.setattr(shrinking, "walk", walk)
+    monkeypatch.setattr(shrinking, "_shrunk", lambda subject, one: one.best)
+    found = Counterexample(config, run, FINDING)
+    shrinking.shortest(MANAGERS, lambda: None, found, seconds=LATER, seed=1, long=1, walks=2)
+    (any_config, without), (same_config, same) = walks
+    assert without == same
+    assert {"keys", "images", "window", "fork", "swap_out"} <= without
+    assert not {"caching", "admit", "preempt"} & without
+    assert not any_config
+    assert same_config["caching"]
+    assert "keys" not in same_config
+
+
+@pytest.mark.parametrize("kind", ["preempt", "fork", "free", "swap_out", "reset"])
+def test_a_walk_never_uses_the_features_that_it_disables(kind: str) -> None:
+    configs, kinds = drawn_runs(frozenset({kind, "keys"}))
+    assert not any(one.keys > PromptKeys.TOKENS for one in configs)
+    assert any(one.caching for one in configs)
+    assert {"preempt", "fork", "free", "swap_out", "reset"} - kinds == {kind}
+
+
+def drawn_runs(disabled: frozenset[str]) -> tuple[list[Config], set[str]]:
+    """The configurations and the kinds of operation of a walk on the built-in manager."""
+    configs: list[Config] = []
+
+    def begin(config: Config) -> list[Operation]:
+        configs.append(config)
+        return []
+
+    options = WalkOptions(begin=begin, disabled=disabled)
+    done = random_walk(MANAGERS, find("kvproof")(), 1, max_operations=6_000, seconds=LATER, options=options)
+    return configs, set(done.kinds)

@@ -16,7 +16,8 @@ tokens that were sampled in it go to the end of the prompt. A pool that must be 
 prompts or holders that fill it.
 
 The place at which a walk first meets a fault limits how short shrinking can make its run. While the run is long, other
-walks look for the same kind of finding, and the simplest of all is taken (`shortest`).
+walks look for the same kind of finding, and the simplest of all is taken (`shortest`). They use no feature that the run
+does not use, or they would find another fault of that kind and hide this one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +35,7 @@ from kvproof.check.search.renumbering import renumbered
 from kvproof.check.search.result import UNLIMITED
 from kvproof.check.search.shrinking_worlds import smaller_worlds
 from kvproof.check.search.strategies import Strategy
+from kvproof.check.search.suppression import unused_features
 from kvproof.spec.trace import Operation
 
 
@@ -338,9 +340,10 @@ def shortest(
 ) -> Counterexample:
     """Shrink; while the run has more than `long` operations, walk again to the same kind of finding.
 
-    Half of the walks are in the configuration of the best run, which is small, and half in any. walks: how many there
-    are at most, None for no limit. max_operations: of all replays together. Walks and operations are counted and not
-    timed, so that a run repeats on a slower machine. begin: as in a walk.
+    Half of the walks are in the configuration of the best run, which is small, and half in any that has no feature
+    which the best run does not use. walks: how many there are at most, None for no limit. max_operations: of all
+    replays together. Walks and operations are counted and not timed, so that a run repeats on a slower machine. begin:
+    as in a walk.
     """
     deadline, num_left = monotonic() + seconds, max_operations
 
@@ -354,10 +357,12 @@ def shortest(
 
     best = shrunk(found)
     last = None if walks is None else seed + walks
-    options = WalkOptions(begin=begin, wanted=found.finding.kind)
     while len(best.operations) > long and seed != last and num_left > 0 and (left := deadline - monotonic()) > 0:
         seed += 1
-        fixed = asdict(best.config) if seed % 2 else None
+        disabled = unused_features(best.config, best.operations)
+        settings = asdict(best.config) if seed % 2 else {}
+        fixed = {name: value for name, value in settings.items() if name not in disabled}
+        options = WalkOptions(begin=begin, wanted=found.finding.kind, disabled=disabled)
         done = walk(strategy, make(), seed, max_operations=NUM_WALKED_MAX, seconds=left, fixed=fixed, options=options)
         if done.counterexample is not None:
             walked = done.counterexample

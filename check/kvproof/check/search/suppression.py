@@ -41,6 +41,11 @@ def features_of(config: Config, operations: Iterable[Operation]) -> Features:
     return tuple(name for name in every_feature() if name in used)
 
 
+def unused_features(config: Config, operations: Iterable[Operation]) -> frozenset[str]:
+    """The features that a run does not use."""
+    return frozenset(every_feature()) - frozenset(features_of(config, operations))
+
+
 def is_duplicate(known: Iterable[KnownFailure], found: Counterexample) -> bool:
     """Whether a known failure has the finding's property and mechanism, and needs only features of this run."""
     same = [needed for *one, needed in known if tuple(one) == found.kind]
