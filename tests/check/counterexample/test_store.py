@@ -110,9 +110,11 @@ def test_a_replay_fails_while_the_manager_is_broken_and_passes_once_it_is_fixed(
     fixed = replay(crash_file, trusted=TRUSTED)
 
     assert broken.status is ReplayStatus.FAILED
-    assert broken.text.splitlines()[1:11] == [
+    fork = manager.read_text().partition("def fork(")[0].count("\n") + 1
+    assert broken.text.splitlines()[1:12] == [
         f"refcount-exact is refuted for {manager}:Adapter at step 4 (walker).",
         "  fork(sequence 1, into 2): refcount of block 1: the specification says 2, the subject 1",
+        f"  while calling BlockManager.fork of {manager}:{fork}",
         "  expected: 2   observed: 1",
         "  A block's refcount is the number of block-table entries that name it.",
         f"  Repeat: kvproof replay {crash_file} --subject {manager}:Adapter",
@@ -126,6 +128,15 @@ def test_a_replay_fails_while_the_manager_is_broken_and_passes_once_it_is_fixed(
 def test_a_replay_on_another_subject_is_about_that_one(crash_file: Path) -> None:
     assert replay(crash_file, "kvproof").status is ReplayStatus.FIXED
     assert replay(crash_file, find("kvproof")).status is ReplayStatus.FIXED
+
+
+def test_a_replay_on_another_subject_names_the_method_of_that_one(crash_file: Path, manager: Path) -> None:
+    edited(crash_file, lambda data: data.update(method={"function": "X.y", "file": "old.py", "line": 3}))
+    other = manager.with_name("other.py")
+    other.write_text(manager.read_text())
+    text = replay(crash_file, f"{other}:Adapter").text
+    assert f"of {other}:" in text
+    assert "old.py" not in text
 
 
 def test_a_replay_that_finds_something_else_says_so(crash_file: Path, altered: Callable[..., Factory]) -> None:

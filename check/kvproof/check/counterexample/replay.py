@@ -14,10 +14,11 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
+from kvproof.check.counterexample.keeping import Located
 from kvproof.check.counterexample.steps import narrated, steps_of
 from kvproof.check.counterexample.store import Factory, load, refutation
 from kvproof.check.counterexample.trace_schema import config_of, operations_of
-from kvproof.check.oracle.replay import ReplayResult, nondeterministic, replay_twice
+from kvproof.check.oracle.replay import Counterexample, ReplayResult, nondeterministic, replay_twice
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.subjects.loading import EngineError, download
@@ -46,8 +47,14 @@ class Replay:
     is_misnamed: bool = False  # an error because the file is no counterexample, or no subject has the name
 
 
-def replay_trace(path: Path, trace: Trace, make: Factory, name: str) -> Replay:
-    """Replay the trace of a file on a subject of this name. Raises CounterexampleError, Unsupported, AdapterError."""
+def replay_trace(
+    path: Path, trace: Trace, make: Factory, name: str, locate: Callable[[Counterexample], Located]
+) -> Replay:
+    """Replay the trace of a file on a subject of this name.
+
+    locate: gives the method of the subject in which a run breaks, and the frames of its exception.
+    Raises CounterexampleError, Unsupported, AdapterError.
+    """
     config, operations = config_of(trace, path), operations_of(trace, path)
     done, parted = replay_twice(make, config, operations)
     finding = done.finding if parted is None else nondeterministic(parted)
@@ -63,6 +70,8 @@ def replay_trace(path: Path, trace: Trace, make: Factory, name: str) -> Replay:
     else:
         verdict = f"{trace.property} was refuted when the trace was saved; now it is {finding.property}"
     again = _refuted_again(trace, name, config, operations, done, finding)
+    method, frames = locate(Counterexample(config, operations[: len(done.steps)], finding))
+    again = replace(again, method=method, frames=frames)
     return Replay(ReplayStatus.FAILED, f"{verdict}\n{refutation(again, path)}", finding)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from kvproof.check.counterexample.replay import Replay, ReplayStatus, replay_tra
 from kvproof.check.counterexample.store import draw, load
 from kvproof.check.counterexample.trace_schema import CounterexampleError
 from kvproof.check.isolation.factory import factory_for
+from kvproof.check.isolation.remote_search import method_called
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.runs.trust import Trust, found_above, trust
@@ -28,7 +30,8 @@ def replay(
     try:
         trace = load(path)
         make = _factory((trusted or trust()).subject_of(path, trace.subject) if subject is None else subject, isolation)
-        return replay_trace(path, trace, make, subject if isinstance(subject, str) else trace.subject)
+        name = subject if isinstance(subject, str) else trace.subject
+        return replay_trace(path, trace, make, name, partial(method_called, make))
     except (CounterexampleError, UnknownSubject) as error:
         return Replay(ReplayStatus.ERROR, str(error), is_misnamed=True)
     except AdapterError as error:
