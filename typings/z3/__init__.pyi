@@ -86,6 +86,7 @@ class ArrayRef(ExprRef):
 class Context:
     def __init__(self, *arguments: Any, **options: Any) -> None: ...
     def interrupt(self) -> None: ...
+    def ref(self) -> Any: ...
 
 class CheckSatResult:
     r: int
@@ -206,13 +207,21 @@ def is_app(a: Any) -> bool: ...
 def is_quantifier(a: Any) -> bool: ...
 def is_var(a: Any) -> bool: ...
 def get_var_index(a: ExprRef) -> int: ...
+def Z3_get_app_arg(a0: Any, a1: Any, a2: int, _elems: Any = ...) -> Any: ...  # noqa: N802
+def Z3_get_app_decl(a0: Any, a1: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
+def Z3_get_app_num_args(a0: Any, a1: Any, _elems: Any = ...) -> int: ...  # noqa: N802
+def Z3_get_ast_id(a0: Any, a1: Any, _elems: Any = ...) -> int: ...  # noqa: N802
+def Z3_get_ast_kind(a0: Any, a1: Any, _elems: Any = ...) -> int: ...  # noqa: N802
+def Z3_get_quantifier_body(a0: Any, a1: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
 def Z3_mk_add(a0: Any, a1: int, a2: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
 def Z3_mk_and(a0: Any, a1: int, a2: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
 def Z3_mk_eq(a0: Any, a1: Any, a2: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
 def Z3_mk_ge(a0: Any, a1: Any, a2: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
 def Z3_mk_gt(a0: Any, a1: Any, a2: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
+def Z3_mk_ite(a0: Any, a1: Any, a2: Any, a3: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
 def Z3_mk_le(a0: Any, a1: Any, a2: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
 def Z3_mk_lt(a0: Any, a1: Any, a2: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
+def Z3_mk_not(a0: Any, a1: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
 def Z3_mk_or(a0: Any, a1: int, a2: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
 def Z3_mk_sub(a0: Any, a1: int, a2: Any, _elems: Any = ...) -> Any: ...  # noqa: N802
 def Z3_mk_string_symbol(a0: Any, a1: str, _elems: Any = ...) -> Any: ...  # noqa: N802
@@ -228,6 +237,8 @@ def set_param(*arguments: Any, **options: Any) -> None: ...
 def get_version_string() -> str: ...
 def z3_debug() -> bool: ...
 
+Z3_APP_AST: int
+Z3_QUANTIFIER_AST: int
 Z3_OP_TRUE: int
 Z3_OP_FALSE: int
 Z3_OP_AND: int

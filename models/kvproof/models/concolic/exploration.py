@@ -16,11 +16,13 @@ those that were taken before. So it does not depend on the order in which the so
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import z3
 
 from kvproof.models.concolic.symbolic import deciding
 
+TermT = TypeVar("TermT", z3.BoolRef, z3.ArithRef)
 PATHS_MAX = 20_000
 VALUES_MAX = 64
 EFFORT_MAX = 15_000_000  # for each check, in Z3's units: about five seconds
@@ -83,6 +85,8 @@ class Exploration:
         self._solver.set("rlimit", EFFORT_MAX)
         self._forks: list[Fork] = []
         self._known: dict[int, bool] = {}
+        self._numbers: dict[str, z3.ArithRef] = {}  # by name, in the solver's context
+        self._plain: dict[int, tuple[z3.ExprRef, z3.ExprRef]] = {}  # by the id of a term, which is kept alive
         self._position = 0
         self._is_first = True
         self._model: z3.ModelRef | None = None
@@ -134,11 +138,16 @@ class Exploration:
             model = self._found if result == z3.sat else None
         if model is None:
             raise GaveUp("the solver does not decide whether any values take this path")
-        return {name: int(model.eval(z3.Int(name, self._context), model_completion=True).as_long()) for name in names}
+        found = {}
+        for name in names:
+            if name not in self._numbers:
+                self._numbers[name] = z3.Int(name, self._context)
+            found[name] = int(model.eval(self._numbers[name], model_completion=True).as_long())
+        return found
 
     def decide(self, question: z3.BoolRef) -> bool:
         """The answer on this path."""
-        plain = z3.simplify(question.translate(self._context))
+        plain = self._simplified(question)
         if z3.is_true(plain) or z3.is_false(plain):
             return z3.is_true(plain)
         known = self._known.get(plain.get_id())
@@ -148,8 +157,8 @@ class Exploration:
 
     def value_of(self, term: z3.ArithRef) -> int:
         """The value of the term on this path. It must have finitely many. Raises GaveUp, TooManyPaths."""
-        plain = z3.simplify(term.translate(self._context))
-        if z3.is_int_value(plain):
+        plain = self._simplified(term)
+        if isinstance(plain, z3.IntNumRef):
             return int(plain.as_long())
         if not self._asks_solver:
             raise GaveUp(f"{plain} is used as a concrete number")
@@ -165,6 +174,13 @@ class Exploration:
             if self._answer(term == value, plain == value, value):
                 return int(value)
         raise TooManyPaths(f"{plain} is used as a concrete number, and has more than {VALUES_MAX} possible values")
+
+    def _simplified(self, term: TermT) -> TermT:
+        """The term in the solver's context. Most paths ask about the same terms."""
+        number = term.get_id()
+        if number not in self._plain:
+            self._plain[number] = term, z3.simplify(term.translate(self._context))
+        return self._plain[number][1]  # type: ignore[return-value]  # of the same sort
 
     def _answer(self, asked: z3.BoolRef, question: z3.BoolRef, value: int | None) -> bool:
         if self._position == len(self._forks):

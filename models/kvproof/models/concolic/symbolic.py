@@ -6,11 +6,13 @@ Claims must not fork: they are written with `both`, `either`, `implies`, `negate
 and with plain Python values, so that the same claims serve for a proof and for its replay with concrete numbers.
 """
 
-import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import z3
+
+from kvproof.models.translation import direct
+from kvproof.models.translation.direct import arithmetic, conditional, constant, joined, relation
 
 
 class Decides(Protocol):
@@ -58,7 +60,7 @@ class SymbolicBool:
         return f"<{self.term}>"
 
     def _as_int(self) -> "SymbolicInt":
-        return SymbolicInt(z3.If(self.term, _constant(1), _constant(0)))
+        return SymbolicInt(conditional(self.term, constant(1), constant(0)))
 
     def __add__(self, other: Any) -> "SymbolicInt":
         return SymbolicInt(self._as_int().term + number(other))
@@ -90,15 +92,15 @@ class SymbolicInt:
         return f"<{self.term}>"
 
     def __add__(self, other: Any) -> "SymbolicInt":
-        return SymbolicInt(_arithmetic(z3.Z3_mk_add, self.term, number(other)))
+        return SymbolicInt(arithmetic(z3.Z3_mk_add, self.term, number(other)))
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> "SymbolicInt":
-        return SymbolicInt(_arithmetic(z3.Z3_mk_sub, self.term, number(other)))
+        return SymbolicInt(arithmetic(z3.Z3_mk_sub, self.term, number(other)))
 
     def __rsub__(self, other: Any) -> "SymbolicInt":
-        return SymbolicInt(_arithmetic(z3.Z3_mk_sub, number(other), self.term))
+        return SymbolicInt(arithmetic(z3.Z3_mk_sub, number(other), self.term))
 
     def __mul__(self, other: Any) -> "SymbolicInt":
         return SymbolicInt(self.term * number(other))
@@ -115,19 +117,19 @@ class SymbolicInt:
         return SymbolicInt(self.term % _divisor(other))
 
     def __lt__(self, other: Any) -> SymbolicBool:
-        return SymbolicBool(_relation(z3.Z3_mk_lt, self.term, number(other)))
+        return SymbolicBool(relation(z3.Z3_mk_lt, self.term, number(other)))
 
     def __le__(self, other: Any) -> SymbolicBool:
-        return SymbolicBool(_relation(z3.Z3_mk_le, self.term, number(other)))
+        return SymbolicBool(relation(z3.Z3_mk_le, self.term, number(other)))
 
     def __gt__(self, other: Any) -> SymbolicBool:
-        return SymbolicBool(_relation(z3.Z3_mk_gt, self.term, number(other)))
+        return SymbolicBool(relation(z3.Z3_mk_gt, self.term, number(other)))
 
     def __ge__(self, other: Any) -> SymbolicBool:
-        return SymbolicBool(_relation(z3.Z3_mk_ge, self.term, number(other)))
+        return SymbolicBool(relation(z3.Z3_mk_ge, self.term, number(other)))
 
     def __eq__(self, other: object) -> SymbolicBool | bool:  # type: ignore[override]
-        return SymbolicBool(_relation(z3.Z3_mk_eq, self.term, number(other))) if is_number(other) else False
+        return SymbolicBool(relation(z3.Z3_mk_eq, self.term, number(other))) if is_number(other) else False
 
     def __ne__(self, other: object) -> SymbolicBool | bool:  # type: ignore[override]
         return SymbolicBool(self.term != number(other)) if is_number(other) else True
@@ -165,12 +167,7 @@ def number(value: Any) -> z3.ArithRef:
     """The term of an integer, symbolic or not."""
     if isinstance(value, SymbolicInt):
         return value.term
-    return value._as_int().term if isinstance(value, SymbolicBool) else _constant(int(value))
-
-
-@functools.lru_cache(maxsize=1024)
-def _constant(value: int) -> z3.IntNumRef:
-    return z3.IntVal(value)
+    return value._as_int().term if isinstance(value, SymbolicBool) else constant(int(value))
 
 
 def truth(value: Any) -> z3.BoolRef:
@@ -192,7 +189,7 @@ def either(parts: Iterable[Any]) -> Any:
 
 
 def negated(condition: Any) -> Any:
-    return SymbolicBool(z3.Not(condition.term)) if isinstance(condition, SymbolicBool) else not condition
+    return SymbolicBool(direct.negated(condition.term)) if isinstance(condition, SymbolicBool) else not condition
 
 
 def implies(condition: Any, conclusion: Any) -> Any:
@@ -208,13 +205,13 @@ def same_truth(one: Any, other: Any) -> Any:
         return bool(one) == bool(other)
     if not isinstance(other, SymbolicBool):
         return one if other else negated(one)
-    return SymbolicBool(_relation(z3.Z3_mk_eq, one.term, other.term))
+    return SymbolicBool(relation(z3.Z3_mk_eq, one.term, other.term))
 
 
 def chosen(condition: Any, one: Any, other: Any) -> Any:
     """`one` if the condition is true, else `other`; both are integers."""
     if isinstance(condition, SymbolicBool):
-        return SymbolicInt(z3.If(condition.term, number(one), number(other)))
+        return SymbolicInt(conditional(condition.term, number(one), number(other)))
     return one if condition else other
 
 
@@ -251,34 +248,4 @@ def _joined(parts: Iterable[Any], decisive: bool, connective: Callable[..., Any]
         return not decisive
     if len(symbolic) == 1:
         return symbolic[0]
-    first = symbolic[0].term
-    return SymbolicBool(
-        z3.BoolRef(connective(first.ctx_ref(), len(symbolic), _array([part.term for part in symbolic])), first.ctx)
-    )
-
-
-# The operators of Z3's Python library look for the sorts of both terms and for the class of the result, with up to ten
-# calls of Z3 for one term. Here all terms are integers or truth values, so one call makes the same term: with a known
-# number on the left, where Python's order of operators puts it (`x < 1` is made as `1 > x`).
-
-_MIRRORED = {
-    z3.Z3_mk_eq: z3.Z3_mk_eq,
-    z3.Z3_mk_lt: z3.Z3_mk_gt,
-    z3.Z3_mk_le: z3.Z3_mk_ge,
-    z3.Z3_mk_gt: z3.Z3_mk_lt,
-    z3.Z3_mk_ge: z3.Z3_mk_le,
-}
-
-
-def _relation(make: Callable[..., Any], one: z3.ExprRef, other: z3.ExprRef) -> z3.BoolRef:
-    if isinstance(other, z3.IntNumRef) and not isinstance(one, z3.IntNumRef):
-        make, one, other = _MIRRORED[make], other, one
-    return z3.BoolRef(make(one.ctx_ref(), one.ast, other.ast), one.ctx)
-
-
-def _arithmetic(make: Callable[..., Any], one: z3.ArithRef, other: z3.ArithRef) -> z3.ArithRef:
-    return z3.ArithRef(make(one.ctx_ref(), 2, _array((one, other))), one.ctx)
-
-
-def _array(terms: Sequence[z3.ExprRef]) -> Any:
-    return (z3.Ast * len(terms))(*[term.ast for term in terms])
+    return SymbolicBool(joined(connective, [part.term for part in symbolic]))

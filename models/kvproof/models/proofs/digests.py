@@ -8,6 +8,7 @@ disjuncts, which a solver's answers may determine (paths are explored in the ord
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 import z3
 
@@ -20,7 +21,7 @@ class Digests:
 
     def __init__(self) -> None:
         self._of_term: dict[int, bytes] = {}
-        self._of_function: dict[int, bytes] = {}
+        self._of_function: dict[int, tuple[bytes, bool]] = {}  # and whether the order of its arguments means something
         self._kept: list[z3.AstRef] = []  # keeps what was read alive, so that no id is used twice
 
     def of(self, formulas: Iterable[z3.ExprRef | bool], *words: str) -> str:
@@ -29,40 +30,56 @@ class Digests:
         return _digest([*sorted(inside), *(word.encode() for word in words)], NUM_BYTES).hex()
 
     def _term(self, root: z3.ExprRef) -> bytes:
+        """The digest of a term. Its parts are read by Z3's own functions: an object of Python for each takes longer."""
         if root.get_id() in self._of_term:
             return self._of_term[root.get_id()]
         self._kept.append(root)
-        left = [(root, _parts(root))]
+        left = [(root.ast, _parts(root.ast, root.ctx))]
         while left:
             term, parts = left[-1]
-            if unread := [(part, _parts(part)) for number, part in parts if number not in self._of_term]:
+            if unread := [(part, _parts(part, root.ctx)) for number, part in parts if number not in self._of_term]:
                 left += unread
                 continue
             left.pop()
             inside = [self._of_term[number] for number, _ in parts]
-            if z3.is_and(term) or z3.is_or(term):
+            head, has_order = self._head(term, root.ctx)
+            if not has_order:
                 inside.sort()
-            self._of_term[term.get_id()] = _digest([self._head(term, bool(parts)), *inside], NUM_BYTES_INSIDE)
+            self._of_term[z3.Z3_get_ast_id(root.ctx_ref(), term)] = _digest([head, *inside], NUM_BYTES_INSIDE)
         return self._of_term[root.get_id()]
 
-    def _head(self, term: z3.ExprRef, has_parts: bool) -> bytes:
-        """What a term is, apart from its parts: a quantifier, a function, or else a variable or constant."""
-        if isinstance(term, z3.QuantifierRef):
-            kind = "forall" if term.is_forall() else "exists" if term.is_exists() else "lambda"
-            return f"{kind} {[str(term.var_sort(place)) for place in range(term.num_vars())]}".encode()
-        if not has_parts:
-            return f"{term.sexpr()} of {term.sort()}".encode()
-        function = term.decl()
-        if function.get_id() not in self._of_function:
+    def _head(self, term: Any, context: z3.Context) -> tuple[bytes, bool]:
+        """What a term is, apart from its parts; and whether their order means something."""
+        if z3.Z3_get_ast_kind(context.ref(), term) == z3.Z3_QUANTIFIER_AST:
+            return _quantifier(z3.QuantifierRef(term, context)), True
+        if z3.Z3_get_ast_kind(context.ref(), term) != z3.Z3_APP_AST or not z3.Z3_get_app_num_args(context.ref(), term):
+            leaf = z3.ExprRef(term, context)
+            return f"{leaf.sexpr()} of {leaf.sort()}".encode(), True
+        number = z3.Z3_get_ast_id(context.ref(), z3.Z3_get_app_decl(context.ref(), term))
+        if number not in self._of_function:
+            function = z3.ExprRef(term, context).decl()
             self._kept.append(function)
-            self._of_function[function.get_id()] = function.sexpr().encode()
-        return self._of_function[function.get_id()]
+            has_order = function.kind() not in (z3.Z3_OP_AND, z3.Z3_OP_OR)
+            self._of_function[number] = function.sexpr().encode(), has_order
+        return self._of_function[number]
 
 
-def _parts(term: z3.ExprRef) -> list[tuple[int, z3.ExprRef]]:
-    """The arguments of a term, or the body of a quantifier, each with its id."""
-    parts = [term.body()] if isinstance(term, z3.QuantifierRef) else term.children()
-    return [(part.get_id(), part) for part in parts]
+def _quantifier(term: z3.QuantifierRef) -> bytes:
+    kind = "forall" if term.is_forall() else "exists" if term.is_exists() else "lambda"
+    return f"{kind} {[str(term.var_sort(place)) for place in range(term.num_vars())]}".encode()
+
+
+def _parts(term: Any, of: z3.Context) -> list[tuple[int, Any]]:
+    """The arguments of a term, or the body of a quantifier, each with its id. The term keeps them alive."""
+    context = of.ref()
+    kind = z3.Z3_get_ast_kind(context, term)
+    if kind == z3.Z3_QUANTIFIER_AST:
+        parts = [z3.Z3_get_quantifier_body(context, term)]
+    elif kind == z3.Z3_APP_AST:
+        parts = [z3.Z3_get_app_arg(context, term, place) for place in range(z3.Z3_get_app_num_args(context, term))]
+    else:
+        parts = []  # a variable or a numeral
+    return [(z3.Z3_get_ast_id(context, part), part) for part in parts]
 
 
 def _digest(parts: Iterable[bytes], num_bytes: int) -> bytes:

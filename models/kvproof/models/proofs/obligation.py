@@ -52,7 +52,7 @@ class Obligation:
         """Whether the goal is trivially true or is itself a hypothesis, so that no solver is needed."""
         if isinstance(self.goal, bool):
             return self.goal
-        return z3.is_true(self.goal) or any(one.formula.eq(self.goal) for one in self.hypotheses)
+        return z3.is_true(self.goal) or self.goal.get_id() in _ids(self.hypotheses)
 
     def negated_goal(self) -> z3.BoolRef:
         """The negated goal: it has no model together with the hypotheses if and only if the obligation holds."""
@@ -74,6 +74,12 @@ def joined(assumed: str, goal: str) -> str:
     """The two texts of a question as one SMT-LIB script."""
     declared = {line for line in assumed.splitlines() if line.startswith("(declare-")}
     return "\n".join([assumed, *(line for line in goal.splitlines() if line not in declared), "(check-sat)", ""])
+
+
+@functools.lru_cache(maxsize=64)
+def _ids(hypotheses: tuple[Hypothesis, ...]) -> frozenset[int]:
+    """The ids of the formulas: Z3 has each formula once in a context, as long as something refers to it."""
+    return frozenset(one.formula.get_id() for one in hypotheses)
 
 
 @functools.lru_cache(maxsize=64)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 import z3
 import z3.z3
 
+from kvproof.models.translation.direct import conditional, constant, joined, negated, relation, relation_of
+
 z3.z3.Z3_DEBUG = False  # Z3 checks the sorts of each term; checks of its Python library before that take a fifth more
 
 SERIAL = "#"  # between the name of a variable and its serial number, until a quantifier binds it
@@ -30,33 +32,39 @@ def is_truth(term: object) -> bool:
 
 
 def conjunction(*parts: Truth) -> Truth:
-    unknown = [part for part in parts if part is not True]
-    if any(part is False for part in unknown):
-        return False
-    return True if not unknown else unknown[0] if len(unknown) == 1 else z3.And(*unknown)
+    unknown: list[z3.BoolRef] = []
+    for part in parts:
+        if isinstance(part, z3.BoolRef):
+            unknown.append(part)
+        elif not part:
+            return False
+    return every(unknown) if unknown else True
 
 
 def disjunction(*parts: Truth) -> Truth:
-    unknown = [part for part in parts if part is not False]
-    if any(part is True for part in unknown):
-        return True
-    return False if not unknown else unknown[0] if len(unknown) == 1 else z3.Or(*unknown)
+    unknown: list[z3.BoolRef] = []
+    for part in parts:
+        if isinstance(part, z3.BoolRef):
+            unknown.append(part)
+        elif part:
+            return True
+    return some(unknown) if unknown else False
 
 
 def every(formulas: Iterable[z3.BoolRef]) -> z3.BoolRef:
     """The conjunction of the formulas; also of none or one, for which SMT-LIB has no `and`."""
     parts = list(formulas)
-    return z3.BoolVal(True) if not parts else parts[0] if len(parts) == 1 else z3.And(*parts)
+    return z3.BoolVal(True) if not parts else parts[0] if len(parts) == 1 else joined(z3.Z3_mk_and, parts)
 
 
 def some(formulas: Iterable[z3.BoolRef]) -> z3.BoolRef:
     """The disjunction of the formulas; also of none or one."""
     parts = list(formulas)
-    return z3.BoolVal(False) if not parts else parts[0] if len(parts) == 1 else z3.Or(*parts)
+    return z3.BoolVal(False) if not parts else parts[0] if len(parts) == 1 else joined(z3.Z3_mk_or, parts)
 
 
 def negation(part: Truth) -> Truth:
-    return not part if isinstance(part, bool) else z3.Not(part)
+    return not part if isinstance(part, bool) else negated(part)
 
 
 def implication(condition: Truth, conclusion: Truth) -> Truth:
@@ -66,7 +74,7 @@ def implication(condition: Truth, conclusion: Truth) -> Truth:
 def number(term: Term) -> Number:
     """The term as a number: as in Python, a true value is 1."""
     if isinstance(term, z3.BoolRef):
-        chosen: z3.ArithRef = z3.If(term, z3.IntVal(1), z3.IntVal(0))
+        chosen: z3.ArithRef = conditional(term, constant(1), constant(0))
         return chosen
     return int(term) if isinstance(term, bool) else term
 
@@ -79,8 +87,15 @@ def choice(condition: Truth, one: Term, other: Term) -> Term:
         one, other = number(one), number(other)
     if are_same(one, other):
         return one
-    chosen: Term = z3.If(condition, one, other)
+    chosen: Term = conditional(condition, _unknown(one), _unknown(other))
     return chosen
+
+
+def _unknown(term: Term) -> z3.ExprRef:
+    """The term as one of Z3."""
+    if isinstance(term, z3.ExprRef):
+        return term
+    return z3.BoolVal(term) if isinstance(term, bool) else constant(term)
 
 
 def are_same(one: Term, other: Term) -> bool:
@@ -94,11 +109,15 @@ def equal(one: Term, other: Term) -> Truth:
     """`one == other`."""
     if is_truth(one) != is_truth(other):
         one, other = number(one), number(other)
-    found: Truth = one == other
-    return found
+    if isinstance(one, int) and isinstance(other, int):
+        return one == other
+    if is_truth(one):
+        unknown, known = (other, one) if isinstance(one, bool) else (one, other)
+        return relation(z3.Z3_mk_eq, _unknown(unknown), _unknown(known))
+    return relation_of(z3.Z3_mk_eq, one, other)  # type: ignore[arg-type]  # both are numbers
 
 
-COMPARISONS: dict[str, Callable[[Number, Number], Truth]] = {
+COMPARISONS: dict[str, Callable[[Number, Number], Truth]] = {  # also of the few numbers that are no integers
     "Lt": lambda one, other: one < other,
     "LtE": lambda one, other: one <= other,
     "Gt": lambda one, other: one > other,
@@ -136,7 +155,10 @@ def greatest(*terms: Number) -> Number:
 
 def is_between(low: Number, term: Number, end: Number | None) -> Truth:
     """`low <= term < end`; without end if None."""
-    return conjunction(low <= term, True if end is None else term < end)
+    if isinstance(term, int):
+        return conjunction(low <= term, True if end is None else term < end)
+    is_above = relation_of(z3.Z3_mk_le, low, term)
+    return is_above if end is None else joined(z3.Z3_mk_and, (is_above, relation_of(z3.Z3_mk_lt, term, end)))
 
 
 def for_all(variables: list[z3.ArithRef], known: Truth, body: Truth) -> Truth:
