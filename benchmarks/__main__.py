@@ -1,13 +1,15 @@
 """Run the benchmarks that are named, or all: `python -m benchmarks [NAME …] [--json FILE]`.
 
-Each prints under its own heading, and a table of all goals follows. They measure and do not judge: the exit code says
-only whether they ran.
+Each prints under its own heading, and what it took; a table of all goals follows. They measure and do not judge: the
+exit code says only whether they ran.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -46,6 +48,11 @@ BENCHMARKS: dict[str, Callable[[], object]] = {
 }
 
 
+def processor_seconds() -> float:
+    """Processor time of this process and of those that it started and that have ended."""
+    return sum(os.times()[:4])
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Each benchmark prints its figures; those that give them are written to FILE, too."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed, side by side.")
@@ -57,10 +64,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unknown := [name for name in asked.names if name not in BENCHMARKS]:
         parser.error(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
     figures: dict[str, object] = {"host": driven.host()}
+    costs: dict[str, tuple[float, float]] = {}
     print("host: " + ", ".join(f"{name} {value}" for name, value in driven.host().items()))
     for name in asked.names or BENCHMARKS:
         print(flush=True)
+        began, used = time.monotonic(), processor_seconds()
         figures[name] = BENCHMARKS[name]()
+        costs[name] = time.monotonic() - began, processor_seconds() - used
+        print(f"{name} took {costs[name][0]:,.0f} s, CPU {costs[name][1]:,.0f} s", flush=True)
+    figures["took s"] = costs
     print()
     summary.report(figures)
     if asked.json:
