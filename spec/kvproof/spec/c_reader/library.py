@@ -20,7 +20,7 @@ from pathlib import Path
 from kvproof.spec.cache_folder import cache_folder
 
 COMPILERS = ("cc", "gcc", "clang")
-FLAGS = ("-std=gnu11", "-O2", "-w", "-shared", "-fPIC", "-pthread")
+FLAGS = ("-std=gnu11", "-O3", "-w", "-shared", "-fPIC", "-pthread")
 COMPILE_SECONDS_MAX = 120.0
 VERSION_SECONDS_MAX = 10.0
 
