@@ -101,7 +101,7 @@ GENERATED = (  # found on generated programs
         program=29,
     ),
     fault("min is max", "terms", "least", "term < found", "term > found"),
-    fault("a true value counts 2", "terms", "number", "z3.IntVal(1)", "z3.IntVal(2)", program=26),
+    fault("a true value counts 2", "terms", "number", "constant(1)", "constant(2)", program=26),
     fault(
         "a chain compares with its first number",
         "expressions",
