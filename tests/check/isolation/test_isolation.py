@@ -20,12 +20,13 @@ from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import Connection, Foreign, pack, unpack
 from kvproof.check.isolation.remote_subject import Raised, RemoteFactory
 from kvproof.check.oracle.replay import confirm
+from kvproof.check.protocol import time_limit
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission, Config, Observation, Refused, Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search import random_walk
 from kvproof.check.search.strategies import MANAGERS
-from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 from kvproof.check.subjects.builtin import manager
 from kvproof.spec.text.identity import Key
 
@@ -311,6 +312,28 @@ def test_a_subject_that_hangs_while_it_is_made_ends_after_a_run_that_was_killed(
         wait_until(number.exists)
         run.kill()
     wait_until(lambda: not is_alive(int(number.read_text())))
+
+
+@pytest.fixture
+def slow_import(tmp_path: Path) -> str:
+    """A subject that is ready after more than a second, in a process that begins in less than that."""
+    file = tmp_path / "slow.py"
+    text = "import time\ntime.sleep(1.5)\nfrom kvproof.check.subjects.builtin.manager import BuiltIn as Adapter\n"
+    file.write_text(text)
+    return f"{file}:Adapter"
+
+
+def test_a_subject_that_is_not_ready_in_time_is_reported(slow_import: str) -> None:
+    with pytest.raises(SubjectNotReady, match=r"the subject was not ready within 0\.5 s"):
+        RemoteFactory(slow_import, Limits(start_seconds=0.5))
+
+
+def test_the_time_in_which_a_subject_waits_for_a_processor_while_it_is_made_does_not_count(
+    slow_import: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_limit, "_wait_of", lambda pid: time.monotonic())
+    factory = RemoteFactory(slow_import, Limits(start_seconds=0.5))
+    factory.close()
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:

@@ -70,6 +70,10 @@ class ForkClient:
         self.control.stream.settimeout(seconds)
         try:
             self.control.send([self.subject, sys.path, self.limits.memory_bytes, os.getpid()])
+            patience = Patience(seconds, self.process.pid)
+            while not self.control.is_ready(max(AGAIN_SECONDS_MIN, min(patience.left(), seconds_left()))):
+                if min(patience.left(), seconds_left()) <= 0:
+                    raise TimeoutError
             answer = self.control.receive()
         except TimeoutError:
             self.process.kill()
