@@ -23,7 +23,7 @@ from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import INTERRUPTED, Session
 from kvproof.check.runs.store import RESULT, Store
 from kvproof.check.runs.walk_stage import walker_stage
-from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 from kvproof.check.subjects.loading import EngineError, download
 from kvproof.check.subjects.registry import ROWS, Row
 from kvproof.reports.document import read
@@ -62,10 +62,11 @@ def drive(subject: str, operations: int, seed: int, folder: Path, fixed: dict[st
 
     fixed: fields of the configuration that every run keeps.
 
-    The result of a subject that cannot be made has no check, and a message that says why.
+    The result of a subject that cannot be made has no check, and a message that says why. One that was only not ready
+    in time is tried again by the next campaign in the folder.
     """
     run = Run(version(), "campaign", subject, seed, host(), now())
-    result, store = Result(run), Store(folder)
+    result, store, is_settled = Result(run), Store(folder), True
     try:
         _bring(subject)
         make = factory_for(subject)
@@ -80,9 +81,10 @@ def drive(subject: str, operations: int, seed: int, folder: Path, fixed: dict[st
     except (UnknownSubject, EngineError) as error:
         result.messages.append(f"{NOT_DRIVEN}{error}")
         store.open(result)
+        is_settled = not isinstance(error, SubjectNotReady)
     if not run.is_complete and any(message.startswith(INTERRUPTED) for message in result.messages):
         raise KeyboardInterrupt
-    run.is_complete = True  # a fault of kvproof is a result here: the campaign goes on with the next subject
+    run.is_complete = is_settled  # a fault of kvproof is a result here: the campaign goes on with the next subject
     store.write_all(result)
     return result
 

@@ -1,11 +1,13 @@
 """Campaigns over many subjects: what ran is on disk, is not run again, and is all that a table claims."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.campaign import drive, earlier, fault, findings, folder_of, num_operations
 
-from benchmarks import engines_matrix, engines_table, false_alarms
+from benchmarks import campaign, engines_matrix, engines_table, false_alarms
+from kvproof.check.subjects import SubjectNotReady
 from kvproof.check.subjects.loading import EngineError, download
 from kvproof.check.subjects.registry import NAMED
 from kvproof.reports.result import Check, Result, Run, WitnessCount
@@ -40,6 +42,16 @@ def test_a_release_that_cannot_be_had_is_a_result_that_says_so(tmp_path: Path, m
     done = drive("vllm-v1==0.33.0", 200, 1, tmp_path)
     assert (done.checks, fault(done)) == ([], "not driven: there is no vllm==0.33.0")
     assert earlier(tmp_path) is not None
+
+
+def test_a_subject_that_was_not_ready_in_time_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def factory_for(subject: str) -> Any:
+        raise SubjectNotReady(f"{subject}: the subject was not ready within 60 s")
+
+    monkeypatch.setattr(campaign, "factory_for", factory_for)
+    done = drive("kvproof-pool", 200, 1, tmp_path)
+    assert done.messages == ["not driven: kvproof-pool: the subject was not ready within 60 s"]
+    assert earlier(tmp_path) is None
 
 
 ROW = NAMED["vllm-v1-scheduler"]
