@@ -35,7 +35,8 @@ BELIEVED_GOOD = (
 )
 FIXED = {  # what docs/findings.md has of these releases is left out
     "vllm-v1==0.33.0": {"drafting": False},  # with a draft model it misses hits
-    "vllm-v1-scheduler==0.33.0": {"transfers": False},  # the end of a send frees what a load still writes
+    # The end of a send frees what a load still writes; with the OffloadingConnector, a prompt of one token, two resets.
+    "vllm-v1-scheduler==0.33.0": {"transfers": False, "connector": ""},
 }
 
 
