@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from benchmarks.campaign import drive, earlier, fault, findings, folder_of, num_operations
 from kvproof.check.isolation.factory import is_foreign
@@ -33,7 +34,7 @@ BELIEVED_GOOD = (
     "vllm-v1-pool==0.33.0",
     "vllm-v1-scheduler==0.33.0",
 )
-FIXED = {  # what docs/findings.md has of these releases is left out
+FIXED: dict[str, dict[str, Any]] = {  # what docs/findings.md has of these releases is left out
     "vllm-v1==0.33.0": {"drafting": False},  # with a draft model it misses hits
     # The end of a send frees what a load still writes; with the OffloadingConnector, a prompt of one token, two resets.
     "vllm-v1-scheduler==0.33.0": {"transfers": False, "connector": ""},

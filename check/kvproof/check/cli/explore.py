@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from kvproof.check.search.result import SearchResult
     from kvproof.check.workers.workers import KeepingWorkers
 
-STATES_PER_WORKER = 10_000_000
+STATES_PER_WORKER = {
+    "python": 100_000,
+    "c": 10_000_000,
+}  # in Python 1 GB of states of 10 KB; --memory limits those in C
 
 
 class Reader(str, Enum):
@@ -96,15 +99,16 @@ def explore(
         ),
     ] = None,
     states_per_worker: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--states-per-worker",
             metavar="N",
             min=1,
             max=10**12,
-            help="The most states that a worker of --workers keeps.",
+            help="The most states that a worker of --workers keeps; by default 100,000 in Python, about 1 GB, and "
+            "as many as --memory holds in C.",
         ),
-    ] = STATES_PER_WORKER,
+    ] = None,
     isolation: IsolationOption = None,
     known: KnownOption = None,
     contract_fails: ContractOption = False,
@@ -192,13 +196,14 @@ def _c_reader(scope: "Scope", jobs: int | None, memory: float | None) -> tuple[s
 
 
 def _by_workers(
-    workers: "KeepingWorkers", states_per_worker: int, reader: Reader, memory: float | None
+    workers: "KeepingWorkers", states_per_worker: int | None, reader: Reader, memory: float | None
 ) -> "Callable[..., SearchResult]":
     """A search whose states are divided among workers."""
     from kvproof.check.runs.partitioned_search import PartitionedReader
     from kvproof.check.search.exhaustive.c_reader import exploration
 
+    states_max = states_per_worker or STATES_PER_WORKER[reader.value]
     if reader is Reader.PYTHON:
-        return PartitionedReader(workers, states_per_worker)
+        return PartitionedReader(workers, states_max)
     num_bytes = int((memory or 0) * 1e9) or exploration.memory_by_default()
-    return PartitionedReader(workers, states_per_worker, num_bytes)
+    return PartitionedReader(workers, states_max, num_bytes)
