@@ -27,17 +27,15 @@ if TYPE_CHECKING:
     from kvproof.check.search.result import SearchResult
     from kvproof.check.workers.workers import KeepingWorkers
 
-STATES_PER_WORKER = {
-    "python": 100_000,
-    "c": 10_000_000,
-}  # in Python 1 GB of states of 10 KB; --memory limits those in C
-
 
 class Reader(str, Enum):
     """What reads the text of the specification."""
 
     PYTHON = "python"
     C = "c"
+
+
+STATES_PER_WORKER = {Reader.PYTHON: 100_000, Reader.C: 10_000_000}  # 1 GB of 10 KB each; in C --memory limits them
 
 
 def explore(
@@ -202,7 +200,7 @@ def _by_workers(
     from kvproof.check.runs.partitioned_search import PartitionedReader
     from kvproof.check.search.exhaustive.c_reader import exploration
 
-    states_max = states_per_worker or STATES_PER_WORKER[reader.value]
+    states_max = states_per_worker or STATES_PER_WORKER[reader]
     if reader is Reader.PYTHON:
         return PartitionedReader(workers, states_max)
     num_bytes = int((memory or 0) * 1e9) or exploration.memory_by_default()
