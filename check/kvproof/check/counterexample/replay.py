@@ -69,24 +69,30 @@ def replay_trace(
         verdict = f"{trace.property} is still refuted"
     else:
         verdict = f"{trace.property} was refuted when the trace was saved; now it is {finding.property}"
-    again = _refuted_again(trace, name, config, operations, done, finding)
-    method, frames = locate(Counterexample(config, operations[: len(done.steps)], finding))
-    again = replace(again, method=method, frames=frames)
+    again = _refuted_again(trace, name, config, operations[: len(done.steps)], done, finding, locate)
     return Replay(ReplayStatus.FAILED, f"{verdict}\n{refutation(again, path)}", finding)
 
 
 def _refuted_again(
-    trace: Trace, name: str, config: Config, operations: list[Operation], done: ReplayResult, finding: Finding
+    trace: Trace,
+    name: str,
+    config: Config,
+    operations: list[Operation],
+    done: ReplayResult,
+    finding: Finding,
+    locate: Callable[[Counterexample], Located],
 ) -> Trace:
-    """The trace as it goes on this subject, up to the operation that refutes."""
-    length = len(done.steps)
+    """The trace as it goes on this subject. operations: up to the one that refutes."""
+    method, frames = locate(Counterexample(config, operations, finding))
     return replace(
         trace,
         subject=name,
         property=finding.property,
-        text=narrated(finding, config, operations[:length]),
-        operations=trace.operations[:length],
-        steps=steps_of(done, config, operations[:length]),
+        text=narrated(finding, config, operations),
+        operations=trace.operations[: len(operations)],
+        steps=steps_of(done, config, operations),
+        method=method,
+        frames=frames,
     )
 
 
