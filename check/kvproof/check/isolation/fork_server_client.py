@@ -70,12 +70,9 @@ class ForkClient:
         self.control.stream.settimeout(seconds)
         try:
             self.control.send([self.subject, sys.path, self.limits.memory_bytes, os.getpid()])
-            patience = Patience(seconds, self.process.pid)
-            while not self.control.is_ready(max(AGAIN_SECONDS_MIN, min(patience.left(), seconds_left()))):
-                if min(patience.left(), seconds_left()) <= 0:
-                    raise TimeoutError
+            _wait_for(self.control, seconds, self.process.pid)
             answer = self.control.receive()
-        except TimeoutError:
+        except (TimeoutError, OutOfTime):
             self.process.kill()
             self.close()
             if seconds_left() <= 0:  # it is made again at the end of a run, which says nothing about it
@@ -191,11 +188,7 @@ class Fork:
         self.connection.stream.settimeout(seconds)
         with suppress(ConnectionError):
             self.connection.send(message)
-        patience = Patience(seconds, self.pid)
-        while not self.connection.is_ready(max(AGAIN_SECONDS_MIN, min(patience.left(), seconds_left()))):
-            require_time()
-            if patience.left() <= 0:
-                raise TimeoutError
+        _wait_for(self.connection, seconds, self.pid)
         return self.connection.receive()
 
     def end(self, has_gone: bool = False) -> str:
@@ -219,6 +212,15 @@ class Fork:
             os.killpg(self.pid, signal.SIGKILL)
         with suppress(ProcessLookupError, PermissionError):  # it may not have its own process group yet
             os.kill(self.pid, signal.SIGKILL)
+
+
+def _wait_for(connection: Connection, seconds: float, pid: int) -> None:
+    """Wait until a message of the process arrives, or the end of the connection. Raises TimeoutError, OutOfTime."""
+    patience = Patience(seconds, pid)
+    while not connection.is_ready(max(AGAIN_SECONDS_MIN, min(patience.left(), seconds_left()))):
+        require_time()
+        if patience.left() <= 0:
+            raise TimeoutError
 
 
 def how_it_ended(code: int) -> str:
