@@ -3,7 +3,10 @@
 import multiprocessing
 import os
 import signal
+import socket
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -11,7 +14,7 @@ import z3
 
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.solvers import solving
-from kvproof.models.solvers.solving import SEARCH_EFFORT, ProofOutcome, Settings, Together, decide
+from kvproof.models.solvers.solving import SEARCH_EFFORT, Answer, ProofOutcome, Settings, Together, decide
 from kvproof.models.solvers.workers import decide_all
 from kvproof.spec.verdict import Verdict
 
@@ -182,6 +185,41 @@ def test_a_process_that_ends_costs_one_question_and_the_others_are_asked_again()
     assert [one.obligation.claim for one in lost] == ["open"]
     assert lost[0].answer.verdict is Verdict.UNKNOWN
     assert lost[0].answer.reason == "the solver process ended with exit code -9"
+
+
+def close_connection() -> None:
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with suppress(OSError):
+            socket.socket(fileno=os.dup(number)).shutdown(socket.SHUT_RDWR)
+
+
+def close_and_end(assumed: str, goal: str, settings: Settings) -> Answer:
+    """An asker that closes the connection of its process, which ends a moment later."""
+    close_connection()
+    time.sleep(0.3)
+    os._exit(9)
+
+
+def close_and_stay(assumed: str, goal: str, settings: Settings) -> Answer:
+    """An asker that closes the connection of its process, which goes on."""
+    close_connection()
+    time.sleep(600)
+    raise AssertionError
+
+
+def test_the_exit_code_is_that_of_the_process_also_if_its_connection_ends_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kvproof.models.solvers.workers.END_SECONDS", 60.0)
+    (decided,) = decide_all([EASY], Settings(), num_processes=1, asker=close_and_end)
+    assert decided.answer.reason == "the solver process ended with exit code 9"
+
+
+def test_a_process_that_only_closes_its_connection_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvproof.models.solvers.workers.END_SECONDS", 0.1)
+    (decided,) = decide_all([EASY], Settings(), num_processes=1, asker=close_and_stay)
+    assert decided.answer.reason == "the solver process closed its connection"
+    assert multiprocessing.active_children() == []
 
 
 def test_other_work_is_done_to_its_end_after_the_last_question_is_made_and_also_without_a_question() -> None:

@@ -34,6 +34,7 @@ IN_ADVANCE_AT_THE_END = 4  # few, so that the processes end at the same time
 POLL_SECONDS = 0.01  # between two looks for answers, while questions are made
 STRATEGIES_MAX = 3  # tried by a solver for one question
 GRACE_SECONDS = 10.0  # a solver checks the time only now and then
+END_SECONDS = 2.0  # for a process to end after its connection has
 
 Asker = Callable[[str, str, Settings], Answer]  # hypotheses, negated goal; a function that a process can import
 Question = tuple[str, str]  # hypotheses, negated goal; a batch sends equal hypotheses once
@@ -221,7 +222,10 @@ class _Pool:
                 try:
                     answer = worker.connection.recv()
                 except (EOFError, OSError):
-                    self._lose(worker, f"the solver process ended with exit code {worker.process.exitcode}")
+                    worker.process.join(END_SECONDS)  # the connection ends before the process has an exit code
+                    code = worker.process.exitcode
+                    ended = f"ended with exit code {code}" if code is not None else "closed its connection"
+                    self._lose(worker, f"the solver process {ended}")
                     continue
                 worker.heard = time.monotonic()
                 self._note(worker.open.popleft(), answer)
