@@ -18,6 +18,14 @@ from kvproof.check.workers.workers import NUM_TRIES_MAX, WorkerLost
 from kvproof.spec.verdict import Exit
 
 MAIN = "from kvproof.check.cli import main; main()"
+CLOSE_CONNECTION = """
+import os, socket
+for number in map(int, os.listdir("/proc/self/fd")):
+    try:
+        socket.socket(fileno=os.dup(number)).shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+"""
 
 
 @pytest.fixture
@@ -82,6 +90,15 @@ def test_a_unit_that_ends_every_worker_is_an_error_and_not_an_endless_loop(
         WorkerLost, match=r"^1 workers ended while they did the same unit, the last with exit code 7: 7\. "
     ):
         list(workers.results(os._exit, [7]))
+
+
+def test_a_worker_that_closes_its_connection_and_goes_on_is_killed(
+    workers: LocalWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvproof.check.workers.local.NUM_TRIES_MAX", 1)
+    monkeypatch.setattr("kvproof.check.workers.local.END_SECONDS", 0.1)
+    with pytest.raises(WorkerLost, match="the last with exit code -9"):
+        list(workers.results(exec, [CLOSE_CONNECTION + "import time; time.sleep(600)"]))
 
 
 def test_a_unit_without_an_answer_is_done_again_by_another_worker(

@@ -22,7 +22,7 @@ from kvproof.check.workers.workers import NUM_TRIES_MAX, SECONDS_MAX, Answer, Ma
 from kvproof.models.solvers.interrupts import deaf_to_interrupts
 
 NUM_AHEAD = 4  # units for each worker, begun before the result of the oldest one is there
-END_SECONDS = 2.0  # for an idle process to end by itself
+END_SECONDS = 2.0  # for a process to end by itself after its connection is closed
 
 
 @dataclass(eq=False)
@@ -115,10 +115,7 @@ class LocalWorkers:
                 worker.process.kill()
             worker.connection.close()
         for worker in self._workers:
-            worker.process.join(END_SECONDS)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
+            _end(worker.process)
         self._workers.clear()
         self._folder.cleanup()
 
@@ -190,7 +187,7 @@ class LocalWorkers:
         """Forget a worker whose process has ended; its unit must be done again."""
         self._workers.remove(worker)
         worker.connection.close()
-        worker.process.join()
+        _end(worker.process)
         ticket = worker.ticket
         if ticket is None or not ticket.is_wanted:
             return
@@ -200,6 +197,14 @@ class LocalWorkers:
                 f"{worker.process.exitcode}: {ticket.unit}. If the subject ends its process, leave out --no-isolation"
             )
         self._again.append(ticket)
+
+
+def _end(process: BaseProcess) -> None:
+    """Wait until a process whose connection is closed has ended; kill it if it does not."""
+    process.join(END_SECONDS)
+    if process.is_alive():
+        process.kill()
+        process.join()
 
 
 def _serve(connection: "Connection[Any, Any]", parent: int, folder: str) -> None:
