@@ -1,5 +1,6 @@
 """vLLM's scheduler with its own OffloadingConnector: what a step stores, waits for and loads, and two known faults."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -70,6 +71,16 @@ def test_a_load_begins_only_if_the_whole_prompt_fits_beside_another_load() -> No
 def test_two_resets_between_two_steps_raise_while_a_copy_is_under_way() -> None:
     with pytest.raises(Finding, match=r"reset_caches.* raised AssertionError"):
         judged(CONFIG, *FIRST[:2], ("launch",), ("complete", (1,)), ("reset_caches", False), ("reset_caches", False))
+
+
+def test_the_steps_of_a_request_that_is_preempted_by_resets_are_counted_from_the_last_of_them() -> None:
+    config = replace(CONFIG, chunked=True, max_num_batched_tokens=1)
+    judge = judged(config, ("add", 1, (1,), (0, 1, 2, 3), 1), ("stop",))
+    assert judge.last_step is not None
+    for _ in range(2 * judge.last_step):
+        assert all(judge.apply(operation) for operation in (*NEXT, ("reset_caches", True)))
+    assert judge.apply(("drain", (1,)))
+    assert judge.is_done()
 
 
 def test_a_prompt_of_one_token_in_one_block_is_loaded_again_and_again() -> None:
