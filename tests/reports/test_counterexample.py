@@ -55,6 +55,28 @@ def test_a_subject_that_breaks_when_it_is_made_needs_no_step(refuted: Result, tm
     assert "  No step is needed, with num_gpu_blocks 3, window 8.\n  Saved: " in found.text()
 
 
+def test_of_a_run_of_many_steps_the_first_and_the_last_are_listed(refuted: Result, tmp_path: Path) -> None:
+    path = tmp_path / "crashes" / "one.json"
+    operations = [["observe", number] for number in range(1, 1_601)]
+    write(path, replace(read(path, Trace), steps=[], operations=operations))
+    (found,) = counterexamples(refuted, tmp_path)
+    listed = [line.strip() for line in found.text().splitlines() if "observe(" in line or "…" in line]
+    assert listed[99:102] == [
+        "100  observe(100)",
+        "… 1,000 steps are not listed; the saved trace has them all",
+        "1101  observe(1101)",
+    ]
+    assert (listed[0], listed[-1], len(listed)) == ("1  observe(1)", "1600  observe(1600)", 601)
+
+
+def test_a_run_of_600_steps_is_listed_whole(refuted: Result, tmp_path: Path) -> None:
+    path = tmp_path / "crashes" / "one.json"
+    write(path, replace(read(path, Trace), steps=[], operations=[["observe", number] for number in range(600)]))
+    (found,) = counterexamples(refuted, tmp_path)
+    assert found.text().count("observe(") == 600
+    assert "not listed" not in found.text()
+
+
 def test_the_regression_test_beside_a_trace_is_named(refuted: Result, tmp_path: Path) -> None:
     (tmp_path / "crashes" / "test_one.py").touch()
     (found,) = counterexamples(refuted, tmp_path)

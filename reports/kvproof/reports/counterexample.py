@@ -1,7 +1,8 @@
 """A refutation as text: what broke and where, the rule that it breaks, the command that repeats it, the numbered steps.
 
-The order is the same in every report, and nothing is shortened. A reader who sees only the first lines knows what is
-wrong, after which call, and what to type.
+The order is the same in every report. A reader who sees only the first lines knows what is wrong, after which call, and
+what to type. Nothing is shortened but a run of more than `STEPS_MAX` steps: its first and last steps are listed. The
+saved trace has them all.
 """
 
 import re
@@ -19,6 +20,8 @@ from kvproof.spec.trace import Trace, is_about_an_answer, names_code
 
 NUMBERS = r"[-\d(),.\[\]' ]+"  # findings that differ only in numbers are reported once
 SAME_CHARACTERS = 80
+STEPS_MAX = 600  # of a run, in a text; a run that could not be made shorter may have 100,000
+FIRST_STEPS = 100  # of a run with more than that
 REPEAT, SAVED, SIGNATURE = "Repeat:", "Saved:", "Signature:"  # how the lines begin that are copied, and never wrapped
 NOT_IN_A_NAME = r"[^A-Za-z0-9_]"  # of a Python module; for the name of the regression test
 
@@ -94,11 +97,7 @@ class Counterexample:
             config = ", ".join(f"{name} {value}" for name, value in self.trace.config.items())
             head = "The steps" if self.steps else "No step is needed"
             yield f"  {head}{f', with {config}' if config else ''}{':' if self.steps else '.'}"
-            width = len(str(len(self.steps)))
-            for number, step in enumerate(self.steps, start=1):
-                first, *rest = step.splitlines() or [""]
-                yield f"    {number:>{width}}  {first}"
-                yield from (f"    {'':{width}}  {line}" for line in rest)
+            yield from self._numbered_steps()
         if self.problem:
             yield f"  {self.problem}"
         if self.path is not None:
@@ -107,6 +106,19 @@ class Counterexample:
             yield f"  {SAVED} {' · '.join([str(self.path), *beside])}"
         if self.check.signature:
             yield f"  {SIGNATURE} {cut(self.check.signature)}"
+
+    def _numbered_steps(self) -> Iterator[str]:
+        steps = self.steps
+        width = len(str(len(steps)))
+        num_left_out = len(steps) - STEPS_MAX
+        for number, step in enumerate(steps, start=1):
+            if 0 < number - FIRST_STEPS <= num_left_out:
+                if number == FIRST_STEPS + 1:
+                    yield f"    {'':{width}}  … {num_left_out:,} steps are not listed; the saved trace has them all"
+                continue
+            first, *rest = step.splitlines() or [""]
+            yield f"    {number:>{width}}  {first}"
+            yield from (f"    {'':{width}}  {line}" for line in rest)
 
     def text(self) -> str:
         """All lines, as they may be printed."""
