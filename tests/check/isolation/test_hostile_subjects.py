@@ -18,6 +18,7 @@ from kvproof.check.oracle.replay import confirm
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scopes import SCOPES
+from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import MANAGERS
 
@@ -194,6 +195,22 @@ def test_a_judge_that_the_subject_broke_judges_the_run_again_in_another_process(
 ) -> None:
     factory = make("BreaksTheJudge")
     done = walked(factory)
+    assert done.counterexample is not None
+    assert done.counterexample.operations[-1][0] == "fork"
+    assert done.counterexample.finding.property == "frame-kept"
+    factory.close()
+
+
+def test_a_judge_that_fails_without_a_run_that_can_be_repeated_judges_the_walk_here(
+    make: Callable[[str], RemoteFactory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(strategy: object, subject: object, stuck: remote_search.Stuck) -> SearchResult:
+        raise stuck
+
+    monkeypatch.setattr(remote_search, "_stuck_result", fail)
+    factory = make("BreaksTheJudge")
+    options = WalkOptions(disabled=frozenset({"swap"}))
+    done = remote_search.walk(MANAGERS, factory(), 3, max_operations=4_000, seconds=60, options=options)
     assert done.counterexample is not None
     assert done.counterexample.operations[-1][0] == "fork"
     assert done.counterexample.finding.property == "frame-kept"

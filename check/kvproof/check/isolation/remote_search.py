@@ -112,7 +112,7 @@ def walk(
                     max_operations=max_operations - before,
                     seconds=max(0.0, seconds - (time.monotonic() - began)),
                     fixed=fixed,
-                    options=replace(options, **request["options"]),
+                    options=replace(options, **{**request["options"], "disabled": options.disabled}),
                 )
                 total.continue_with(done)
                 return total

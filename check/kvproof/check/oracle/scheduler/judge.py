@@ -113,26 +113,23 @@ class SchedulerJudge(Stepping):
 
     @enabled_when(lambda judge: judge.last_step is None)
     def op_stop(self) -> bool:
-        """No request arrives any more, and nothing forks: all must be over within a bounded number of steps."""
-        self.answer = f"at most {self._bound_steps()} more steps"
-        return True
-
-    def _bound_steps(self) -> int:
-        """Bound the steps from now on, until all is over. Returns their number."""
+        """No request arrives, forks, or is preempted by a reset: all must be over within a bounded number of steps."""
         config, num_gains = self.config, num_gains_max(unfinished(self.requests))
         num_tokens = config.max_num_batched_tokens // config.partial_prefills
         num_tokens = prompt_tokens_in_step(max(1, num_tokens), config.long_prefill_threshold)
         bound = num_steps_max(num_gains, config.max_model_len, num_tokens, config.async_steps)
         self.last_step = self.num_steps + bound
-        return bound
+        self.answer = f"at most {bound} more steps"
+        return True
 
     @enabled_when(lambda judge: judge.host is not None and not judge.under_way)
     def op_reset_caches(self, preempts: bool = False) -> bool:
         """Drop what is cached on the device, unless blocks are in use, and all that is in host memory.
 
-        preempts: every running request is preempted first; not while a request that loads, or has loaded, waits.
+        preempts: every running request is preempted first; not while a request that loads, or has loaded, waits, and
+        not after `stop`, since a scheduler whose work is undone again and again cannot end.
         """
-        if preempts and (self.loading or self.without_slot):
+        if preempts and (self.loading or self.without_slot or self.last_step is not None):
             return False
         context = "reset_caches()"
         done = self.call("total-calls", "reset_caches", preempts)
@@ -143,8 +140,6 @@ class SchedulerJudge(Stepping):
         self.observe(context, [request.members[0] for request in running])
         for request in running:
             self.step_explainer.preempt(request, context)
-        if running and self.last_step is not None:
-            self._bound_steps()  # what they had computed is lost, and that is no fault of the scheduler
         if done:
             self.explainer.run(operations.reset_cache(self.state), context)
         self.settle(context)
