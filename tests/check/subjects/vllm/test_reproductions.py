@@ -54,6 +54,7 @@ def exit_code(script: str, subject: str) -> int:
         ("vllm_block_behind_an_image_has_two_keys.py", "vllm-v1==0.18.1", "vllm-v1==0.19.0"),
         ("vllm_loaded_request_is_never_reached.py", "vllm-v1-scheduler==0.17.1", "vllm-v1-scheduler==0.18.0"),
         ("vllm_loaded_request_behind_one_looked_up_again.py", "vllm-v1-scheduler==0.30.0", "vllm-v1-scheduler==0.31.0"),
+        ("vllm_preempts_for_blocks_that_it_keeps.py", "vllm-v1-scheduler==0.29.0", "vllm-v1-scheduler==0.30.0"),
         ("vllm_send_frees_what_is_loaded.py", "vllm-v1-scheduler==0.33.0", None),
         ("vllm_window_hit_is_rounded_twice.py", "vllm-v1==0.33.0", None),
         ("vllm_lazy_offload_skips_what_is_evicted_next.py", "vllm-simple-offload==0.33.0", None),
