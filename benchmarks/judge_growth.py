@@ -33,6 +33,7 @@ from kvproof.check.search.manager_operations import ManagerOperations
 from kvproof.check.search.random_walk import Parts
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.models.proofs import induction
+from kvproof.models.proofs.units import made
 from kvproof.models.solvers.solving import Settings, decide
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.trace import Operation
@@ -100,7 +101,7 @@ def of_rules() -> Iterator[tuple[int, float]]:
     for num_rules in (*RULES, len(names)):
         wanted = frozenset(names[:num_rules])
         began = time.process_time()
-        for obligation in induction.obligations(wants=wanted.__contains__):
+        for obligation in made(induction.units(), wanted.__contains__):
             if decide(obligation, Settings()).answer.verdict is not Verdict.PROVED:
                 raise RuntimeError(f"not proved: {obligation.id}")
         yield num_rules, time.process_time() - began

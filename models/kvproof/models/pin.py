@@ -63,29 +63,43 @@ class Pin:
         self._obligations: dict[str, Pinned] = {}
         self._twice: set[str] = set()  # names that several obligations have
         self._digests = Digests()
-        self._of_hypothesis: dict[tuple[str, str, int], str] = {}
+        self._of_hypothesis: dict[tuple[str, str, int], tuple[str, str]] = {}  # with the line of the assumption, or ""
         self._given: dict[tuple[str, tuple[Hypothesis, ...]], Given] = {}  # many obligations have the same
 
-    def add(self, obligation: Obligation) -> None:
+    def add(self, obligation: Obligation) -> Pinned:
         """Add an obligation and its assumptions."""
         kind = TRIVIAL if obligation.is_trivial() else OBLIGATION
         goal = self._digests.of([obligation.goal], obligation.property)
         known = obligation.suite, obligation.hypotheses
         if known not in self._given:
-            self._given[known] = frozenset(self._hypothesis(obligation.suite, one) for one in obligation.hypotheses)
-        given = self._given[known]
-        name = _one_line(obligation.id)
+            self._given[known] = frozenset(self._hypothesis(obligation.suite, one)[0] for one in obligation.hypotheses)
+            self._assumptions.update(self.assumptions_of(obligation))
+        pinned = Pinned(kind, goal, self._given[known])
+        self.add_known(obligation.id, pinned)
+        return pinned
+
+    def add_known(self, id: str, pinned: Pinned, assumptions: Iterable[str] = ()) -> None:
+        """Add what an earlier run has found of an obligation. assumptions: the lines of its assumptions."""
+        name = _one_line(id)
         if name in self._obligations:  # such as two guards of a rule with one sentence: only one of them is pinned
             self._twice.add(name)
-        self._obligations[name] = Pinned(kind, goal, given)
+        self._obligations[name] = pinned
+        self._assumptions.update(assumptions)
 
-    def _hypothesis(self, suite: str, one: Hypothesis) -> str:
+    def assumptions_of(self, obligation: Obligation) -> list[str]:
+        """The lines of those hypotheses that are assumptions."""
+        lines = (self._hypothesis(obligation.suite, one)[1] for one in obligation.hypotheses)
+        return [line for line in lines if line]
+
+    def _hypothesis(self, suite: str, one: Hypothesis) -> tuple[str, str]:
+        """The entry of a hypothesis, and the line of the assumption if it is one."""
         key = (suite, one.name, one.formula.get_id())  # the digests keep the formula alive
         if key not in self._of_hypothesis:
-            self._of_hypothesis[key] = f"{_one_line(one.name)} [{self._digests.of([one.formula])}]"
+            line = ""
             if _is_assumption(suite, one):
                 text = "an invariant" if one.name in INVARIANTS else _one_line(one.formula.sexpr())
-                self._assumptions.add(f"{ASSUMPTION}: {suite}: {one.name}: {text}")
+                line = f"{ASSUMPTION}: {suite}: {one.name}: {text}"
+            self._of_hypothesis[key] = f"{_one_line(one.name)} [{self._digests.of([one.formula])}]", line
         return self._of_hypothesis[key]
 
     @property

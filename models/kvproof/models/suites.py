@@ -1,22 +1,23 @@
 """The suites of obligations, by name, in the order in which they are proved. A suite is imported when it is used."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.proofs.units import Unit, every_subject, made
 from kvproof.models.solvers.solving import Allowance
 from kvproof.models.translation.text import Text
 
-SUITES: dict[str, str] = {  # name of the suite -> module:function that yields its obligations
-    "specification": "kvproof.models.proofs.induction:obligations",
-    "operations": "kvproof.models.proofs.contracts:obligations",
-    "store": "kvproof.models.proofs.stores:obligations",
-    "arithmetic": "kvproof.models.arithmetic.theorems:obligations",
-    "mapping": "kvproof.models.mapping.theorems:obligations",
-    "refinement": "kvproof.models.refinement.suite:obligations",
-    "concolic": "kvproof.models.concolic.suite:obligations",
+SUITES: dict[str, str] = {  # name of the suite -> module:function that yields its units
+    "specification": "kvproof.models.proofs.induction:units",
+    "operations": "kvproof.models.proofs.contracts:units",
+    "store": "kvproof.models.proofs.stores:units",
+    "arithmetic": "kvproof.models.arithmetic.theorems:units",
+    "mapping": "kvproof.models.mapping.theorems:units",
+    "refinement": "kvproof.models.refinement.suite:units",
+    "concolic": "kvproof.models.concolic.suite:units",
 }
 
 OF_A_TEXT = ("specification", "operations")  # the suites about the text of block managers, which can be replaced
@@ -37,18 +38,20 @@ class Refutation:
     data: dict[str, Any] | None = None
 
 
+def units_of(suite: str, text: Text | None = None) -> Iterable[Unit]:
+    """The units of one suite. text: replaces the text of the specification, only for suites in `OF_A_TEXT`."""
+    found: Iterable[Unit] = _named(SUITES[suite])(*([] if text is None else [text]))
+    return found
+
+
 def obligations_of(
-    suite: str, text: Text | None = None, wants: Callable[[str], bool] | None = None
-) -> Iterable[Obligation]:
+    suite: str, text: Text | None = None, wants: Callable[[str], bool] = every_subject
+) -> Iterator[Obligation]:
     """The obligations of one suite. The other arguments are only for suites in `OF_A_TEXT`.
 
-    text: replaces the text of the specification. wants: whether the obligations of a subject are needed; all are if it
-    is not given.
+    text: replaces the text of the specification. wants: whether the obligations of a subject are needed.
     """
-    function = _named(SUITES[suite])
-    given = {name: value for name, value in (("text", text), ("wants", wants)) if value is not None}
-    made: Iterable[Obligation] = function(**given)
-    return made
+    return made(units_of(suite, text), wants)
 
 
 def refutation_of(

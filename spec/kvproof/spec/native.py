@@ -560,7 +560,7 @@ class MachineOf(Generic[AnyState]):
 
     with_ghosts: keep the fields that only proofs and the invariants about enumerations need.
     with_checks: evaluate the obligations, and raise `CheckFailed` when one does not hold.
-    text: other functions than those of the specification, such as a rule with a fault in it.
+    text: other functions than those of the specification, such as a rule with a fault in it, or only some of them.
     """
 
     def __init__(
@@ -580,7 +580,9 @@ class MachineOf(Generic[AnyState]):
         self.with_ghosts, self.with_checks = with_ghosts, with_checks
         self.names, left_out = names, sizes.left_out
         self.rules: dict[str, Rule] = {
-            r.__name__: names[r.__name__] for r in self.system.collected.rules if r.__name__ not in left_out
+            name: names[name]
+            for name in (rule.__name__ for rule in self.system.collected.rules)
+            if name in names and name not in left_out
         }
         self.copy: Callable[[AnyState], AnyState] = _copier(self.system, with_ghosts, sizes.unwritten)
         # A function of the text, by its name. Searches ask for one in every state, so this is one look-up.

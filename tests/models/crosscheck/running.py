@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from kvproof.models.translation.functions import Functions
 from kvproof.models.translation.text import Text, specification
 from kvproof.spec import language, native
 from kvproof.spec.language import COLLECTED, Domain, Field
@@ -54,7 +55,7 @@ def loaded(source: str) -> Iterator[Loaded]:
         functions = {node.name: (node, FILE) for node in tree.body if isinstance(node, ast.FunctionDef)}
         with patch.dict(FIELDS, fields, clear=True):
             native._copier.cache_clear()  # it knows the fields of before
-            yield Loaded(source, Text(functions, constants), names)
+            yield Loaded(source, Text(Functions(functions), constants), names)
     finally:
         native._copier.cache_clear()
         for one, content in zip(lists, before, strict=True):

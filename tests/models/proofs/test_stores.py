@@ -6,6 +6,7 @@ import z3
 from kvproof.models.proofs import store_instance, stores
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.proofs.store_instance import NotFired
+from kvproof.models.proofs.units import made
 from kvproof.models.translation.text import specification
 from kvproof.spec.store.machine import STORES
 
@@ -28,7 +29,7 @@ def is_proved(one: Obligation) -> bool:
 )
 def test_without_a_guard_an_invariant_is_not_proved(function: str, old: str, new: str, claim: str) -> None:
     text = specification(STORES).edited(function, old, new)
-    found = {one.claim: one for one in stores.obligations(text, lambda subject: subject == function)}
+    found = {one.claim: one for one in made(stores.units(text), lambda name: name == function)}
     assert not is_proved(found[claim])
 
 

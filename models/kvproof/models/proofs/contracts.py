@@ -9,14 +9,16 @@ import ast
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import z3
 
-from kvproof.models.proofs.induction import Induction, every_subject, guards, hypotheses
+from kvproof.models.proofs.induction import Induction, guards, hypotheses
 from kvproof.models.proofs.least_element_lemma import by_lemma
 from kvproof.models.proofs.multiplication_lemma import by_lemma_where_divided
 from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis, Obligation
+from kvproof.models.proofs.units import Unit
 from kvproof.models.translation.conditions import Demand
 from kvproof.models.translation.maps import SymbolicState, Value
 from kvproof.models.translation.rules import Outcome
@@ -41,15 +43,23 @@ LEFT_AT_FIRST = "something is left, or nothing"  # the variant is not negative a
 LOOP_INVARIANT = "so far"  # the hypothesis that the loop invariant holds
 
 
-def obligations(text: Text | None = None, wants: Callable[[str], bool] = every_subject) -> Iterator[Obligation]:
-    """The obligations of every contract of the specification, or of another text.
-
-    wants: whether the obligations of a contract are needed, by its name.
-    """
+def units(text: Text | None = None) -> Iterator[Unit]:
+    """One unit for each contract of the specification, or of another text."""
     induction = Induction(Translator(text=text))
     for contract in CONTRACTS:
-        if wants(contract.name):
-            yield from contract_obligations(induction, contract)
+        make = partial(contract_obligations, induction, contract)
+        roots = (*induction.roots, *_functions(contract))
+        yield Unit(SUITE, contract.name, induction.translator.text, roots, make)
+
+
+def _functions(contract: Contract) -> Iterator[str]:
+    """The names of all functions of a contract, and of its rules."""
+    yield from (contract.name, contract.precondition, contract.variant, contract.loop_invariant)
+    yield from (name for firing in contract.firings for name in firing if name is not None)
+    if contract.can_choose is not None:
+        yield contract.can_choose
+    for witness in (one for each in contract.witnesses.values() for one in each.values()):
+        yield from (witness.among, witness.before, witness.some) if isinstance(witness, Least) else (witness,)
 
 
 def contract_obligations(induction: Induction, contract: Contract) -> Iterator[Obligation]:

@@ -7,12 +7,13 @@ a row within its row; and each derived field is determined by the real ones.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import z3
 
 from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis, Obligation
+from kvproof.models.proofs.units import Unit
 from kvproof.models.translation.conditions import Demand
 from kvproof.models.translation.dependencies import fields_read
 from kvproof.models.translation.maps import SymbolicState
@@ -28,25 +29,9 @@ DERIVED_PROPERTY = "lists-agree"
 Rule = Callable[..., Any]
 
 
-def every_subject(subject: str) -> bool:
-    """Selects the obligations of all subjects."""
-    return True
-
-
-def obligations(text: Text | None = None, wants: Callable[[str], bool] = every_subject) -> Iterator[Obligation]:
-    """The obligations of the specification, or of another text.
-
-    wants: whether the obligations of a subject (a rule, a claim, `INITIAL` or `THEOREM`) are needed.
-    """
-    induction = Induction(Translator(text=text))
-    if wants(INITIAL):
-        yield from induction.initial()
-    if wants(THEOREM):
-        yield from induction.theorems()
-    yield from induction.claims_are_defined(wants)
-    for rule in induction.collected.rules:
-        if wants(rule.__name__):
-            yield from induction.rule(rule)
+def units(text: Text | None = None) -> Iterator[Unit]:
+    """The units of the specification, or of another text: the first state, the theorems, each claim, each rule."""
+    return Induction(Translator(text=text)).units()
 
 
 class Induction:
@@ -56,7 +41,30 @@ class Induction:
         self.translator = translator
         self.suite, self.collected = translator.system.name, translator.system.collected
         self.before = translator.unknown_state()
-        self._depends = {claim.name: fields_read(translator.text, claim.name) for claim in self.collected.invariants}
+
+    def units(self) -> Iterator[Unit]:
+        """Each reads the invariants, and what its name says."""
+        text, collected, invariants = self.translator.text, self.collected, self.roots
+        starts = (field.start for field in self.translator.system.fields.values())
+        first = (*invariants, *(start.__name__ for start in starts if callable(start)))
+        yield Unit(self.suite, INITIAL, text, first, self.initial)
+        theorems = (*invariants, *(claim.name for claim in collected.theorems))
+        yield Unit(self.suite, THEOREM, text, theorems, self.theorems)
+        for claim in (*collected.invariants, *collected.theorems):
+            make = partial(self.claim_is_defined, claim.name)
+            yield Unit(self.suite, claim.name, text, (*invariants, claim.name), make)
+        for rule in collected.rules:
+            yield Unit(self.suite, rule.__name__, text, (*invariants, rule.__name__), partial(self.rule, rule))
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The functions that each unit reads: those of the invariants."""
+        return tuple(claim.name for claim in self.collected.invariants)
+
+    @cached_property
+    def _depends(self) -> dict[str, frozenset[str]]:
+        """The fields that each invariant reads."""
+        return {claim.name: fields_read(self.translator.text, claim.name) for claim in self.collected.invariants}
 
     @cached_property
     def sizes(self) -> tuple[Hypothesis, ...]:
@@ -107,12 +115,14 @@ class Induction:
             claim = f"{name} is determined by the real fields"
             yield Obligation(self.suite, THEOREM, claim, DERIVED_PROPERTY, assumed, goal)
 
-    def claims_are_defined(self, wants: Callable[[str], bool] = every_subject) -> Iterator[Obligation]:
-        """Every read of an invariant or theorem is in range. wants: whether a claim is needed, by its name."""
+    def claims_are_defined(self) -> Iterator[Obligation]:
+        """Every read of an invariant or theorem is in range."""
         for claim in (*self.collected.invariants, *self.collected.theorems):
-            if wants(claim.name):
-                outcome = self.translator.run(claim.name, self.before)
-                yield from defined(self.suite, claim.name, outcome.demands, self.assumed)
+            yield from self.claim_is_defined(claim.name)
+
+    def claim_is_defined(self, name: str) -> Iterator[Obligation]:
+        """Every read of this invariant or theorem is in range."""
+        yield from defined(self.suite, name, self.translator.run(name, self.before).demands, self.assumed)
 
     def rule(self, rule: Rule) -> Iterator[Obligation]:
         """A rule reads and writes in range, its checks hold, and it keeps every invariant."""

@@ -9,15 +9,16 @@ store may also remember which block was used last, which the specification does 
 in one of these; and of a state, only the one at the boundary is needed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from itertools import combinations_with_replacement
 from typing import Any
 
 import z3
 
-from kvproof.models.proofs import induction
-from kvproof.models.proofs.induction import Induction, Rule, every_subject, hypotheses
+from kvproof.models.proofs.induction import Induction, Rule, hypotheses
 from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.proofs.units import Unit
 from kvproof.models.translation.maps import Map, SymbolicState
 from kvproof.models.translation.terms import Truth, conjunction, equal, implication, negation
 from kvproof.models.translation.text import Text, specification
@@ -28,14 +29,13 @@ PROPERTY, COMMUTING, GROUPS = "completion-commutes", "commuting", "groups"
 ENDING = ("land", "fail", "report", "end_load", "commit", "abort")  # the rules that a report leads to
 
 
-def obligations(text: Text | None = None, wants: Callable[[str], bool] = every_subject) -> Iterator[Obligation]:
-    """The obligations of stores, or of another text about them. wants: as for those of the induction."""
+def units(text: Text | None = None) -> Iterator[Unit]:
+    """The units of stores, or of another text about them."""
     text = text or specification(STORES)
-    yield from induction.obligations(text, wants)
-    if wants(COMMUTING):
-        yield from commuting(text)
-    if wants(GROUPS):
-        yield from _groups(Translator(text=text))
+    of_rules = Induction(Translator(text=text))
+    yield from of_rules.units()
+    yield Unit(STORES.name, COMMUTING, text, (*of_rules.roots, *ENDING), partial(commuting, text))
+    yield Unit(STORES.name, GROUPS, text, ("first_needed", "is_needed"), partial(_groups, Translator(text=text)))
 
 
 def commuting(text: Text) -> Iterator[Obligation]:
