@@ -16,7 +16,7 @@ from kvproof.models.translation.text import specification
 
 KVPROOF = (sys.executable, "-c", "from kvproof.check.cli import main; main()")
 CHANGED, ASSIGNMENT = "mark_computed", "state.computed[block] = True"
-GOALS = {"from nothing": 20.0, "nothing changed": 2.0, "one rule changed": None}  # seconds by the clock
+GOALS = {"from nothing": 20.0, "nothing changed": 2.0, "one rule changed": 5.0}  # seconds by the clock
 
 
 def changed_rule() -> str:
@@ -36,7 +36,5 @@ def main() -> dict[str, tuple[float, float]]:
         for name, goal in GOALS.items():
             command = (*KVPROOF, "prove", "--jobs", "2", *options.get(name, ()))
             figures[name] = clock, used = seconds_of(command, {"XDG_CACHE_HOME": folder})
-            print(
-                f"  {clock:>8.1f} s, CPU {used:>6.1f} s  {name}" + (f"; goal: {goal:g} s" if goal else ""), flush=True
-            )
+            print(f"  {clock:>8.1f} s, CPU {used:>6.1f} s  {name}; goal: {goal:g} s", flush=True)
     return figures

@@ -62,8 +62,7 @@ def of_searches(found: Mapping[str, Any]) -> Iterator[Goal]:
 def of_proofs(found: Mapping[str, Any]) -> Iterator[Goal]:
     """The prover, by the clock."""
     for name, most in proofs.GOALS.items():
-        if most is not None:
-            yield at_most(f"prove, {name}, s", found[name][0], most)
+        yield at_most(f"prove, {name}, s", found[name][0], most)
 
 
 def of_manager(found: Mapping[str, Any]) -> Iterator[Goal]:

@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ from kvproof.check.cli.prove import TEXT_BYTES_MAX
 from kvproof.check.cli.prove_options import compare_answers
 from kvproof.check.cli.prove_run import Selection
 from kvproof.check.runs.store import StoreError
-from kvproof.models import suites
 from kvproof.models.pin import Pin, pinned_names
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.proofs.units import Unit
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings, decide
 from kvproof.models.suites import Refutation
+from kvproof.models.translation.text import Text, specification
 from kvproof.spec.verdict import Exit, Verdict
 
 X, Y, Z = z3.Ints("x y z")
@@ -55,14 +56,22 @@ def mixed_suite(monkeypatch: pytest.MonkeyPatch) -> None:
         deque(meanwhile, maxlen=0)
 
     monkeypatch.setattr("kvproof.check.workers.solver_questions.decide_all", decide_here)
-    monkeypatch.setattr(suites, "obligations_of", lambda suite: mixed())
-    monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", lambda suite: mixed())
+    makes(monkeypatch, lambda suite: mixed())
     monkeypatch.setattr("kvproof.check.cli.prove_run.SUITES", {"mixed": ""})
     monkeypatch.setattr("kvproof.check.cli.prove_run.RULES", {})
     monkeypatch.setattr("kvproof.check.cli.prove_run.refutation_of", refute_wrong)
     monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_lines", lambda: pinned(mixed()))
     monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_names", lambda: {one.id for one in mixed()})
     monkeypatch.setattr("kvproof.check.cli.prove_run.lints", lambda text=None: iter([]))
+
+
+def makes(monkeypatch: pytest.MonkeyPatch, obligations_of: Callable[[str], Iterable[Obligation]]) -> None:
+    """Let each suite be one unit with these obligations."""
+
+    def units_of(suite: str, text: Text | None) -> Iterator[Unit]:
+        yield Unit(suite, suite, specification(), (), lambda: obligations_of(suite))
+
+    monkeypatch.setattr("kvproof.check.cli.prove_run.units_of", units_of)
 
 
 def pinned(obligations: Iterable[Obligation]) -> list[str]:
@@ -256,7 +265,7 @@ def test_bounded_obligations_are_counted_apart(monkeypatch: pytest.MonkeyPatch) 
     def two_suites(suite: str) -> Iterator[Obligation]:
         yield Obligation(suite, "right", "it is not 0", "conservation", (Hypothesis("positive", X > 0),), X != 0)
 
-    monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", two_suites)
+    makes(monkeypatch, two_suites)
     both = [*two_suites("mixed"), *two_suites("concolic")]
     monkeypatch.setattr("kvproof.check.cli.prove_run.SUITES", {"mixed": "", "concolic": ""})
     monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_lines", lambda: pinned(both))
@@ -314,7 +323,7 @@ def test_hypotheses_that_contradict_each_other_are_a_refutation(monkeypatch: pyt
         assumed = (Hypothesis("positive", X > 0), Hypothesis("negative", X < 0))
         yield Obligation("mixed", "anything", "it is 7", "conservation", assumed, X == 7)
 
-    monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", contradictory)
+    makes(monkeypatch, contradictory)
     done = kvproof_prove("--only", "mixed", "--only", "vacuity/hypotheses")
     assert done.exit_code == 1
     assert "the hypotheses of mixed/anything/it is 7 contradict each other" in done.output
@@ -353,7 +362,7 @@ def test_pinned_names_decide_whether_a_pattern_matches_and_new_names_are_found(m
         made.append(suite)
         return mixed()
 
-    monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", obligations_of)
+    makes(monkeypatch, obligations_of)
     assert kvproof_prove("--only", "mixed/right", "--only", "nosuch").exit_code == 2
     assert made == []
     assert kvproof_prove("--only", "mixed/right").exit_code == 0

@@ -69,11 +69,11 @@ def test_a_result_with_something_that_is_not_proved_is_not_kept(cache: AnswerCac
 def test_every_file_that_a_proof_may_depend_on_is_in_the_digest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = {file.as_posix().rpartition("/kvproof/")[2] for _, file in files_of(prove_kept._folders())}
+    names = {file.as_posix().rpartition("/kvproof/")[2] for _, file in files_of(prove_kept.folders())}
     some = {"spec/text/rules.py", "spec/contracts/__init__.py", "impl/device_blocks.py", "models/pinned.txt"}
     assert {*some, "models/translation/terms.py", "check/cli/prove_run.py"} <= names
     (file := tmp_path / "rules.py").write_text("1")
-    monkeypatch.setattr(prove_kept, "_folders", lambda: [tmp_path])
+    monkeypatch.setattr(prove_kept, "folders", lambda: [tmp_path])
     before = digest_of_files()
     file.write_text("2")
     assert digest_of_files() != before
@@ -82,7 +82,7 @@ def test_every_file_that_a_proof_may_depend_on_is_in_the_digest(
 def test_a_second_run_makes_no_obligation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     num_made = 0
 
-    def made(request: object) -> Iterator[Checked]:
+    def made(request: object, units: object) -> Iterator[Checked]:
         nonlocal num_made
         num_made += 1
         yield from RESULT

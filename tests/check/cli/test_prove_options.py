@@ -16,7 +16,6 @@ from kvproof.models.proofs.induction import Induction
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solving import Answer, ProofOutcome
 from kvproof.models.translation.translator import Translator
-from kvproof.spec.language import COLLECTED
 from kvproof.spec.verdict import Exit, Verdict
 
 X = z3.Int("x")
@@ -92,8 +91,8 @@ def test_questions_are_not_written_where_a_file_is(tmp_path: Path) -> None:
 
 
 def test_cores_say_what_each_proof_rests_on_and_which_invariants_a_rule_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    rule = next(rule for rule in COLLECTED.rules if rule.__name__ == "begin_swap")
-    monkeypatch.setattr("kvproof.check.cli.prove_run.obligations_of", lambda *_: Induction(Translator()).rule(rule))
+    unit = next(unit for unit in Induction(Translator()).units() if unit.name == "begin_swap")
+    monkeypatch.setattr("kvproof.check.cli.prove_run.units_of", lambda *_: [unit])
     done = kvproof_prove("--only", "specification/begin_swap", "--cores", "--json", "-")
     checks = json.loads(done.stdout)["checks"]
     texts = {one["id"].rpartition("/")[2]: one["text"] for one in checks}

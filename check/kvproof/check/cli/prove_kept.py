@@ -55,24 +55,25 @@ def kept(cache: AnswerCache, only: tuple[str, ...]) -> list[Checked] | None:
     if text is None:
         return None
     try:
-        return [_restored(line) for line in msgspec.json.decode(text, type=list[Line])]
+        return [restored(line) for line in msgspec.json.decode(text, type=list[Line])]
     except msgspec.MsgspecError:
         return None
 
 
 def keep(cache: AnswerCache, only: tuple[str, ...], result: Iterable[Checked]) -> None:
     """Keep a result, if everything in it is proved."""
-    lines = [Line(check, None if one is None else _decided(one)) for one, check in result]
+    lines = [Line(check, None if one is None else decided_of(one)) for one, check in result]
     if all(line.check.verdict is Verdict.PROVED for line in lines):
         cache.add_result(_name(only), digest_of_files(), msgspec.json.encode(lines).decode())
 
 
 def digest_of_files() -> str:
     """The digest of every file that a result may depend on, with its name, and of Python's version."""
-    return f"{sys.version} {digest_of(_folders())}"
+    return f"{sys.version} {digest_of(folders())}"
 
 
-def _folders() -> list[Path]:
+def folders() -> list[Path]:
+    """The folders of all files that a result may depend on."""
     packages = [Path(one) for package in (kvproof.spec, kvproof.impl, kvproof.models) for one in package.__path__]
     return [*packages, Path(__file__).parent]
 
@@ -81,13 +82,15 @@ def _name(only: tuple[str, ...]) -> str:
     return msgspec.json.encode(sorted(only)).decode()
 
 
-def _decided(one: ProofOutcome) -> Decided:
+def decided_of(one: ProofOutcome) -> Decided:
+    """What is kept of an outcome."""
     obligation, answer = one.obligation, one.answer
     names = obligation.suite, obligation.subject, obligation.claim, obligation.property, obligation.place
     return Decided(*names, answer.seconds, answer.effort, one.is_trivial)
 
 
-def _restored(line: Line) -> Checked:
+def restored(line: Line) -> Checked:
+    """A kept check, with its outcome if it is about an obligation; the solver's answer counts as cached."""
     one = line.decided
     if one is None:
         return None, line.check

@@ -5,6 +5,8 @@ ones, the vacuity check of their hypotheses, then the optional parts. Rules and 
 while the solvers answer what is left. An obligation that the solver does not prove is refuted only if a run of the
 specification (or of the code) confirms it; otherwise it is unknown, whatever the solver answered.
 
+With kept units (`prove_units`) only those obligations are made and rules fired that depend on what has changed.
+
 Proofs mean what they say only if the lints find nothing in the text. So every lint is run with any obligation, whatever
 `--only` selects.
 """
@@ -14,14 +16,24 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 
 import z3
 
+from kvproof.check.cli.prove_checks import (
+    LINT,
+    firing_check,
+    hypotheses_check,
+    hypotheses_result,
+    lint_check,
+    obligation_check,
+    pin_check,
+    run_check,
+)
 from kvproof.check.cli.prove_kept import Checked, keep, kept
 from kvproof.check.cli.prove_options import ProofOptions
 from kvproof.check.cli.prove_report import ProofProgress, core_text, proof_lines
+from kvproof.check.cli.prove_units import KeptUnit, Made, Units, known_of
 from kvproof.check.protocol.interrupt import interruptible
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.runs.history import add_to_history
@@ -30,20 +42,19 @@ from kvproof.check.runs.run import close, host, now, version
 from kvproof.check.runs.store import StoreError
 from kvproof.check.runs.terminal import output, say
 from kvproof.models.counterexamples.case import RULES
-from kvproof.models.pin import Pin, PinError, pinned_lines, pinned_names
+from kvproof.models.pin import Pin, PinError, Pinned, pinned_lines, pinned_names
 from kvproof.models.proofs.contract_instances import runs
-from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.proofs.lints import lint_names, lints
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.proofs.satisfied import NativeStates
+from kvproof.models.proofs.units import Unit, made
 from kvproof.models.proofs.vacuity import (
     FIRES,
     HYPOTHESES,
     RUNS,
-    SETS,
     VACUITY,
-    WITH_MODEL,
     Hypotheses,
+    firing,
     firings,
     firings_of_stores,
 )
@@ -56,8 +67,8 @@ from kvproof.models.suites import (
     REFUTATION_SECONDS,
     SUITES,
     is_searched,
-    obligations_of,
     refutation_of,
+    units_of,
 )
 from kvproof.models.translation.text import Text
 from kvproof.reports.result import Check, Result, Run
@@ -65,12 +76,10 @@ from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.store.machine import STORES
 from kvproof.spec.verdict import Exit, Verdict
 
-PROVER, LINT, PIN = "prover", "lint", "pin"
 SUBJECT = "the specification"
 UNCONFIRMED = "the solver has a model in which the goal is false, but no run confirms it"
 COUNTEREXAMPLES_SECONDS = 120.0  # of effort, for all open obligations together
 UNCHANGED = "no file has changed since an earlier run of this user proved all of this; its result is repeated"
-DIFFERENCES_MAX = 10  # listed in a message
 
 
 @dataclass(frozen=True)
@@ -137,8 +146,8 @@ class Selection:
         known = [name for name in pinned_names() if name.partition("/")[0] in suites]
         for pattern in self.unmatched:
             if not any(matches(name, pattern) for name in known):
-                made = (one.id for suite in suites if _first_part_matches(pattern, suite) for one in _made(suite, text))
-                if not any(matches(name, pattern) for name in made):
+                of_suites = (_units(suite, text) for suite in suites if _first_part_matches(pattern, suite))
+                if not any(matches(one.id, pattern) for units in of_suites for one in made(units)):
                     raise _no_such_name(pattern)
 
     def require_matched(self) -> None:
@@ -177,11 +186,11 @@ def _no_such_name(pattern: str) -> UsageError:
     )
 
 
-def _made(suite: str, text: Text | None, selection: Selection | None = None) -> Iterable[Obligation]:
-    """The obligations of a suite; of the subjects that may be selected only, if it can tell. Raises NotInLanguage."""
-    if suite not in OF_A_TEXT:
-        return obligations_of(suite)
-    return obligations_of(suite, text, None if selection is None else partial(selection.may_have_any_of, suite))
+def _units(suite: str, text: Text | None, selection: Selection | None = None) -> Iterator[Unit]:
+    """The units of a suite; of the subjects that may be selected only, if it can tell. Raises NotInLanguage."""
+    for unit in units_of(suite, text):
+        if selection is None or suite not in OF_A_TEXT or selection.may_have_any_of(suite, unit.name):
+            yield unit
 
 
 def run_proofs(request: ProofRequest) -> Exit:
@@ -229,27 +238,31 @@ def _kept_or_made(request: ProofRequest, result: Result) -> Iterator[Checked]:
     """Every check: those of an earlier run if nothing has changed since, or else made now and kept."""
     cache = request.cache
     if cache is None:
-        yield from _checks(request)
+        yield from _checks(request, None)
         return
     try:
-        is_keepable = request.text is None and not request.settings.wants_core and not request.options.needs_formulas
+        has_units = not request.settings.wants_core and not request.options.needs_formulas
+        is_keepable = has_units and request.text is None
         known = kept(cache, request.only) if is_keepable else None
         if known is not None:
             result.messages.append(UNCHANGED)
             yield from known
             return
-        made: list[Checked] = []
-        for one in _checks(request):
-            made.append(one)
+        found: list[Checked] = []
+        for one in _checks(request, Units(cache) if has_units else None):
+            found.append(one)
             yield one
         if is_keepable:
-            keep(cache, request.only, made)
+            keep(cache, request.only, found)
     finally:
         cache.close()
 
 
-def _checks(request: ProofRequest) -> Iterator[Checked]:
-    """Every check that was asked for, with the obligation that it is about, if it is about one."""
+def _checks(request: ProofRequest, units: Units | None) -> Iterator[Checked]:
+    """Every check that was asked for, with the obligation that it is about, if it is about one.
+
+    units: those of earlier runs, which need not be made.
+    """
     selection, text, pinned = Selection(request.only), request.text, _pinned()
     linted = [name for name in lint_names() if selection.has(f"{LINT}/{name}")]
     if any(map(selection.may_have, request.suites)):
@@ -260,7 +273,7 @@ def _checks(request: ProofRequest) -> Iterator[Checked]:
     selection.require_names(request.suites, text)
     if linted:
         found = lints() if text is None else lints(text)
-        yield from ((None, _lint_check(name, findings)) for name, findings in found if name in linted)
+        yield from ((None, lint_check(name, findings)) for name, findings in found if name in linted)
     names = (
         {} if text is not None else {f"{STORES.name}/{one.__name__}": one.__name__ for one in STORES.collected.rules}
     )
@@ -269,10 +282,10 @@ def _checks(request: ProofRequest) -> Iterator[Checked]:
     fired: list[Check] = []
 
     def meanwhile() -> Iterator[None]:
-        for one in _fired(rules, of_stores, contracts, text):
+        for one in _fired(rules, of_stores, contracts, text, units):
             fired.append(one)
             yield
-        if wants_hypotheses:
+        if wants_hypotheses and any(sets.sets for sets in hypotheses.values()):
             states = NativeStates(text)
             for sets in hypotheses.values():
                 yield from sets.look_in(states)
@@ -280,31 +293,44 @@ def _checks(request: ProofRequest) -> Iterator[Checked]:
     pin = Pin()
     judge = _Judge(text)
     still_open: list[ProofOutcome] = []
+    known, checked = list[Checked](), dict[str, Checked]()
     searches = wants_hypotheses or text is not None  # nothing pins the hypotheses of another text
-    for one in _decided(request, _selected(request, selection, hypotheses, pin, searches), meanwhile()):
+    selected = _selected(request, selection, hypotheses, pin, searches, units, known)
+    for one in _decided(request, selected, meanwhile()):
         if one.obligation.is_search:
             hypotheses[one.obligation.suite].searched(one)
         elif one.answer.verdict is Verdict.PROVED:
-            yield judge.check(one)
+            checked[one.obligation.id] = judge.check(one)
+            yield checked[one.obligation.id]
         else:
             still_open.append(one)
+    yield from known
     for one in sorted(still_open, key=lambda one: one.obligation.id):  # the answers arrive in any order
         yield judge.check(one)
     yield from ((None, one) for one in fired)
     if text is None and pin.lines:
         is_selected = None if request.is_whole else selection.has
-        yield None, _pin_check(list(pin.differences(pinned, is_selected)))
+        yield None, pin_check(list(pin.differences(pinned, is_selected)))
     if wants_hypotheses:
-        yield from ((None, _hypotheses_check(suite, sets)) for suite, sets in hypotheses.items())
+        yield from ((None, hypotheses_check(suite, sets)) for suite, sets in hypotheses.items())
+        if units is not None:
+            units.keep(checked, pin, hypotheses)
     else:
-        yield from ((None, _hypotheses_result(suite, sets)) for suite, sets in hypotheses.items() if sets.contradictory)
+        yield from ((None, hypotheses_result(suite, sets)) for suite, sets in hypotheses.items() if sets.contradictory)
 
 
-def _fired(rules: list[str], of_stores: list[str], contracts: list[str], text: Text | None) -> Iterator[Check]:
+def _fired(
+    rules: list[str], of_stores: list[str], contracts: list[str], text: Text | None, units: Units | None
+) -> Iterator[Check]:
     """The vacuity checks of these rules and contracts, one after the other."""
-    yield from (_firing_check(name, is_fired) for name, is_fired in firings(rules, text))
-    yield from (_firing_check(f"{STORES.name}/{name}", is_fired) for name, is_fired in firings_of_stores(of_stores))
-    yield from (_run_check(name, wrong, has_run) for name, wrong, has_run in runs(contracts, text))
+    known = [] if units is None else [name for name in rules if units.has_fired(firing(name, text))]
+    yield from (firing_check(name, True) for name in known)
+    for name, is_fired in firings([name for name in rules if name not in known], text):
+        if is_fired and units is not None:
+            units.fired.append(firing(name, text))
+        yield firing_check(name, is_fired)
+    yield from (firing_check(f"{STORES.name}/{name}", is_fired) for name, is_fired in firings_of_stores(of_stores))
+    yield from (run_check(name, wrong, has_run) for name, wrong, has_run in runs(contracts, text))
 
 
 def _decided(
@@ -330,70 +356,49 @@ def _pinned() -> list[str]:
 
 
 def _selected(
-    request: ProofRequest, selection: Selection, hypotheses: dict[str, Hypotheses], pin: Pin, searches: bool
+    request: ProofRequest,
+    selection: Selection,
+    hypotheses: dict[str, Hypotheses],
+    pin: Pin,
+    searches: bool,
+    units: Units | None,
+    known: list[Checked],
 ) -> Iterator[Obligation]:
     """The selected obligations; adds them to the pin and to the hypotheses of their suite. Raises UsageError.
 
     searches: also yield the search for a contradiction in each set of hypotheses, before the obligations that have it.
+    units: what is kept of these is added to `known`, and not yielded.
     """
     for suite in request.suites:
         if not selection.may_have(suite):
             continue
-        for one in _made(suite, request.text, selection):
-            if selection.has(one.id):
-                search = hypotheses.setdefault(suite, Hypotheses()).note(one)
-                if searches and search is not None:
-                    yield search
-                pin.add(one)
-                yield one
+        for unit in _units(suite, request.text, selection):
+            if units is not None and (kept_unit := units.find(unit)) is not None:
+                known += _restored(unit, kept_unit, selection, hypotheses, pin)
+                continue
+            obligations = unit.obligations()
+            pinned = list[Pinned]()
+            for one in obligations:
+                if selection.has(one.id):
+                    search = hypotheses.setdefault(suite, Hypotheses()).note(one)
+                    if searches and search is not None:
+                        yield search
+                    pinned.append(pin.add(one))
+                    yield one
+            if units is not None and len(pinned) == len(obligations):
+                units.made.append(Made(unit, obligations, pinned))
     selection.require_matched()
 
 
-# Checks for the result document --------------------------------------------------------------------------------------
-
-
-def _lint_check(name: str, findings: list[Finding]) -> Check:
-    text = "; ".join(f"{one.place}: {one.text}" for one in findings)
-    verdict = Verdict.REFUTED if findings else Verdict.PROVED
-    return Check(f"{LINT}/{name}", LINT, name, verdict, counts={"findings": len(findings)}, text=text)
-
-
-def _pin_check(differences: list[str]) -> Check:
-    verdict = Verdict.REFUTED if differences else Verdict.PROVED
-    text = "; ".join(differences[:DIFFERENCES_MAX])
-    if differences:
-        more = f"; and {len(differences) - DIFFERENCES_MAX:,} more" if len(differences) > DIFFERENCES_MAX else ""
-        text = f"what is proved is not what is pinned: {text}{more}; if this is intended, run make proofs-accept"
-    return Check(f"{PIN}/obligations", PIN, "obligations", verdict, counts={"differences": len(differences)}, text=text)
-
-
-def _firing_check(rule: str, is_fired: bool) -> Check:
-    verdict = Verdict.PROVED if is_fired else Verdict.UNKNOWN
-    text = "" if is_fired else "no small state was found that satisfies every invariant and in which the rule fires"
-    return Check(f"{VACUITY}/{FIRES}/{rule}", VACUITY, FIRES, verdict, text=text)
-
-
-def _run_check(contract: str, wrong: str, has_run: bool) -> Check:
-    verdict = Verdict.PROVED if not wrong else Verdict.REFUTED if has_run else Verdict.UNKNOWN
-    return Check(f"{VACUITY}/{RUNS}/{contract}", VACUITY, RUNS, verdict, text=wrong)
-
-
-def _hypotheses_check(suite: str, found: Hypotheses) -> Check:
-    found.decide()
-    return _hypotheses_result(suite, found)
-
-
-def _hypotheses_result(suite: str, found: Hypotheses) -> Check:
-    verdict = Verdict.PROVED if found.num_satisfied == len(found.sets) else Verdict.NOT_REFUTED
-    verdict = Verdict.REFUTED if found.contradictory else verdict
-    text = "; ".join(
-        [
-            *(f"the hypotheses of {one.id} contradict each other" for one in found.contradictory),
-            *(f"no model of the hypotheses of {one.id} was found" for one in found.undecided),
-        ]
-    )
-    counts = {SETS: len(found.sets), WITH_MODEL: found.num_satisfied}
-    return Check(f"{VACUITY}/{HYPOTHESES}/{suite}", VACUITY, HYPOTHESES, verdict, counts=counts, text=text)
+def _restored(
+    unit: Unit, kept_unit: KeptUnit, selection: Selection, hypotheses: dict[str, Hypotheses], pin: Pin
+) -> Iterator[Checked]:
+    """The selected checks of a kept unit; adds them to the pin, and their hypotheses to those of the suite."""
+    for outcome, check, pinned, of_hypotheses in known_of(unit, kept_unit):
+        if selection.has(outcome.obligation.id):
+            hypotheses.setdefault(unit.suite, Hypotheses()).know(of_hypotheses)
+            pin.add_known(outcome.obligation.id, pinned, kept_unit.assumptions)
+            yield outcome, check
 
 
 class _Judge:
@@ -406,16 +411,16 @@ class _Judge:
     def check(self, one: ProofOutcome) -> tuple[ProofOutcome, Check]:
         """The outcome with its final verdict, and its check."""
         if one.answer.verdict is Verdict.PROVED:
-            return one, _obligation_check(one, core_text(one))
+            return one, obligation_check(one, core_text(one))
         is_spent = not self.allowance.left
         mine = Allowance(REFUTATION_SECONDS, self.allowance)
         found = None if is_spent else refutation_of(one.obligation, self.text, mine)
         if found is not None:
             refuted = replace(one, answer=replace(one.answer, verdict=Verdict.REFUTED))
-            return refuted, replace(_obligation_check(refuted, found.text), counterexample=found.data)
+            return refuted, replace(obligation_check(refuted, found.text), counterexample=found.data)
         reason = UNCONFIRMED if one.answer.verdict is Verdict.REFUTED else one.answer.reason or "the solver gave up"
         unknown = replace(one, answer=replace(one.answer, verdict=Verdict.UNKNOWN))
-        return unknown, _obligation_check(unknown, reason + _search_text(one.obligation, is_spent))
+        return unknown, obligation_check(unknown, reason + _search_text(one.obligation, is_spent))
 
 
 def _search_text(obligation: Obligation, is_spent: bool) -> str:
@@ -424,13 +429,3 @@ def _search_text(obligation: Obligation, is_spent: bool) -> str:
     if is_spent:
         return "; no effort was left to look for a counterexample"
     return f"; no counterexample was found in small instances, by the effort of {REFUTATION_SECONDS:.0f} s"
-
-
-def _obligation_check(one: ProofOutcome, text: str) -> Check:
-    obligation, answer = one.obligation, one.answer
-    counts = {"hypotheses": len(obligation.hypotheses), "effort": answer.effort}
-    counts |= {"cached": 1} if one.is_cached else {}
-    if text and obligation.place and answer.verdict is Verdict.UNKNOWN:
-        text = f"{obligation.place}: {text}"
-    id = f"{PROVER}/{obligation.property}/{obligation.id}"
-    return Check(id, PROVER, obligation.property, answer.verdict, round(answer.seconds, 4), counts, text)

@@ -1,0 +1,71 @@
+"""The checks of a run of `kvproof prove`, for the result document."""
+
+from kvproof.models.proofs.lint_error import Finding
+from kvproof.models.proofs.vacuity import FIRES, HYPOTHESES, RUNS, SETS, VACUITY, WITH_MODEL, Hypotheses
+from kvproof.models.solvers.solving import ProofOutcome
+from kvproof.reports.result import Check
+from kvproof.spec.verdict import Verdict
+
+PROVER, LINT, PIN = "prover", "lint", "pin"
+DIFFERENCES_MAX = 10  # listed in a message
+
+
+def lint_check(name: str, findings: list[Finding]) -> Check:
+    """The check of one lint."""
+    text = "; ".join(f"{one.place}: {one.text}" for one in findings)
+    verdict = Verdict.REFUTED if findings else Verdict.PROVED
+    return Check(f"{LINT}/{name}", LINT, name, verdict, counts={"findings": len(findings)}, text=text)
+
+
+def pin_check(differences: list[str]) -> Check:
+    """The check that what is proved is what is pinned."""
+    verdict = Verdict.REFUTED if differences else Verdict.PROVED
+    text = "; ".join(differences[:DIFFERENCES_MAX])
+    if differences:
+        more = f"; and {len(differences) - DIFFERENCES_MAX:,} more" if len(differences) > DIFFERENCES_MAX else ""
+        text = f"what is proved is not what is pinned: {text}{more}; if this is intended, run make proofs-accept"
+    return Check(f"{PIN}/obligations", PIN, "obligations", verdict, counts={"differences": len(differences)}, text=text)
+
+
+def firing_check(rule: str, is_fired: bool) -> Check:
+    """The check that a rule fires."""
+    verdict = Verdict.PROVED if is_fired else Verdict.UNKNOWN
+    text = "" if is_fired else "no small state was found that satisfies every invariant and in which the rule fires"
+    return Check(f"{VACUITY}/{FIRES}/{rule}", VACUITY, FIRES, verdict, text=text)
+
+
+def run_check(contract: str, wrong: str, has_run: bool) -> Check:
+    """The check that a contract runs. wrong: what is wrong with its run; has_run: whether it began."""
+    verdict = Verdict.PROVED if not wrong else Verdict.REFUTED if has_run else Verdict.UNKNOWN
+    return Check(f"{VACUITY}/{RUNS}/{contract}", VACUITY, RUNS, verdict, text=wrong)
+
+
+def hypotheses_check(suite: str, found: Hypotheses) -> Check:
+    """The check that the sets of hypotheses of a suite have models; those still open are searched for one first."""
+    found.decide()
+    return hypotheses_result(suite, found)
+
+
+def hypotheses_result(suite: str, found: Hypotheses) -> Check:
+    """The same check, of what is known by now."""
+    verdict = Verdict.PROVED if found.num_satisfied == found.num_sets else Verdict.NOT_REFUTED
+    verdict = Verdict.REFUTED if found.contradictory else verdict
+    text = "; ".join(
+        [
+            *(f"the hypotheses of {one.id} contradict each other" for one in found.contradictory),
+            *(f"no model of the hypotheses of {one.id} was found" for one in found.undecided),
+        ]
+    )
+    counts = {SETS: found.num_sets, WITH_MODEL: found.num_satisfied}
+    return Check(f"{VACUITY}/{HYPOTHESES}/{suite}", VACUITY, HYPOTHESES, verdict, counts=counts, text=text)
+
+
+def obligation_check(one: ProofOutcome, text: str) -> Check:
+    """The check of one obligation. text: what is to be said about its answer."""
+    obligation, answer = one.obligation, one.answer
+    counts = {"hypotheses": len(obligation.hypotheses), "effort": answer.effort}
+    counts |= {"cached": 1} if one.is_cached else {}
+    if text and obligation.place and answer.verdict is Verdict.UNKNOWN:
+        text = f"{obligation.place}: {text}"
+    id = f"{PROVER}/{obligation.property}/{obligation.id}"
+    return Check(id, PROVER, obligation.property, answer.verdict, round(answer.seconds, 4), counts, text)
