@@ -1,6 +1,6 @@
 """How fast scopes of the specification are exhausted in C: canonical states and transitions a processor second.
 
-The scopes are large, because each search begins with a comparison of thirty states with Python, which is counted. The
+The scopes are large, because each search compares thirty of its states with Python, which is counted. The
 library is loaded before the clock starts; the search has one worker.
 """
 

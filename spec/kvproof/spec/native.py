@@ -15,7 +15,7 @@ import ast
 import functools
 import inspect
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, ClassVar, Generic, TypeVar
@@ -363,13 +363,15 @@ class _Runnable(ast.NodeTransformer):
 def ask_early(every: ast.GeneratorExp) -> None:
     """Ask each part of the condition of `all(implies(…) for …)` as soon as the variables that it reads have values.
 
-    The parts are asked in the order of the text, so each is read only where those before it hold. An inner loop runs
-    only where the outer parts hold; where the first part of a loop says what its variable equals, only that is tried.
+    The parts are asked in the order of the text, so each is read only where those before it hold. The loops are put in
+    the order in which the parts need their variables. An inner loop runs only where the outer parts hold; where the
+    first part of a loop says what its variable equals, only that is tried.
     """
     parts = list[ast.expr]()
     while isinstance(every.elt, ast.Call) and isinstance(every.elt.func, ast.Name) and every.elt.func.id == "implies":
         condition, every.elt = every.elt.args
         parts += _conjuncts(condition)
+    every.generators.sort(key=lambda loop: _first_part(_variable(loop), parts))
     later = {_variable(loop) for loop in every.generators}
     for loop in every.generators:
         later.remove(variable := _variable(loop))
@@ -385,6 +387,11 @@ def _conjuncts(condition: ast.expr) -> list[ast.expr]:
     if isinstance(condition, ast.BoolOp) and isinstance(condition.op, ast.And):
         return [part for value in condition.values for part in _conjuncts(value)]
     return [condition]
+
+
+def _first_part(variable: str, parts: Sequence[ast.expr]) -> int:
+    """The place of the first part that reads a variable; beyond the last if none does."""
+    return next((place for place, part in enumerate(parts) if variable in _names_in(part)), len(parts))
 
 
 def _variable(loop: ast.comprehension) -> str:

@@ -307,7 +307,7 @@ class PartitionedReader:
         spec = SpecificationInC(scope)
         assert self.num_bytes_max is not None
         with in_use:
-            comparison.compare_searches(spec, exploration.NUM_COMPARED)
+            comparison.compare_searches(spec, 2 * exploration.NUM_COMPARED)
 
         def confirm(found: Found, path: list[Any]) -> Counterexample:
             with in_use:

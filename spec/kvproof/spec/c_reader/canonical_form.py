@@ -10,27 +10,30 @@ It is sound whatever the order: each string is an image of the state under some 
 by byte, so different states are never taken for one. Two strings for one state would only cost time.
 
 Identities are numbers within one state. After the cells come the number of identities and, for each, the identity of
-the position before it; 0 is the identity before the first position. In the string a byte stands for a cell; of every
-eight bytes only those that are not zero are kept, after a byte that says which.
+the position before it; 0 is the identity before the first position. In the string a code of one byte stands for a cell;
+`packing.c` says how codes are kept.
 """
 
+import ast
 import re
+from collections.abc import Set
 from pathlib import Path
 from string import Template
 
 from kvproof.spec.c_reader import meaning
 from kvproof.spec.c_reader.translation import REAL_FIELDS, Translator, Unreadable, size_of
 from kvproof.spec.language import BLOCKS, ENTRIES, FLIGHTS, IDENTITIES, SEQS, Domain, Field
-from kvproof.spec.native import functions_of
+from kvproof.spec.native import Functions, fields_in, functions_of
 from kvproof.spec.text.state import NONE
 
 NAMED = {SEQS: "seq", BLOCKS: "block", FLIGHTS: "flight"}  # the ids that a renaming may exchange
 BLOCK_CLASS = "pool_of"  # what a renaming of blocks keeps
 VALUES = {ENTRIES: "block", BLOCKS: "block", FLIGHTS: "flight", IDENTITIES: "identity"}  # what a cell may name
 SOURCE = Path(__file__).with_suffix(".c")
+PACKING = SOURCE.with_name("packing.c")
 NUM_IDS_MAX = 250  # identities of one state; names and numbers are bytes
 IDS_MAX = 64  # sequences, blocks or flights
-STREAM_MAX = 8192  # bytes of a string before zeros are left out
+STREAM_MAX = 8192  # codes of a state, before they are packed
 
 
 def meanings(translator: Translator) -> str:
@@ -39,6 +42,9 @@ def meanings(translator: Translator) -> str:
     unknown = found.keys() - REAL_FIELDS.keys()
     if unknown:
         raise Unreadable(f"there is no field {', '.join(sorted(unknown))}")
+    for name, (function, _) in found.items():
+        if read := _fields_read(function, found.keys(), translator.text):
+            raise Unreadable(f"the meaning of {name} depends on {', '.join(sorted(read))}, which may have none")
     own = Translator({**translator.text, **{f"m_{name}": function for name, function in found.items()}})
     own.require(f"m_{name}" for name in found)
     mine = [line for line in own.prototypes + own.out if "f_m_" in line]
@@ -46,6 +52,13 @@ def meanings(translator: Translator) -> str:
     if others:
         raise Unreadable(f"no rule or claim reads {', '.join(others)}")
     return "\n".join([*mine, ""]).replace("f_m_", "m_")
+
+
+def _fields_read(function: ast.FunctionDef, fields: Set[str], text: Functions) -> set[str]:
+    """Those of the fields that a function reads, itself or through functions that it calls."""
+    called = {one.id for one in ast.walk(function) if isinstance(one, ast.Name)} & text.keys()
+    inner = (_fields_read(text[name][0], fields, text) for name in called)
+    return fields_in(function, fields).union(*inner)
 
 
 def canonical_form(translator: Translator) -> str:
@@ -57,8 +70,17 @@ def canonical_form(translator: Translator) -> str:
     for sort, var in NAMED.items():
         only = {name: f for name, f in REAL_FIELDS.items() if _sorts(f) == [sort]}
         upper = var.upper()
-        parts[f"{upper}_EMIT"] = _all(only, {sort: var}, lambda f, cell: f"EMIT({_code(f, cell)});")
-        parts[f"{upper}_TAKE"] = _all(only, {sort: var}, _taken)
+        numbers = {name: f for name, f in only.items() if VALUES.get(f.to) is None and f.domains == (sort,)}
+        if sort is SEQS:  # the numbers come first: their codes are made once for all orders
+            parts["NUM_SEQ_NUMBERS"] = str(len(numbers))
+            parts["SEQ_NUMBERS"] = _all(numbers, {sort: var}, _emitted)
+            parts["SEQ_NUMBERS_TAKE"] = _all(numbers, {sort: var}, _taken)
+            coded = {name: f for name, f in only.items() if name not in numbers}
+        else:
+            coded = only
+            parts[f"{upper}_NUMBERS"] = _all(only, {sort: var}, _marked_number)
+        parts[f"{upper}_EMIT"] = _all(coded, {sort: var}, _emitted)
+        parts[f"{upper}_TAKE"] = _all(coded, {sort: var}, _taken)
         parts[f"{upper}_PLAIN"] = _all(
             {name: f for name, f in REAL_FIELDS.items() if sort in f.domains},
             {sort: var},
@@ -69,7 +91,6 @@ def canonical_form(translator: Translator) -> str:
             {sort: var},
             lambda f, cell: f"if ({cell} != {_of_other(cell)}) return 0;",
         )
-        parts[f"{upper}_NUMBERS"] = _all(only, {sort: var}, _marked_number)
         for value in ("block", "identity"):
             some = {name: f for name, f in only.items() if VALUES.get(f.to) == value}
             parts[f"{upper}_{value.upper()}S"] = _all(some, {sort: var}, lambda f, cell: f"EACH({cell});")
@@ -78,9 +99,14 @@ def canonical_form(translator: Translator) -> str:
     left = {name for name, f in REAL_FIELDS.items() if len(_sorts(f)) > 1} - crossed.keys()
     if left:
         raise Unreadable(f"the fields {', '.join(sorted(left))} have more than one kind of ids that can be renamed")
-    parts["CROSSED_EMIT"] = _all(crossed, {SEQS: "seq", BLOCKS: "block"}, lambda f, c: f"EMIT({_code(f, c)});")
+    flights = {name: f for name, f in REAL_FIELDS.items() if _sorts(f) == [FLIGHTS]}
+    if any(f.domains != (FLIGHTS,) for f in flights.values()):
+        raise Unreadable("flights cannot be sorted by rows yet")
+    parts["NUM_FLIGHT_CODES"] = str(len(flights))
+    parts["PACKING"] = PACKING.read_text()
+    parts["CROSSED_EMIT"] = _all(crossed, {SEQS: "seq", BLOCKS: "block"}, _emitted)
     parts["CROSSED_TAKE"] = _all(crossed, {SEQS: "seq", BLOCKS: "block"}, _taken)
-    parts["REST_EMIT"] = _all(rest, {}, lambda f, cell: f"EMIT({_code(f, cell)});")
+    parts["REST_EMIT"] = _all(rest, {}, _emitted)
     parts["REST_TAKE"] = _all(rest, {}, _taken)
     source = Template(SOURCE.read_text()).substitute(
         parts, NUM_IDS_MAX=NUM_IDS_MAX, IDS_MAX=IDS_MAX, STREAM_MAX=STREAM_MAX, CLASS=f"f_{BLOCK_CLASS}"
@@ -118,7 +144,8 @@ def _all(fields, fixed, each) -> str:  # type: ignore[no-untyped-def]
 def _erased(name: str) -> str:
     field = REAL_FIELDS[name]
     ids = [f"i{number}" for number in range(len(field.domains))]
-    body = f"if (!m_{name}(s, {', '.join(ids)})) {_cell(name, ids)} = {_start(field)};"
+    cell = _cell(name, ids)
+    body = f"clean{cell[1:]} = m_{name}(s, {', '.join(ids)}) ? {cell} : {_start(field)};"
     return "  " + _loops(name, {}, body, ids)
 
 
@@ -131,11 +158,11 @@ def _start(field: Field) -> int:
     return NONE if VALUES.get(field.to) in ("block", "flight") else 0 if callable(field.start) else int(field.start)
 
 
-def _code(field: Field, cell: str) -> str:
+def _emitted(field: Field, cell: str) -> str:
     kind = VALUES.get(field.to)
     if kind is None:
-        return f"number_code(f, {cell} - ({0 if callable(field.start) else int(field.start)}))"
-    return f"{kind}_code(f, {cell})"
+        return f"EMIT(number_code(&bits, {cell} - ({0 if callable(field.start) else int(field.start)})));"
+    return f"EMIT({kind}_code(f, {cell}));"
 
 
 def _taken(field: Field, cell: str) -> str:

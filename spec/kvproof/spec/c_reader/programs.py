@@ -2,17 +2,17 @@
 
 A program is a generator that yields rule calls. In C it is a function that fires them one by one, and returns the
 number of the guard or obligation that stops it, or 0. What the caller chooses (`named`) is a function that it passes.
-A witness is a function of the state and of the arguments of a firing; `counted` fires one rule, and counts it with the
-witnesses that it reaches. Only the forms that these two modules use are translated; any other is refused.
+A witness is a function of the state and of the arguments of a firing; `counted_RULE` fires one rule, and counts it with
+the witnesses that it reaches. Only the forms that these two modules use are translated; any other is refused.
 """
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kvproof.spec.c_reader.translation import REAL_FIELDS, Translator, is_row, size_of
 from kvproof.spec.native import functions, functions_of
 from kvproof.spec.text import operations, witnesses
-from kvproof.spec.text.witnesses import SEEN_AFTER, SEEN_BEFORE, WITNESSES
+from kvproof.spec.text.witnesses import SEEN_AFTER, SEEN_BEFORE, WITNESSES, Witness
 
 PROGRAMS = (
     "admit_sequence",
@@ -96,32 +96,35 @@ class ProgramTranslator(Translator):
         return counting + source
 
     def _counting(self) -> str:
+        """For each rule a function that fires and counts it, with the witnesses that are asked before and after."""
         numbers = {name: len(self.rules) + number for number, name in enumerate(WITNESSES)}
-        lines = ["static int counted(cell *v_state, int rule, const int *a, const cell *row) {"]
-        lines += [f"  unsigned char seen[{len(numbers)}] = {{0}};"]
-        lines += ["  int range = out_of_range;  /* a witness is asked before the guards are */"]
-        for when, seen in (("before", SEEN_BEFORE), ("after", SEEN_AFTER)):
-            lines += ["  switch (rule) {"]
-            for rule, found in seen.items():
-                lines += [f"    case {self.rules.index(rule)}:"]
-                for witness in found:
-                    function = _renamed(witness.is_reached.__name__)
-                    self._program(function)
-                    lines += [
-                        f"      seen[{numbers[witness.name] - len(self.rules)}] = f_{function}(v_state, rule, a);"
-                    ]
-                lines += ["      break;"]
-            lines += ["  }", "  out_of_range = range;"]
-            if when == "before":
-                lines += ["  int refused = fire(v_state, rule, a, row);", "  if (refused) return refused;"]
-                lines += ["  range = out_of_range;"]
-        lines += [
-            "  counts[rule]++;",
-            f"  for (int n = 0; n < {len(numbers)}; n++) counts[{len(self.rules)} + n] += seen[n];",
-        ]
+        lines, cases = list[str](), list[str]()
+        for number, rule in enumerate(self.rules):
+            before, after = (self._asked(rule, seen) for seen in (SEEN_BEFORE, SEEN_AFTER))
+            lines += [f"static int counted_{rule}(cell *v_state, const int *a, const cell *row) {{"]
+            lines += [f"  int refused{', range = out_of_range' * bool(before or after)};"]
+            lines += [f"  int seen{numbers[name]} = {asked};" for name, asked in before.items()]
+            lines += ["  out_of_range = range;  /* a witness is asked before the guards are */"] * bool(before)
+            lines += [f"  if ((refused = {self.fired(rule)})) return refused;"]
+            lines += ["  range = out_of_range;"] * bool(after)
+            lines += [f"  counts[{numbers[name]}] += {asked};" for name, asked in after.items()]
+            lines += ["  out_of_range = range;"] * bool(after)
+            lines += [f"  counts[{numbers[name]}] += seen{numbers[name]};" for name in before]
+            lines += [f"  counts[{number}]++;", "  return 0;", "}"]
+            cases += [f"    case {number}: return counted_{rule}(v_state, a, row);"]
+        head = ["static int counted(cell *v_state, int rule, const int *a, const cell *row) {", "  switch (rule) {"]
         witnesses_in_c = "\n".join([*self.prototypes, *self.out])
         self.out, self.prototypes = [], []
-        return "\n".join([witnesses_in_c, *lines, "  return 0;", "}", ""])
+        return "\n".join([witnesses_in_c, *lines, *head, *cases, "  }", "  return -9999;", "}", ""])
+
+    def _asked(self, rule: str, seen: Mapping[str, Sequence[Witness]]) -> dict[str, str]:
+        """The witnesses of a rule, and the call that asks each."""
+        asked = {}
+        for witness in seen.get(rule, ()):
+            function = _renamed(witness.is_reached.__name__)
+            self._program(function)
+            asked[witness.name] = f"f_{function}(v_state, r_{rule}, a)"
+        return asked
 
     def _function(self, name: str) -> None:
         if name in functions():
@@ -229,8 +232,7 @@ class ProgramTranslator(Translator):
                         row = "row"
                         filled = f"cell row[k_BLOCK_SIZE]; {self._filled(row, argument)}"
                     numbers.append("0" if is_row(parameter) else self.number(argument))
-                number = self.rules.index(str(rule))
-                call = f"int a[] = {{{', '.join(numbers)}}}, stopped = counted(v_state, {number}, a, {row})"
+                call = f"int a[] = {{{', '.join(numbers)}}}, stopped = counted_{rule}(v_state, a, {row})"
                 return f"{filled} {call}; if (stopped) return stopped;"
         raise self.refused(firing)
 
@@ -305,7 +307,8 @@ class ProgramTranslator(Translator):
                 found.append(self.number(argument) if kind == "int " else f"v_{ast.unparse(argument)}")
         return found + ["0" for _ in parameters[len(arguments) :]]
 
-    def _loop(self, loop: ast.comprehension, body: str) -> str:
+    def loop(self, loop: ast.comprehension, body: str) -> str:
+        """A loop over a domain, a range or a field, with its conditions."""
         match loop.target, loop.iter:
             case ast.Name(var), ast.Call(ast.Name("range"), [stop]):
                 return f"for (int v_{var} = 0; v_{var} < {self.number(stop)}; v_{var}++) {{ {body} }}"
@@ -313,4 +316,4 @@ class ProgramTranslator(Translator):
                 row, num = self._place(loop.iter)
                 i = f"i{next(self._number)}"
                 return f"for (int {i} = 0; {i} < {num}; {i}++) {{ int v_{var} = {row}[{i}]; {body} }}"
-        return super()._loop(loop, body)
+        return super().loop(loop, body)

@@ -13,6 +13,7 @@ import ast
 from collections.abc import Iterable, Mapping
 from itertools import count
 
+from kvproof.spec.c_reader.claims import InC, claims_hold
 from kvproof.spec.language import COLLECTED, Claim, Domain
 from kvproof.spec.native import (
     DOMAINS,
@@ -50,7 +51,7 @@ PRELUDE = r"""
 #include <string.h>
 typedef int16_t cell;
 static _Thread_local int out_of_range;
-static inline int at(int i, int n) { if ((unsigned)i < (unsigned)n) return i; out_of_range = 1; return 0; }
+static inline int at(int i, int n) { if (i >= 0 && i < n) return i; out_of_range = 1; return 0; }
 static inline int quotient(int a, int b) { int q = a / b; return a % b && (a < 0) != (b < 0) ? q - 1 : q; }
 static inline int rest(int a, int b) { return a - b * quotient(a, b); }
 static inline int least(int a, int b) { return a < b ? a : b; }
@@ -127,15 +128,17 @@ class Translator:
         self.require(claim.name for claim in self.claims)
         self.require(more)
         lines = [f"enum {{ {', '.join(f'r_{rule}' for rule in self.rules)} }};"]
-        lines += ["static int broken_claim(const cell *v_state) {"]
-        lines += [f"  if (!f_{claim.name}(v_state)) return {n};" for n, claim in enumerate(self.claims, start=1)]
-        lines += ["  return 0;", "}"]
+        claims = {claim.name: self.text[claim.name][0] for claim in self.claims}
+        lines += [claims_hold(claims, InC(self.number, self.loop))]
         lines += ["static int fire(cell *v_state, int rule, const int *a, const cell *row) {", "  switch (rule) {"]
-        for number, rule in enumerate(self.rules):
-            arguments = ["row" if is_row(p) else f"a[{n}]" for n, p in enumerate(self.parameters(rule))]
-            lines += [f"    case {number}: return f_{rule}({', '.join(['v_state', *arguments])});"]
+        lines += [f"    case {number}: return {self.fired(rule)};" for number, rule in enumerate(self.rules)]
         lines += ["  }", "  return -9999;", "}"]
         return "\n".join([*self.prototypes, *self.out, *lines, ""])
+
+    def fired(self, rule: str) -> str:
+        """The call of a rule with the arguments `a` and the row `row`."""
+        arguments = ["row" if is_row(p) else f"a[{n}]" for n, p in enumerate(self.parameters(rule))]
+        return f"f_{rule}({', '.join(['v_state', *arguments])})"
 
     def parameters(self, rule: str) -> list[ast.arg]:
         """The parameters of a rule after the state."""
@@ -344,10 +347,11 @@ class Translator:
         test = f"{'!' * is_all}{self.number(every.elt)}"
         body = f"if ({test}) {{ {result} = {int(not is_all)}; goto end_{result}; }}"
         for loop in reversed(every.generators):
-            body = self._loop(loop, body)
+            body = self.loop(loop, body)
         return f"({{ int {result} = {int(is_all)}; {body} end_{result}:; {result}; }})"
 
-    def _loop(self, loop: ast.comprehension, body: str) -> str:
+    def loop(self, loop: ast.comprehension, body: str) -> str:
+        """A loop over a domain, with its conditions."""
         conditions = loop.ifs
         match loop.target, loop.iter:
             case ast.Name(var), ast.Name(domain):

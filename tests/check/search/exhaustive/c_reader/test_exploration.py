@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from kvproof.check.protocol.scopes import SCOPES, Scope
-from kvproof.check.search.exhaustive.c_reader import specification
+from kvproof.check.search.exhaustive.c_reader import exploration, specification
 from kvproof.check.search.exhaustive.c_reader.comparison import (
+    ReadersDiffer,
     compare_firings,
     compare_searches,
 )
@@ -68,6 +69,34 @@ def test_every_scope_has_the_states_that_python_counts(name: str) -> None:
 @pytest.mark.parametrize("name", ["cache-and-swap", "flights", "rules-window-and-cache"])
 def test_states_lead_to_the_same_states_in_both_readers(name: str) -> None:
     assert compare_searches(SpecificationInC(SCOPES[name]), 60) == 60
+
+
+def test_two_like_blocks_that_move_to_one_cached_block_take_none() -> None:
+    scope = replace(SCOPES["cache-and-swap"], num_gpu_blocks=3)
+    found = explore_in_c(scope, seconds=60, max_transitions=20_000)
+    assert (found.finding, found.num_operations >= 20_000) == (None, True)
+
+
+def test_states_that_a_search_has_found_are_compared_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[bytes] = []
+    monkeypatch.setattr(exploration, "compare_states", lambda _, strings: compared.extend(strings))
+    spec = SpecificationInC(SCOPES["cache-and-swap"])
+    explore_in_c(spec.scope, seconds=60, spec=spec, workers=2)
+    assert len(set(compared)) == len(compared) == 16
+
+
+def test_a_state_of_a_search_that_leads_elsewhere_in_python_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = SpecificationInC(SCOPES["tables-4x3x6"])
+    reached = spec.successors
+
+    def with_one_missing(string: bytes) -> tuple[list[bytes], int]:
+        strings, finding = reached(string)
+        return strings[:-1], finding
+
+    monkeypatch.setattr(exploration, "compare_searches", lambda *_: 0)
+    monkeypatch.setattr(spec, "successors", with_one_missing)
+    with pytest.raises(ReadersDiffer, match="only Python"):
+        explore_in_c(spec.scope, seconds=60, spec=spec)
 
 
 def test_firings_answer_and_write_the_same_in_both_readers() -> None:

@@ -76,11 +76,11 @@ typedef struct { int from, to; } Pool;
 static Pool pool(int number) {
   return number == k_GPU ? (Pool){0, k_NUM_GPU_BLOCKS} : (Pool){k_NUM_GPU_BLOCKS, k_NUM_BLOCKS};
 }
-typedef struct { int num, at[FOUND_MAX]; } Blocks;
+typedef struct { int num; int8_t at[FOUND_MAX]; } Blocks;  /* ids are small, so that a copy is cheap */
 typedef struct {
   Pool pool;
   Blocks victims;
-  int twins[TOKENS_MAX + 1];  /* by index of an entry, or by block that moves; k_NONE: none */
+  int8_t twins[TOKENS_MAX + 1];  /* by index of an entry, or by block that moves; k_NONE: none */
   int index, twin;            /* of an append; of a swap, index is whether its blocks have arrived */
 } Choices;
 static int to_take(const cell *s, const Choices *c) {
@@ -265,12 +265,8 @@ typedef struct { int is_ready, num_idle, num_held; const Blocks *sought; } Moves
 static void for_moves(Trial *t, Choices *c, const Moves *m, int block, const int *a) {
   while (block < k_NUM_BLOCKS && !m->sought[block].num) block++;
   if (block == k_NUM_BLOCKS) {
-    int kept[FOUND_MAX], num = 0;
-    for (int b = 0; b < k_NUM_BLOCKS; b++) if (c->twins[b] != k_NONE) {
-      int is_new = 1;
-      for (int k = 0; k < num; k++) is_new &= kept[k] != c->twins[b];
-      if (is_new) kept[num++] = c->twins[b];
-    }
+    int kept[FOUND_MAX], num = 0;  /* a twin that two blocks move to stands in it twice */
+    for (int b = 0; b < k_NUM_BLOCKS; b++) if (c->twins[b] != k_NONE) kept[num++] = c->twins[b];
     int num_taken = m->num_held - num, is_ready = m->is_ready && !(a[0] && num_taken > m->num_idle);
     Choices copy = *c;
     copy.index = is_ready;

@@ -2,12 +2,14 @@
 
 `compare_firings` fires rules in both readers from the same states of a random walk, with arguments that are allowed and
 arguments that are not: the guard or obligation that stops a rule, and every cell of the state after it, must be equal.
-`compare_searches` visits states in the order of a search: the strings of what Python reaches from a state must be those
-that C reaches. Both raise ReadersDiffer at the first difference.
+`compare_searches` visits states in the order of a search, and `compare_states` takes states of a search that has ended:
+the strings of what Python reaches from a state must be those that C reaches. All raise ReadersDiffer at the first
+difference.
 """
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,18 +110,36 @@ def compare_searches(spec: SpecificationInC, num_states: int) -> int:
             following: list[bytes] = []
             for string in frontier[: num_states - num_compared]:
                 num_compared += 1
-                reached, finding = spec.successors(string)
-                expected = _reached_by_python(spec, string)
-                if expected is None:
-                    if not finding:
-                        raise ReadersDiffer(f"Python refutes a state that C does not: {spec.state(string)[0]}")
-                    return num_compared  # a finding; the search reports it
-                if set(reached) != expected or finding:
-                    raise ReadersDiffer(_difference(spec, string, set(reached), expected, finding))
+                reached = _compare_successors(spec, string)
+                if reached is None:
+                    return num_compared
                 following += [one for one in dict.fromkeys(reached) if one not in known]
                 known.update(reached)
             frontier = following
     return num_compared
+
+
+def compare_states(spec: SpecificationInC, strings: Iterable[bytes]) -> None:
+    """Compare what these states lead to, in which a search in C has found nothing. Raises ReadersDiffer."""
+    with in_use:
+        for string in strings:
+            if _compare_successors(spec, string) is None:
+                raise ReadersDiffer(
+                    f"both readers refute a state that a search in C went past: {spec.state(string)[0]}"
+                )
+
+
+def _compare_successors(spec: SpecificationInC, string: bytes) -> list[bytes] | None:
+    """The strings that a state leads to, the same in both readers; None if both make a finding there."""
+    reached, finding = spec.successors(string)
+    expected = _reached_by_python(spec, string)
+    if expected is None:
+        if not finding:
+            raise ReadersDiffer(f"Python refutes a state that C does not: {spec.state(string)[0]}")
+        return None
+    if set(reached) != expected or finding:
+        raise ReadersDiffer(_difference(spec, string, set(reached), expected, finding))
+    return reached
 
 
 def _space(spec: SpecificationInC) -> RuleSpace | CallSpace:

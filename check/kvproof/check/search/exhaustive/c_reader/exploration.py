@@ -1,23 +1,28 @@
 """Search every reachable state of a scope in C, on several cores.
 
 Claims and obligations are evaluated in C; the independent count of `independent_count` is not. Before the search, what
-C reaches from the first states is compared with Python. A finding of C is shown only if Python finds it too, on the
-path that C has kept: the counterexample is Python's. What stopped the search (memory, time, effort) is in the result,
-and a search that was stopped is not exhausted.
+C reaches from the first states is compared with Python, and after it, what C reaches from some states of the whole
+search. A finding of C is shown only if Python finds it too, on the path that C has kept: the counterexample is
+Python's. What stopped the search (memory, time, effort) is in the result, and a search that was stopped is not
+exhausted.
 """
 
 import ctypes
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
-from kvproof.check.search.exhaustive.c_reader.comparison import ReadersDiffer, compare_searches
+from kvproof.check.search.exhaustive.c_reader.comparison import (
+    ReadersDiffer,
+    compare_searches,
+    compare_states,
+)
 from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, in_use
 from kvproof.check.search.exhaustive.part import Place
 from kvproof.check.search.exhaustive.specification import space_of
@@ -29,7 +34,7 @@ from kvproof.spec.text.state import State
 from kvproof.spec.text.witnesses import WITNESSES
 
 NAME = "C reader"
-NUM_COMPARED = 30  # states whose successors are compared with Python before each search
+NUM_COMPARED = 15  # states whose successors are compared with Python before each search, and about as many after it
 NUM_COUNTS = 256
 POLL_SECONDS = 0.1
 WORKERS_MAX = 64
@@ -88,6 +93,8 @@ def explore_in_c(
         compare_searches(spec, NUM_COMPARED)
         report, counts = _searched(spec, seconds, max_transitions, progress, workers, max_bytes or memory_by_default())
         try:
+            if report.reason != FOUND:
+                compare_states(spec, _sampled(spec, workers))
             return _result(spec, report, counts)
         finally:
             spec.library.forget()
@@ -150,6 +157,15 @@ def _result(spec: SpecificationInC, report: Report, counts: list[int]) -> Search
     return found
 
 
+def _sampled(spec: SpecificationInC, workers: int) -> Iterator[bytes]:
+    """States of a search that has ended: for each worker some that it has expanded, evenly spaced."""
+    num = -(-NUM_COMPARED // workers)
+    places = (ctypes.c_long * num)()
+    for worker in range(workers):
+        for place in places[: spec.library.sample(worker, num, places)]:
+            yield string_at(spec, worker, place)[1]
+
+
 def _path(spec: SpecificationInC, place: Place | None) -> list[bytes]:
     """The strings of the states on the way to the one at a place: a worker, and a place there."""
     strings: list[bytes] = []
@@ -162,7 +178,7 @@ def _path(spec: SpecificationInC, place: Place | None) -> list[bytes]:
 def string_at(spec: SpecificationInC, worker: int, place: int) -> tuple[Place | None, bytes]:
     """The place that a stored state was reached from, None for the first state; and the string of the state."""
     from_worker, from_place = ctypes.c_int(), ctypes.c_long()
-    room = ctypes.create_string_buffer(STREAM_MAX)
+    room = ctypes.create_string_buffer(2 * STREAM_MAX)
     at = ctypes.c_long(place)
     num = spec.library.stored(worker, at, ctypes.byref(from_worker), ctypes.byref(from_place), room)
     return None if from_worker.value < 0 else (from_worker.value, from_place.value), room.raw[:num]

@@ -209,8 +209,10 @@ int prepare(const int *sizes, const cell *initial, const int *of_scope) {
   free(first);
   first = calloc(num_cells + 2, sizeof(cell));
   if (!first) return 0;
+  cell clean[num_cells + 2];
   memcpy(first, initial, num_cells * sizeof(cell));
-  erase(first);
+  erase(first, clean);
+  memcpy(first, clean, num_cells * sizeof(cell));
   return 1;
 }
 void forget(void) {
@@ -312,6 +314,16 @@ int stored(int worker, long offset, int *from_worker, long *from, uint8_t *bytes
   memcpy(bytes, record + HEAD, length_at(record));
   return length_at(record);
 }
+/* The places of at most `num` of the states that a worker has expanded, evenly spaced; the number of them. */
+int sample(int worker, int num, long *places) {
+  const Worker *w = &workers[worker];
+  int found = 0;
+  long number = 0, num_expanded = w->num_expanded;
+  if (num > num_expanded) num = num_expanded;
+  for (size_t at_byte = 0; found < num && at_byte < w->next; at_byte += HEAD + length_at(w->strings + at_byte))
+    if (number++ == (found + 1) * num_expanded / num - 1) places[found++] = at_byte;
+  return found;
+}
 
 /* One part of a search that several processes share: this process is one of the workers, and has no others. Who calls
    carries the boxes to the other processes, and ends a level when every part has expanded its states. */
@@ -385,7 +397,7 @@ static void collected(void *to, int num) {
   s->num += 2 + num;
   s->count++;
 }
-int string_of(cell *state, uint8_t *bytes) {
+int string_of(const cell *state, uint8_t *bytes) {
   Trial t;
   make_trial(&t);
   int num = encode(state, &t.form, bytes);
@@ -422,4 +434,3 @@ int fire_on(cell *state, int rule, const int *a, const cell *row, int *range) {
   return result;
 }
 int claim_of(const cell *state) { return broken_claim(state); }
-void erased(cell *state) { erase(state); }

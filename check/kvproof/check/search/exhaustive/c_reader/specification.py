@@ -10,6 +10,8 @@ import threading
 from array import array
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import chain
+from mmap import mmap
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +36,11 @@ ASKED = (
     "can_still_be_read",
     "pool_of",
 )
+SUCCESSOR_BYTES_MAX = 1 << 24  # of the strings that one state leads to
 ROOT = 0  # the identity before the first position
 TOKENS_MAX = 255
+DEPTHS = {name: len(field.domains) - 1 for name, field in REAL_FIELDS.items()}
+IDENTITY_FIELDS = [name for name, field in REAL_FIELDS.items() if field.to is IDENTITIES]
 in_use = threading.RLock()  # a library has one scope and one search at a time
 
 
@@ -94,6 +99,8 @@ class SpecificationInC:
         with in_use:
             self.library.set_sizes(self._sizes)
             self.num_cells: int = self.library.cells()
+        self._written = mmap(-1, SUCCESSOR_BYTES_MAX)  # memory takes no room before it is written
+        self._room = (ctypes.c_char * SUCCESSOR_BYTES_MAX).from_buffer(self._written)
         self._initial = self._flat(self.machine.first_state(), {})
         num_streamed = self.num_cells + NUM_IDS_MAX + IDS_MAX + 8
         if num_streamed > STREAM_MAX:
@@ -113,11 +120,11 @@ class SpecificationInC:
         names = {NONE: NONE, ROOT: ROOT}
         parents = [ROOT]
         for identity in sorted(_identities(state)):
-            chain = []
+            unnamed = []
             while identity not in names:
-                chain.append(identity)
+                unnamed.append(identity)
                 identity = before[identity] if identity < len(before) else ROOT
-            for one in reversed(chain):
+            for one in reversed(unnamed):
                 parents.append(names[before[one]] if one < len(before) else ROOT)
                 names[one] = len(names) - 1
         return self._flat(state, names, parents)
@@ -128,25 +135,23 @@ class SpecificationInC:
 
     def _flat(self, state: State, names: dict[int, int] | None, parents: Sequence[int] = (ROOT,)) -> Any:
         found = array("h")
-        for name, field in REAL_FIELDS.items():
-            numbers = _numbers(getattr(state, name))
-            if names is not None and field.to is IDENTITIES:
-                numbers = (names.get(number, ROOT) for number in numbers)
+        for name in REAL_FIELDS:
+            numbers = _numbers(state, name)
+            if names is not None and name in IDENTITY_FIELDS:
+                numbers = [names.get(number, ROOT) for number in numbers]
             found.extend(numbers)
         assert len(found) == self.num_cells
-        room: Any = (ctypes.c_int16 * (self.num_cells + 2 + NUM_IDS_MAX + TOKENS_MAX))()
-        room[: self.num_cells] = found.tolist()
-        room[self.num_cells] = len(parents) - 1
-        room[self.num_cells + 1 : self.num_cells + 1 + len(parents)] = list(parents)
-        return room
+        found.append(len(parents) - 1)
+        found.extend(parents)
+        found.frombytes(bytes(2 * (self.num_cells + 2 + NUM_IDS_MAX + TOKENS_MAX - len(found))))
+        return (ctypes.c_int16 * len(found)).from_buffer(found)
 
     def string(self, state: State, before: Sequence[int]) -> bytes:
         """The canonical string of a state of the Python reader."""
-        room = ctypes.create_string_buffer(2 * STREAM_MAX)
-        num = self.library.string_of(self.cells(state, before), room)
+        num = self.library.string_of(self.cells(state, before), self._room)
         if num < 0:
             raise TooLargeForC("a state has more identities than the C reader can name")
-        return room.raw[:num]
+        return self._written[:num]
 
     def state(self, string: bytes) -> tuple[State, list[int]]:
         """A string as a state of the Python reader, and for each identity the one of the position before it.
@@ -170,12 +175,11 @@ class SpecificationInC:
 
     def successors(self, string: bytes) -> tuple[list[bytes], int]:
         """The strings that a state leads to, and whether a finding was made there (0: none)."""
-        max_bytes = 1 << 24
-        room, finding = ctypes.create_string_buffer(max_bytes), ctypes.c_int()
-        count = self.library.successors(string, len(string), room, ctypes.c_long(max_bytes), ctypes.byref(finding))
+        finding, max_bytes = ctypes.c_int(), ctypes.c_long(SUCCESSOR_BYTES_MAX)
+        count = self.library.successors(string, len(string), self._room, max_bytes, ctypes.byref(finding))
         if count < 0:
             raise TooLargeForC("a state has too many successors")
-        return list(_strings(memoryview(room), count)), finding.value
+        return list(_strings(memoryview(self._written), count)), finding.value
 
     def fire(self, cells: Any, rule: str, arguments: Sequence[Any]) -> tuple[int, bool]:
         """Fire one rule in place: 0, the guard that refuses it or minus the obligation; whether a subscript was off."""
@@ -191,12 +195,12 @@ class SpecificationInC:
         return result, bool(is_off.value)
 
 
-def _numbers(value: Any) -> Iterator[int]:
-    if isinstance(value, list):
-        for each in value:
-            yield from _numbers(each)
-    else:
-        yield int(value)
+def _numbers(state: State, name: str) -> list[Any]:
+    """The cells of a field, which are numbers and truth values, in one list."""
+    value: list[Any] = getattr(state, name)
+    for _ in range(DEPTHS[name]):
+        value = list(chain.from_iterable(value))
+    return value
 
 
 def _like(value: Any, cells: Any, place: int) -> tuple[Any, int]:
@@ -211,12 +215,7 @@ def _like(value: Any, cells: Any, place: int) -> tuple[Any, int]:
 
 
 def _identities(state: State) -> set[int]:
-    return {
-        number
-        for name, field in REAL_FIELDS.items()
-        if field.to is IDENTITIES
-        for number in _numbers(getattr(state, name))
-    }
+    return set(chain.from_iterable(_numbers(state, name) for name in IDENTITY_FIELDS))
 
 
 def _strings(room: memoryview, count: int) -> Iterator[bytes]:
