@@ -11,6 +11,7 @@ import os
 import secrets
 import sys
 import warnings
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -25,6 +26,7 @@ from kvproof.check.recording.segments import SegmentWriter
 from kvproof.check.subjects.loading.partial_import import installed_version
 
 TEXT_MAX = 300  # characters of the text of an exception
+_RECORDERS: "weakref.WeakSet[Recorder]" = weakref.WeakSet()  # of this process
 
 
 class Recorder:
@@ -60,9 +62,11 @@ class Recorder:
             header.refs, header.free_ids = self.pool()
         header.started = datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
         self._process = os.getpid()
+        _RECORDERS.add(self)
         self._sink: Sink = (
             Handover(path, header, segments, key) if self.hands_over else Directly(path, header, segments)
         )
+        self._put = self.line_sink()
         self._wrapped = {name: vars(manager).get(name) for name in self.calls if hasattr(manager, name)}
         for name in self._wrapped:
             setattr(manager, name, self._recorded(name, getattr(manager, name)))
@@ -104,13 +108,17 @@ class Recorder:
         """Add the state of the whole pool to a line."""
         described.refs, described.free_ids = self.pool()
 
+    def line_sink(self) -> Callable[[Any], object]:
+        """What takes a line: the sink itself, so that a call has one function less."""
+        return self._sink.put
+
     # Calls ----------------------------------------------------------------------------------------------------------
 
     def _recorded(self, name: str, inner: Callable[..., Any]) -> Callable[..., Any]:
         describe = getattr(self, f"on_{name}")
 
         def recorded(*arguments: Any, **options: Any) -> Any:
-            if not self.is_on or self._is_inside or os.getpid() != self._process:
+            if not self.is_on or self._is_inside:
                 return inner(*arguments, **options)
             self._is_inside = True
             try:
@@ -139,20 +147,19 @@ class Recorder:
             described = describe(answer, *arguments, **options)
             if described is None:
                 return
-            described.n, described.call, described.free = self.num_lines + 1, name, self.free()
+            described.n = number = self.num_lines + 1
+            described.call = name
+            described.free = self.free()
             if raised:
                 described.raised = raised
             if self.shows_pool:
                 self.show_pool(described)
             self._put(described)
-            self.num_lines += 1
+            self.num_lines = number
         except Exception as error:
             self._stop(f"{name}: {text_of(error)}")
         finally:
             self._is_inside = False
-
-    def _put(self, line: Any) -> None:
-        self._sink.put(line)
 
     def _stop(self, why: str) -> None:
         self.is_on = False
@@ -176,6 +183,16 @@ class Recorder:
             self._sink.end(line, waits)
         except Exception as error:
             self._warn(f"its last line: {text_of(error)}")
+
+
+def _leave_to_the_parent() -> None:
+    """In a process that was forked from a server: its calls are not those of the manager that is recorded."""
+    for recorder in _RECORDERS:
+        recorder.is_on = False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 def num_kept(old: list[Any], new: list[Any]) -> int:

@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterable
 from itertools import compress
 from operator import attrgetter, is_
-from os import getpid
 from typing import Any
 
 from kvproof.check.recording.format import LMCACHE_L1, SCHEMA_VERSION, Header
@@ -106,7 +105,7 @@ class L1Recorder(Recorder):
     def _following(self, inner: Callable[..., Any], follow: Callable[[Any, Any], None]) -> Callable[..., Any]:
         def followed(*arguments: Any, **options: Any) -> Any:
             answer = inner(*arguments, **options)
-            if self.is_on and getpid() == self._process:
+            if self.is_on:
                 try:
                     follow(answer, arguments)
                 except Exception as error:
@@ -130,7 +129,7 @@ class L1Recorder(Recorder):
 
         def in_order(*arguments: Any, **options: Any) -> Any:
             """The call and its line, before the next call."""
-            if not self.is_on or getpid() != self._process:
+            if not self.is_on:
                 return inner(*arguments, **options)
             with self._lock:
                 if not self._is_inside:

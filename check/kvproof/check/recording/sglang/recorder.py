@@ -74,7 +74,6 @@ class RadixRecorder(Recorder):
         self._num_pages = pool.size // self._page
         self._is_tree = kind != "ChunkCache" and not cache.disable
         self._within = ""  # the call of the tree that is under way
-        self._lines = WaitingLines(lambda line, buffers: self._sink.put(line, buffers))
         free = self.free()
         return Header(
             kvproof_recording=SCHEMA_VERSION,
@@ -103,10 +102,12 @@ class RadixRecorder(Recorder):
         lists = [pool.free_pages, getattr(pool, "release_pages", None), *getattr(pool, "staged_pages", ())]
         return [], [one - 1 for tensor in lists if tensor is not None for one in tensor.tolist()]
 
-    # Lines ----------------------------------------------------------------------------------------------------------
+    def line_sink(self) -> Callable[[Any], object]:
+        """Lines wait for the numbers of those before them."""
+        self._lines = WaitingLines(self._sink.put)
+        return self._lines.add
 
-    def _put(self, line: RadixCall) -> None:
-        self._lines.add(line)
+    # Lines ----------------------------------------------------------------------------------------------------------
 
     def _end(self, line: RecordedCall, waits: bool = True) -> None:
         try:
@@ -139,7 +140,7 @@ class RadixRecorder(Recorder):
         describe = getattr(self, f"on_{name}")
 
         def recorded(*arguments: Any, **options: Any) -> Any:
-            if not self.is_on or self._is_in_pool or getpid() != self._process:
+            if not self.is_on or self._is_in_pool:
                 return inner(*arguments, **options)
             answer, raised, is_inside = None, "", self._is_inside
             self._is_in_pool = True
@@ -251,14 +252,16 @@ class RadixRecorder(Recorder):
 
     def on_alloc(self, answer: Any, need_size: int = 0, *arguments: Any, **options: Any) -> RadixCall:
         """The line of pages that are taken, or of a refusal. num_tokens: how many tokens the program asks for."""
-        call = RadixCall(answer=answer is not None, num_tokens=need_size)
-        if answer is not None:
-            self._lines.fill(call, answer, 1, NEW)
+        call = self.on_alloc_extend(answer)
+        call.num_tokens = need_size
         return call
 
     def on_alloc_extend(self, answer: Any, *arguments: Any, **options: Any) -> RadixCall:
         """The line of pages that a step takes, or of a refusal."""
-        return self.on_alloc(answer)
+        call = RadixCall(answer=answer is not None)
+        if answer is not None:
+            self._lines.fill(call, answer, 1, NEW)
+        return call
 
     on_alloc_decode = on_alloc_extend
 

@@ -118,9 +118,15 @@ class V0Recorder(Recorder):
             refs[null] = 0
         return refs, free_ids
 
-    def _put(self, line: RecordedCall) -> None:
-        line.reserved = self.reserved()
-        super()._put(line)
+    def line_sink(self) -> Callable[[Any], object]:
+        """Each line has the ids that are reserved after it."""
+        put = self._sink.put
+
+        def put_with_reserved(line: RecordedCall) -> None:
+            line.reserved = self.reserved()
+            put(line)
+
+        return put_with_reserved
 
     # Sequences and groups -------------------------------------------------------------------------------------------
 
