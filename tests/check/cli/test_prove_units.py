@@ -60,7 +60,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def prove(*options: str, patterns: Iterable[str] = PATTERNS) -> tuple[int, dict[str, Any], int]:
     """The exit code of a run, its checks without what depends on how the answers came, and how many were cached."""
-    done = CliRunner().invoke(app, ["prove", "--jobs", "2", "--json", "-", *patterns, *options])
+    done = CliRunner().invoke(app, ["prove", "--jobs", "2", "--timeout", "0.5", "--json", "-", *patterns, *options])
     document = json.loads(done.stdout)
     checks = {
         one["id"]: (one["verdict"], one.get("text"), {k: v for k, v in one["counts"].items() if k not in OF_A_RUN})
@@ -261,8 +261,8 @@ def pins(text: Text, suites: Iterable[str]) -> dict[str, tuple[str, object]]:
 @pytest.mark.parametrize(
     ("suites", "every"),
     [
-        pytest.param(OF_A_TEXT, 250, id="block managers"),
-        pytest.param(["store"], 80, id="stores"),
+        pytest.param(OF_A_TEXT, 700, id="block managers"),
+        pytest.param(["store"], 150, id="stores"),
         pytest.param(OF_A_TEXT, 10, id="block managers, many", marks=pytest.mark.long),
         pytest.param(["store"], 3, id="stores, many", marks=pytest.mark.long),
     ],
