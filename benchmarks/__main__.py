@@ -66,17 +66,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figures: dict[str, object] = {"host": driven.host()}
     costs: dict[str, tuple[float, float]] = {}
     print("host: " + ", ".join(f"{name} {value}" for name, value in driven.host().items()))
-    for name in asked.names or BENCHMARKS:
-        print(flush=True)
-        began, used = time.monotonic(), processor_seconds()
-        figures[name] = BENCHMARKS[name]()
-        costs[name] = time.monotonic() - began, processor_seconds() - used
-        print(f"{name} took {costs[name][0]:,.0f} s, CPU {costs[name][1]:,.0f} s", flush=True)
-    figures["took s"] = costs
-    print()
-    summary.report(figures)
-    if asked.json:
-        asked.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    try:
+        for name in asked.names or BENCHMARKS:
+            print(flush=True)
+            began, used = time.monotonic(), processor_seconds()
+            figures[name] = BENCHMARKS[name]()
+            costs[name] = time.monotonic() - began, processor_seconds() - used
+            print(f"{name} took {costs[name][0]:,.0f} s, CPU {costs[name][1]:,.0f} s", flush=True)
+    finally:  # an interrupted run keeps what it has measured
+        figures["took s"] = costs
+        print()
+        summary.report(figures)
+        if asked.json:
+            asked.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

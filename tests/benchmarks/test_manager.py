@@ -211,6 +211,16 @@ def test_the_command_writes_what_was_asked_for(tmp_path: Path, monkeypatch: pyte
     assert set(written["host"]) == {"processor", "cores", "load", "system", "python"}
 
 
+def test_a_run_that_is_interrupted_keeps_what_it_has_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupted() -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "BENCHMARKS", {"one": lambda: {"figure": 1}, "other": interrupted})
+    with pytest.raises(KeyboardInterrupt):
+        command.main(["--json", str(file := tmp_path / "figures.json")])
+    assert json.loads(file.read_text())["one"] == {"figure": 1}
+
+
 def test_the_command_refuses_a_name_it_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         command.main(["managers"])
