@@ -47,7 +47,7 @@ class WaitingLines:
     """
 
     def __init__(self, write: Callable[[Line, Sequence[Buffer]], object]) -> None:
-        self.write = write
+        self._write = write
         self._lines: deque[tuple[Line, list[Buffer], Copy | None, int]] = deque()
         self._buffers = list[Buffer]()  # of the line that comes next
         self._copy: Copy | None = None  # likewise
@@ -65,10 +65,7 @@ class WaitingLines:
         """Give the line that is added next every `step`-th number of the tensor, and what these numbers are."""
         line.what = what
         if tensor.is_cpu:
-            if step == 1 and tensor.numel() <= NUM_IN_LINE_MAX:
-                line.numbers = tensor.tolist()
-            else:
-                _add_numbers(line, self._buffers, tensor, step)
+            _add_numbers(line, self._buffers, tensor, step)
         else:
             self._copy, self._step = Copy(tensor), step
 
@@ -76,7 +73,7 @@ class WaitingLines:
         """Write a line after those that wait, now or when their numbers have arrived."""
         copy, buffers = self._copy, self._buffers
         if copy is None and not self._lines:
-            self.write(line, buffers)
+            self._write(line, buffers)
             if buffers:
                 buffers.clear()
             return
@@ -105,7 +102,7 @@ class WaitingLines:
         line, buffers, copy, step = self._lines[0]
         if copy is not None and isinstance(line, RadixCall):
             _add_numbers(line, buffers, copy.tensor(), step)
-        self.write(line, buffers)
+        self._write(line, buffers)
         self._lines.popleft()
 
 
