@@ -2,10 +2,11 @@
 
 Two managers go through the same rounds, one with a recorder and one without; they take turns, and the order changes
 with each round. The time of a phase is divided by the lines that the recorder wrote in it; the median of the
-differences counts. They are processor times of the calling thread, and of the whole process: a thread beside the server
-that holds the interpreter would cost the server too. The process that writes the recording is not counted. A line
-through the sizes gives the cost as a fixed part for each call, and a part for each token or key. `bounds` has what it
-takes to copy the tokens of a prompt, which no recorder can go below.
+differences counts. Each size is measured in several processes, one after all the other engines, so that the minute in
+which a shared machine is slow does not decide. The times are processor times of the calling thread, and of the whole
+process: a thread beside the server that holds the interpreter would cost the server too. The process that writes the
+recording is not counted. A line through the sizes gives the cost as a fixed part for each call, and a part for each
+token or key. `bounds` has what it takes to copy the tokens of a prompt, which no recorder can go below.
 
 What the goal is about is the mean of the calls of a served request: its admission, its 200 steps and its end. It is
 computed from the phases, and printed for each size beside the goal.
@@ -18,6 +19,7 @@ import statistics
 import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from random import Random
@@ -30,7 +32,8 @@ from kvproof.check.recording import record
 from kvproof.check.recording.recorder import Recorder
 from kvproof.check.subjects.loading import EngineError
 
-NUM_ROUNDS, NUM_ROUNDS_FIRST = 15, 3  # the first are not counted
+NUM_PROCESSES = 3
+NUM_ROUNDS, NUM_ROUNDS_FIRST = 7, 3  # of a process; the first are not counted
 GOAL_US = 15.0
 NUM_TOKENS = 4_000  # of a prompt that is copied
 
@@ -64,12 +67,13 @@ class Added(NamedTuple):
 
 
 Round = tuple[int, Seconds, Seconds]  # of a phase: its lines, the seconds of a line without and with a recorder
+Rounds = dict[str, list[Round]]  # of each phase
 
 
-def measured(kind: type[Driven], size: int, path: Path) -> dict[str, Added]:
-    """The added cost of each phase, with calls of this size."""
+def measured(kind: type[Driven], size: int, path: Path) -> Rounds:
+    """What the phases take in this process, with calls of this size."""
     bare, recorded = kind(size), kind(size)
-    rounds: dict[str, list[Round]] = {}
+    rounds: Rounds = {}
     with record(recorded.manager, path) as recorder:
         for number in range(NUM_ROUNDS_FIRST + NUM_ROUNDS):
             for name, one in _round(bare, recorded, recorder, number):
@@ -77,10 +81,11 @@ def measured(kind: type[Driven], size: int, path: Path) -> dict[str, Added]:
                     rounds.setdefault(name, []).append(one)
         if not recorder.is_on:
             raise RuntimeError(f"the recording of {kind.name} stopped early")
-    return {name: _added(of_phase) for name, of_phase in rounds.items()}
+    return rounds
 
 
-def _added(rounds: list[Round]) -> Added:
+def added(rounds: list[Round]) -> Added:
+    """The added cost of a phase."""
     return Added(
         1e6 * statistics.median(recorded.thread - bare.thread for _, bare, recorded in rounds),
         1e6 * statistics.median(recorded.process - bare.process for _, bare, recorded in rounds),
@@ -110,8 +115,8 @@ def _round(bare: Driven, recorded: Driven, recorder: Recorder, number: int) -> I
     gc.enable()
 
 
-def measured_sizes(name: str, folder: str) -> dict[int, dict[str, Added]] | str:
-    """The added cost by size, or why the engine is not here. In a process of its own: one has one release."""
+def measured_sizes(name: str, folder: str) -> dict[int, Rounds] | str:
+    """What the phases take, by size, or why the engine is not here. In a process of its own: one has one release."""
     import torch
 
     torch.set_num_threads(1)  # its other threads would count for the process
@@ -143,13 +148,25 @@ def main(folder: Path, kinds: Sequence[type[Driven]] = MANAGERS) -> dict[str, An
     figures: dict[str, Any] = {}
     bound = bounds()
     print(f"  to copy a token at best: {bound['list']:.1f} ns from a list, {bound['array']:.2f} ns from an array")
-    for kind in kinds:
-        with get_context("spawn").Pool(1) as pool:
-            by_size = pool.apply(measured_sizes, (kind.name, str(folder)))
-        if isinstance(by_size, str):
-            print(f"  {kind.name:<28} skipped: {by_size}")
+    results: dict[str, list[dict[int, Rounds]]] = {kind.name: [] for kind in kinds}
+    is_skipped = set[str]()
+    for _, kind in product(range(NUM_PROCESSES), kinds):
+        if kind.name in is_skipped:
             continue
-        figures[kind.name] = {"phases": report(kind, by_size), "served": report_served(kind, by_size)}
+        with get_context("spawn").Pool(1) as pool:
+            result = pool.apply(measured_sizes, (kind.name, str(folder)))
+        if isinstance(result, str):
+            print(f"  {kind.name:<28} skipped: {result}")
+            is_skipped.add(kind.name)
+        else:
+            results[kind.name].append(result)
+    for kind in kinds:
+        if of_kind := results[kind.name]:
+            by_size = {
+                size: {phase: added([one for result in of_kind for one in result[size][phase]]) for phase in phases}
+                for size, phases in of_kind[0].items()
+            }
+            figures[kind.name] = {"phases": report(kind, by_size), "served": report_served(kind, by_size)}
     return figures
 
 
@@ -157,15 +174,15 @@ def report(kind: type[Driven], by_size: dict[int, dict[str, Added]]) -> dict[str
     """Print the cost of a call of each phase, by size. Returns the figures."""
     figures = {}
     for phase in by_size[kind.sizes[0]]:
-        added = {size: phases[phase] for size, phases in by_size.items()}
-        of_call, of_unit = line_through([(size, one.thread) for size, one in added.items()])
+        costs = {size: phases[phase] for size, phases in by_size.items()}
+        of_call, of_unit = line_through([(size, one.thread) for size, one in costs.items()])
         figures[phase] = {
             "us/call": of_call,
             f"ns/{kind.unit}": 1e3 * of_unit,
-            "worst us": max(max(one.thread, one.process) for one in added.values()),
-            "of size": {size: one._asdict() for size, one in added.items()},
+            "worst us": max(max(one.thread, one.process) for one in costs.values()),
+            "of size": {size: one._asdict() for size, one in costs.items()},
         }
-        by = "  ".join(f"{size:,}: {one.thread:.1f} ({one.process:.1f})" for size, one in added.items())
+        by = "  ".join(f"{size:,}: {one.thread:.1f} ({one.process:.1f})" for size, one in costs.items())
         fit = f"{of_call:.1f} us + {1e3 * of_unit:.1f} ns a {kind.unit}"
         print(f"  {kind.name:<28} {phase:<14} {fit:<28} {by}", flush=True)
     return figures

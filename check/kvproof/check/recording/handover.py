@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Protocol
 
 import msgspec
@@ -93,6 +94,8 @@ class Handover:
     """Hands the lines to a process that it starts. Raises RecordingRefused if that is not possible."""
 
     def __init__(self, path: Path, header: Header, segments: SegmentWriter | None, key: bytes) -> None:
+        self._lock = Lock()
+        self._message = bytearray()  # that is put; it is kept, because to make one for each line takes longer
         file = opened(path)
         lock(file)
         try:
@@ -114,9 +117,10 @@ class Handover:
         memory = ring.shared_file(ring.RING_BYTES)
         try:
             self._ring = ring.RingWriter(memory)
-            self._put, self._encode = self._ring.put, msgspec.msgpack.Encoder().encode
-            self._encode_whole = msgspec.json.Encoder().encode
-            self._put(self._encode(Settings(header, str(path), key, file, os.getpid(), sizes)))
+            self._put, self._encode = self._ring.put, msgspec.msgpack.Encoder().encode_into
+            self._encode_whole = msgspec.json.Encoder().encode_into
+            self._encode(Settings(header, str(path), key, file, os.getpid(), sizes), self._message)
+            self._put(self._message)
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "kvproof.check.recording.scribe", str(memory)],
                 stdin=subprocess.DEVNULL,
@@ -130,16 +134,20 @@ class Handover:
 
     def put(self, line: Line, buffers: Sequence[Buffer] = ()) -> None:
         """Hand a line over. Raises OSError if the process has ended, or is too far behind."""
-        self._num_lines += 1
-        if self._num_lines % NUM_LINES_BETWEEN_LOOKS == 0 and self._process.poll() is not None:
-            self._fail(f"the process that writes the recording has ended (code {self._process.returncode})")
-        try:
-            message = self._encode(line) if isinstance(line, RawCall) else self._encode_whole(line)
-            if self._put(message, buffers):
-                self._fail(self._ring.said(ring.FROM_WRITER))
-        except ring.RingFull:
-            num_megabytes = self._ring.num_unread() >> 20
-            self._fail(f"the process that writes the recording is {num_megabytes:,} MB behind: the calls are faster")
+        message = self._message
+        with self._lock:
+            self._num_lines += 1
+            if self._num_lines % NUM_LINES_BETWEEN_LOOKS == 0 and self._process.poll() is not None:
+                self._fail(f"the process that writes the recording has ended (code {self._process.returncode})")
+            try:
+                (self._encode if isinstance(line, RawCall) else self._encode_whole)(line, message)
+                if self._put(message, buffers):
+                    self._fail(self._ring.said(ring.FROM_WRITER))
+            except ring.RingFull:
+                num_megabytes = self._ring.num_unread() >> 20
+                self._fail(
+                    f"the process that writes the recording is {num_megabytes:,} MB behind: the calls are faster"
+                )
 
     def _fail(self, why: str) -> None:
         self._has_ended = True

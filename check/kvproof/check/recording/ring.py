@@ -26,7 +26,7 @@ HOT_BYTES = 256 << 10  # a cache of a core holds them
 READY_BYTES = 32 << 20
 LENGTH_BITS = 32  # of a message; the length of its first part follows
 SKIP = (1 << LENGTH_BITS) - 1  # in place of a length: the next message is at the front
-Buffer = bytes | memoryview  # of bytes
+Buffer = bytes | bytearray | memoryview  # of bytes
 
 
 class RingFull(OSError):
@@ -52,7 +52,7 @@ class Ring:
         self._view = memoryview(self._memory)
         self._words = self._view.cast("Q")
         self.num_bytes = len(self._memory) - CONTROL_BYTES
-        self._lock, self._fence = Lock(), Lock()
+        self._fence = Lock()
         self._fence.acquire()
 
     def close(self) -> None:
@@ -95,43 +95,45 @@ class RingWriter(Ring):
         self._view[CONTROL_BYTES : CONTROL_BYTES + ready] = bytes(ready)  # so that no call has to wait for pages
         self._head = 0
 
-    def put(self, first: bytes, others: Sequence[Buffer] = ()) -> int:
-        """Add a message of several parts, each of which is copied. Returns `HAS_FAILED`. Raises RingFull."""
-        with self._lock:
-            length, words, memory = len(first), self._words, self._memory
+    def put(self, first: Buffer, others: Sequence[Buffer] = ()) -> int:
+        """Add a message of several parts, each of which is copied. Returns `HAS_FAILED`. Raises RingFull.
+
+        One thread at a time may call this.
+        """
+        length, words, memory = len(first), self._words, self._memory
+        for part in others:
+            length += len(part)
+        if length > self.num_bytes // 2:
+            raise RingFull
+        num_bytes = (length + 2 * WORD_BYTES - 1) & -WORD_BYTES
+        head, tail = self._head, words[TAIL]
+        at = head % self.num_bytes
+        num_left = self.num_bytes - at
+        is_followed = head == tail and at > HOT_BYTES
+        if is_followed or num_left < num_bytes:
+            if not is_followed and head + num_left + num_bytes - tail > self.num_bytes:
+                raise RingFull
+            words[(CONTROL_BYTES + at) // WORD_BYTES] = SKIP
+            head += num_left
+            at = 0
+            if is_followed:  # nothing is left to take, so the reader does not move this word
+                self._order()
+                words[TAIL] = head
+        elif head + num_bytes - tail > self.num_bytes:
+            raise RingFull
+        at += CONTROL_BYTES
+        words[at // WORD_BYTES] = length | len(first) << LENGTH_BITS
+        at += WORD_BYTES
+        memory[at : at + len(first)] = first
+        if others:
+            at += len(first)
             for part in others:
-                length += len(part)
-            if length > self.num_bytes // 2:
-                raise RingFull
-            num_bytes = WORD_BYTES + (length + WORD_BYTES - 1) // WORD_BYTES * WORD_BYTES
-            head, tail = self._head, words[TAIL]
-            at = head % self.num_bytes
-            num_left = self.num_bytes - at
-            is_followed = head == tail and at > HOT_BYTES
-            if is_followed or num_left < num_bytes:
-                if not is_followed and head + num_left + num_bytes - tail > self.num_bytes:
-                    raise RingFull
-                words[(CONTROL_BYTES + at) // WORD_BYTES] = SKIP
-                head += num_left
-                at = 0
-                if is_followed:  # nothing is left to take, so the reader does not move this word
-                    self._order()
-                    words[TAIL] = head
-            elif head + num_bytes - tail > self.num_bytes:
-                raise RingFull
-            at += CONTROL_BYTES
-            words[at // WORD_BYTES] = length | len(first) << LENGTH_BITS
-            at += WORD_BYTES
-            memory[at : at + len(first)] = first
-            if others:
-                at += len(first)
-                for part in others:
-                    memory[at : at + len(part)] = part
-                    at += len(part)
-            self._fence.release()
-            self._fence.acquire()
-            self._head = words[HEAD] = head + num_bytes
-            return words[HAS_FAILED]
+                memory[at : at + len(part)] = part
+                at += len(part)
+        self._fence.release()
+        self._fence.acquire()
+        self._head = words[HEAD] = head + num_bytes
+        return words[HAS_FAILED]
 
 
 class RingReader(Ring):

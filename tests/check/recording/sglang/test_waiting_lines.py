@@ -38,7 +38,7 @@ class Written:
     def add(self, number: int, tensor: torch.Tensor | None = None) -> None:
         line = RadixCall(number, "alloc")
         if tensor is not None:
-            self.lines.fill(line, tensor, 2, SLOTS)
+            self.lines.fill(line, tensor, SLOTS, slice(None, None, 2))
         self.lines.add(line)
 
 

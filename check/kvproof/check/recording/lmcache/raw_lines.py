@@ -20,10 +20,11 @@ Name = tuple[bytes, int, int, str, str]  # the hash, rank and group of a key, it
 class L1Call(RawCall, array_like=True, omit_defaults=True, gc=False):
     """A line with the keys of the call.
 
-    moves: whether objects were taken, and their addresses. answered: the keys of the answer, if they are not those of
-    the call. has_succeeded: of each key of the answer; None if all have. addresses: of the objects of those that have;
-    None if they are those that were taken last. is_gone: of each key of the answer, whether its object is gone.
-    entries: the key, address and count of each, if asked for.
+    at: nanoseconds of a clock at which the call began and ended. moves: whether objects were taken, and their
+    addresses. answered: the keys of the answer, if they are not those of the call. has_succeeded: of each key of the
+    answer; None if all have. addresses: of the objects of those that have; None if they are those that were taken last.
+    is_gone: of each key of the answer, whether its object is gone. entries: the key, address and count of each, if
+    asked for.
     """
 
     at: tuple[int, int] = (0, 0)
@@ -48,11 +49,14 @@ class L1Lines(RawLines):
         self._spare: list[int] = []
         self._key = lru_cache(NUM_OBJECTS_MAX)(self._number_of)  # a digest takes longer than to find it
         self._num_taken = self._num_slots_used = 0
+        self._start: int | None = None  # when the first call began
 
     def completed(self, raw: Any, data: bytes = b"") -> RecordedCall:
         """The line with digests and slots."""
         line = super().completed(raw)
-        line.at, line.num_seqs = raw.at, raw.num_seqs
+        start = self._start = raw.at[0] if self._start is None else self._start
+        began, ended = raw.at
+        line.at, line.num_seqs = ((began - start) // 1000, (ended - start) // 1000), raw.num_seqs
         for is_taken, addresses in raw.moves:
             (self._take if is_taken else self._give_back)(addresses)
         line.free = NUM_OBJECTS_MAX - self._num_taken, 0

@@ -15,10 +15,10 @@ lock (`touch_keys`, `is_key_evictable`, the figures) are not recorded, and take 
 """
 
 import threading
-import time
 from collections.abc import Callable, Iterable
 from itertools import compress
 from operator import attrgetter, is_
+from time import monotonic_ns
 from typing import Any
 
 from kvproof.check.recording.format import LMCACHE_L1, SCHEMA_VERSION, Header
@@ -30,7 +30,6 @@ SUCCESS, NO_MEMORY = "SUCCESS", "OUT_OF_MEMORY"
 MICROSECONDS = 1_000_000
 name_of = attrgetter("chunk_hash", "kv_rank", "object_group_id", "model_name", "cache_salt")
 address_of = attrgetter("meta.address")
-error_name_of = attrgetter("_name_")
 
 
 class L1Recorder(Recorder):
@@ -65,7 +64,6 @@ class L1Recorder(Recorder):
         self._moves: list[tuple[bool, list[int]]] = []  # of objects, since the last line
         self._taken: list[Any] = []  # the objects of the last move, if they were taken
         self._began = 0
-        self._start = time.monotonic_ns()
         config = manager.config
         return Header(
             kvproof_recording=SCHEMA_VERSION,
@@ -133,25 +131,20 @@ class L1Recorder(Recorder):
                 return inner(*arguments, **options)
             with self._lock:
                 if not self._is_inside:
-                    self._began = self._now()
+                    self._began = monotonic_ns()
                 return recorded(*arguments, **options)
 
         return in_order
-
-    def _now(self) -> int:
-        """The time since the beginning of the recording, in microseconds."""
-        return (time.monotonic_ns() - self._start) // 1000
 
     def _line(self, keys: Iterable[Any]) -> L1Call:
         moves = self._moves
         if moves:
             self._moves = []
-        return L1Call(at=(self._began, self._now()), keys=list(map(name_of, keys)), moves=moves)
+        return L1Call(at=(self._began, monotonic_ns()), keys=list(map(name_of, keys)), moves=moves)
 
     def _answered(self, answer: dict[Any, Any], keys: list[Any]) -> list[Any] | None:
         """The names of the keys in the answer, if they are not those of the call."""
-        is_same = len(answer) == len(keys) and all(map(is_, answer, keys))
-        return None if is_same else list(map(name_of, answer))
+        return None if list(answer) == keys else list(map(name_of, answer))
 
     def _with_errors(self, answer: Any, keys: list[Any], tag: str = "") -> L1Call:
         """The line of a call that answers an error for each key."""
@@ -210,7 +203,7 @@ class L1Recorder(Recorder):
         """The line of loads that end. evicted: temporary objects that went."""
         call = self._with_errors(answer, keys)
         call.num_seqs = read_locks
-        if answer:
+        if answer and call.moves:
             objects = self._objects
             call.is_gone = [error._name_ == SUCCESS and key not in objects for key, error in answer.items()]
             if not any(call.is_gone):
@@ -232,5 +225,7 @@ class L1Recorder(Recorder):
 
 def _has_succeeded(errors: Iterable[Any]) -> list[bool] | None:
     """Of each key, whether its error says success; None if all do."""
-    names = list(map(error_name_of, errors))
-    return None if names.count(SUCCESS) == len(names) else [name == SUCCESS for name in names]
+    errors = list(errors)
+    if errors[0]._name_ == SUCCESS and errors.count(errors[0]) == len(errors):
+        return None
+    return [error._name_ == SUCCESS for error in errors]

@@ -18,7 +18,7 @@ from kvproof.check.recording.format import SCHEMA_VERSION, SGLANG, STOPPED, Head
 from kvproof.check.recording.recorder import Recorder, text_of
 from kvproof.check.recording.recording_file import RecordingRefused
 from kvproof.check.recording.sglang.raw_lines import NEW, ONCE, PAGES, SLOTS, RadixCall
-from kvproof.check.recording.sglang.waiting_lines import WaitingLines
+from kvproof.check.recording.sglang.waiting_lines import ALL, WaitingLines
 
 CACHES = ("RadixCache", "UnifiedRadixCache", "ChunkCache")
 POOLS = ("TokenToKVPoolAllocator", "PagedTokenToKVPoolAllocator")
@@ -33,6 +33,7 @@ OF_POOL = (
     "clear",
 )
 NO_NAMESPACE = repr((None, None))
+LAST = slice(-1, None)
 
 
 class RadixRecorder(Recorder):
@@ -72,6 +73,7 @@ class RadixRecorder(Recorder):
             raise RecordingRefused(f"{kind} is only recorded with full attention and without a host tier")
         self._page = pool.page_size
         self._num_pages = pool.size // self._page
+        self._each_page = ALL if self._page == 1 else slice(None, None, self._page)  # a slot of each
         self._is_tree = kind != "ChunkCache" and not cache.disable
         self._within = ""  # the call of the tree that is under way
         free = self.free()
@@ -197,7 +199,7 @@ class RadixRecorder(Recorder):
         if num_found:
             call.node = self._name_of(answer.last_device_node)
             if pages is not None:
-                self._lines.fill(call, pages[-1:], 1, SLOTS)
+                self._lines.fill(call, pages, SLOTS, LAST)
         return call
 
     def on_insert(self, answer: Any, params: Any) -> RadixCall | None:
@@ -214,7 +216,7 @@ class RadixRecorder(Recorder):
         call = self._call_of_prompt(params.key, num_pages)
         call.num_hit, call.num_tokens = max(0, num_own - 1), answer.prefix_len
         call.lookahead = num_own if num_own < num_pages else 0
-        self._lines.fill(call, params.value[: num_pages * size], size, SLOTS)
+        self._lines.fill(call, params.value, SLOTS, slice(0, num_pages * size, size))
         if num_pages and (node := getattr(answer, "last_device_node", None)) is not None:
             call.node = self._name_of(node)
         return call
@@ -224,7 +226,7 @@ class RadixRecorder(Recorder):
         if not self._is_tree or answer is None:
             return None
         call = self._of_node(node)
-        self._lines.fill(call, answer, self._page, SLOTS)
+        self._lines.fill(call, answer, SLOTS, self._each_page)
         return call
 
     def on_inc_lock_ref(self, answer: Any, node: Any, *arguments: Any, **options: Any) -> RadixCall | None:
@@ -260,32 +262,32 @@ class RadixRecorder(Recorder):
         """The line of pages that a step takes, or of a refusal."""
         call = RadixCall(answer=answer is not None)
         if answer is not None:
-            self._lines.fill(call, answer, 1, NEW)
+            self._lines.fill(call, answer, NEW)
         return call
 
     on_alloc_decode = on_alloc_extend
 
-    def _given_back(self, tensor: Any, step: int, what: str) -> RadixCall | None:
+    def _given_back(self, tensor: Any, what: str, part: slice = ALL) -> RadixCall | None:
         """The line of pages that are given back. answer: whether at once, and not at the end of a group."""
         if not tensor.numel():
             return None
         pool = self._pool
         is_now: bool = getattr(pool, "is_not_in_free_group", pool.free_group is None)  # the former up to 0.5.18
         call = RadixCall(group=self._within, answer=is_now)
-        self._lines.fill(call, tensor, step, what)
+        self._lines.fill(call, tensor, what, part)
         return call
 
     def on_free(self, answer: Any, free_index: Any) -> RadixCall | None:
         """The line of slots that are given back, with their pages."""
-        return self._given_back(free_index, 1, SLOTS if self._page == 1 else ONCE)
+        return self._given_back(free_index, SLOTS if self._page == 1 else ONCE)
 
     def on_free_segment(self, answer: Any, free_index: Any, *, start_pos: int) -> RadixCall | None:
         """The line of slots that follow each other in whole pages."""
-        return self._given_back(free_index, self._page, SLOTS)
+        return self._given_back(free_index, SLOTS, self._each_page)
 
     def on_free_page_ids(self, answer: Any, page_ids: Any) -> RadixCall | None:
         """The line of pages that are given back."""
-        return self._given_back(page_ids, 1, PAGES)
+        return self._given_back(page_ids, PAGES)
 
     def on_free_group_end(self, answer: Any) -> RadixCall:
         """The line of the end of a group: its pages are free now."""

@@ -16,6 +16,7 @@ from kvproof.check.recording.sglang.raw_lines import RadixCall
 
 NUM_WAITING_MAX = 1_000  # lines; then the oldest is waited for
 NUM_IN_LINE_MAX = 64  # numbers that are cheaper to write into the line than beside it
+ALL = slice(None)
 
 
 class Copy:
@@ -48,10 +49,9 @@ class WaitingLines:
 
     def __init__(self, write: Callable[[Line, Sequence[Buffer]], object]) -> None:
         self._write = write
-        self._lines: deque[tuple[Line, list[Buffer], Copy | None, int]] = deque()
+        self._lines: deque[tuple[Line, list[Buffer], Copy | None]] = deque()
         self._buffers = list[Buffer]()  # of the line that comes next
         self._copy: Copy | None = None  # likewise
-        self._step = 1
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -61,13 +61,13 @@ class WaitingLines:
         line.num_bytes = len(tokens)
         self._buffers.append(tokens)
 
-    def fill(self, line: RadixCall, tensor: Any, step: int, what: str) -> None:
-        """Give the line that is added next every `step`-th number of the tensor, and what these numbers are."""
+    def fill(self, line: RadixCall, tensor: Any, what: str, part: slice = ALL) -> None:
+        """Give the line that is added next a part of the numbers of the tensor, and what these numbers are."""
         line.what = what
         if tensor.is_cpu:
-            _add_numbers(line, self._buffers, tensor, step)
+            _add_numbers(line, self._buffers, tensor, part)
         else:
-            self._copy, self._step = Copy(tensor), step
+            self._copy = Copy(tensor[part])
 
     def add(self, line: Line) -> None:
         """Write a line after those that wait, now or when their numbers have arrived."""
@@ -80,7 +80,7 @@ class WaitingLines:
         self._copy, self._buffers = None, []
         if isinstance(line, RadixCall) and line.tokens is not None:
             line.tokens = line.tokens[:]  # those of the server, which may change them before this line is written
-        self._lines.append((line, [bytes(buffer) for buffer in buffers], copy, self._step))
+        self._lines.append((line, [bytes(buffer) for buffer in buffers], copy))
         while self._lines:
             first = self._lines[0][2]
             if first is not None and len(self._lines) <= NUM_WAITING_MAX and not first.has_arrived():
@@ -99,18 +99,21 @@ class WaitingLines:
         self._copy = None
 
     def _write_first(self) -> None:
-        line, buffers, copy, step = self._lines[0]
+        line, buffers, copy = self._lines[0]
         if copy is not None and isinstance(line, RadixCall):
-            _add_numbers(line, buffers, copy.tensor(), step)
+            _add_numbers(line, buffers, copy.tensor(), ALL)
         self._write(line, buffers)
         self._lines.popleft()
 
 
-def _add_numbers(line: RadixCall, buffers: list[Buffer], tensor: Any, step: int) -> None:
-    """Give the line every `step`-th number of a tensor in main memory; if they are many, in a buffer."""
-    if tensor.numel() <= NUM_IN_LINE_MAX * step:
-        line.numbers = tensor.tolist() if step == 1 else tensor.tolist()[::step]
+def _add_numbers(line: RadixCall, buffers: list[Buffer], tensor: Any, part: slice) -> None:
+    """Give the line a part of the numbers of a tensor in main memory; if they are many, in a buffer."""
+    if part is ALL and tensor.numel() <= NUM_IN_LINE_MAX:
+        line.numbers = tensor.tolist()
         return
-    numbers = tensor.numpy() if step == 1 else tensor[::step].numpy()
+    numbers = tensor.numpy()[part]
+    if len(numbers) <= NUM_IN_LINE_MAX:
+        line.numbers = numbers.tolist()
+        return
     line.form = numbers.dtype.char
     buffers.append(memoryview(numbers).cast("B") if numbers.flags.c_contiguous else numbers.tobytes())
