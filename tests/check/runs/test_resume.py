@@ -172,6 +172,13 @@ def test_a_field_that_cannot_be_kept_is_refused(said: str, answer: str) -> None:
     assert answer in " ".join(done.output.split())
 
 
+@pytest.mark.parametrize("level", ["pool", "store"])
+def test_a_pool_and_a_store_have_no_blocks_of_several_pages(level: str) -> None:
+    done = hunt("--subject", f"kvproof-{level}", "--fix", "block_size=2")
+    assert done.exit_code == 2
+    assert f"--fix: block_size is 1 for a {level}; 2 was given" in " ".join(done.output.split())
+
+
 def test_properties_of_disabled_features_are_unsupported_in_a_hunt(folder: Path) -> None:
     off = ("--fix", "caching=false", "--fix", "num_host_blocks=0", "--fix", "window=none")
     done = hunt("--subject", "kvproof", "--seed", "1", "--effort", "1000", *off)

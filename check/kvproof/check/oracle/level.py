@@ -434,6 +434,8 @@ def require_possible(config: Config) -> None:
         value = getattr(config, setting.field)
         if setting.least is not None and value is not None and value < setting.least:
             raise ValueError(f"{setting.field} is at least {setting.least}; {value} was given")
+    if (level := level_of_config(config)) in (POOL, STORE) and config.block_size != level.config.block_size:
+        raise ValueError(f"block_size is {level.config.block_size} for a {level.name}; {config.block_size} was given")
     if not 0 <= config.watermark <= 1:
         raise ValueError(f"watermark is a fraction of the GPU blocks, 0 to 1; {config.watermark} was given")
     if fault := fault_of_kv_groups(config):
