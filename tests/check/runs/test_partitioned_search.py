@@ -7,12 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from functools import cache
-from itertools import count, repeat
+from itertools import chain, count, repeat
 from typing import Any
 
 import pytest
@@ -159,52 +158,84 @@ def test_more_identities_than_a_number_can_name_are_refused() -> None:
         PartitionedReader(Here(2), STATES_MAX)(Scope(64, num_seqs=16, num_tokens=64), seconds=1)
 
 
+# Both readers ----------------------------------------------------------------------------------------------------
+
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+
+
+@needs_compiler
+def test_states_of_the_whole_search_in_c_are_compared_with_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kvproof.check.search.exhaustive.c_reader import comparison
+
+    compared: list[list[bytes]] = []
+    monkeypatch.setattr(comparison, "compare_states", lambda _, strings: compared.append(strings))
+
+    def search(losses: Iterator[int]) -> KeepersHere:
+        workers = Here(1, losses)
+        assert PartitionedReader(workers, STATES_MAX, 1 << 30)(SCOPES["tables-4x3x6"], seconds=60).is_exhausted
+        made: KeepersHere = workers.made
+        return made
+
+    num_requests = NEVER - search(repeat(NEVER)).left
+    assert search(chain([num_requests - 1], repeat(NEVER))).num_lost == 1  # the part is lost when it is asked for them
+    assert [len(set(strings)) for strings in compared] == [15, 15]
+
+
+@needs_compiler
+def test_a_state_that_leads_elsewhere_in_python_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kvproof.check.search.exhaustive.c_reader import comparison
+    from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC
+
+    reached = SpecificationInC.successors
+
+    def with_one_missing(spec: SpecificationInC, string: bytes) -> tuple[list[bytes], int]:
+        strings, finding = reached(spec, string)
+        return strings[:-1], finding
+
+    monkeypatch.setattr(comparison, "compare_searches", lambda *_: 0)
+    monkeypatch.setattr(SpecificationInC, "successors", with_one_missing)
+    with pytest.raises(comparison.ReadersDiffer, match="only Python"):
+        PartitionedReader(Here(1), STATES_MAX, 1 << 30)(SCOPES["tables-4x3x6"], seconds=60)
+
+
 # Processes -------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def killing(workers: LocalWorkers, seed: int) -> Iterator[list[int]]:
-    """Kill processes of keepers at drawn moments; the ids of those that were killed."""
-    draw, is_over, killed = random.Random(seed), threading.Event(), list[int]()
-    made = list[Any]()
-    keepers = workers.keepers
+class Killing(LocalWorkers):
+    """Kills the process of a keeper that has just got states of others. moments: which times of these."""
 
-    def noted(make: Make) -> Any:
-        made.append(keepers(make))
-        return made[-1]
+    def __init__(self, num: int, moments: Iterable[int]) -> None:
+        super().__init__(num)
+        self.moments, self.num_killed = frozenset(moments), 0
 
-    workers.keepers = noted  # type: ignore[method-assign]
+    def keepers(self, make: Make) -> LocalKeepers:
+        made, answers, calls = super().keepers(make), LocalKeepers.answers, count(1)
 
-    def run() -> None:
-        while len(killed) < NUM_TRIES_MAX - 1 and not is_over.wait(draw.uniform(1.0, 10.0)):
-            if made:
-                killed.append(draw.choice(made[0].process_ids))
-                with suppress(ProcessLookupError):
-                    os.kill(killed[-1], signal.SIGKILL)
+        def killing_answers(requests: Mapping[int, Request]) -> dict[int, Any]:
+            given = [number for number, (name, arguments) in requests.items() if name == "round" and arguments[0]]
+            if given and next(calls) in self.moments:
+                os.kill(made.process_ids[given[0]], signal.SIGKILL)
+                self.num_killed += 1
+            return answers(made, requests)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield killed
-    finally:
-        is_over.set()
-        thread.join()
+        made.answers = killing_answers  # type: ignore[method-assign]
+        return made
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(4))
 def test_processes_that_are_killed_change_nothing(seed: int) -> None:
-    expected, workers = searched(SCOPES["rules-cache"]), LocalWorkers(2)
-    with closing(workers), killing(workers, seed) as killed:
+    expected = searched(SCOPES["rules-cache"])
+    with closing(Killing(2, random.Random(seed).sample(range(1, 12), NUM_TRIES_MAX - 1))) as workers:
         found = PartitionedReader(workers, STATES_MAX)(SCOPES["rules-cache"], seconds=600)
     assert facts(found) == expected
-    assert killed
+    assert workers.num_killed == NUM_TRIES_MAX - 1
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@needs_compiler
 @pytest.mark.parametrize("name", ["rules-cache", "flights", "cache-and-swap", "tables-6x4x8"])
 def test_parts_in_c_count_what_one_process_in_c_counts(name: str) -> None:
     from kvproof.check.search.exhaustive.c_reader.exploration import explore_in_c
@@ -216,32 +247,13 @@ def test_parts_in_c_count_what_one_process_in_c_counts(name: str) -> None:
     assert found.text.startswith(f"exhausted: 3 parts of at most 100,000 states hold {found.num_states:,} states and ")
 
 
-class Killing(LocalWorkers):
-    """Kills the process of a keeper that has got states of others: the fifth and the ninth time."""
-
-    num_killed = 0
-
-    def keepers(self, make: Make) -> LocalKeepers:
-        made, answers, calls = super().keepers(make), LocalKeepers.answers, count(1)
-
-        def killing_answers(requests: Mapping[int, Request]) -> dict[int, Any]:
-            given = [number for number, (name, arguments) in requests.items() if name == "round" and arguments[0]]
-            if given and next(calls) in (5, 9):
-                os.kill(made.process_ids[given[0]], signal.SIGKILL)
-                self.num_killed += 1
-            return answers(made, requests)
-
-        made.answers = killing_answers  # type: ignore[method-assign]
-        return made
-
-
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@needs_compiler
 def test_a_part_in_c_that_is_killed_is_made_again_and_nothing_is_counted_twice() -> None:
     from kvproof.check.search.exhaustive.c_reader.exploration import explore_in_c
 
-    with closing(Killing(3)) as workers:
+    with closing(Killing(3, (5, 9))) as workers:
         found = PartitionedReader(workers, STATES_MAX, 1 << 30)(SCOPES["rules-cache"], seconds=600)
     assert facts(found) == facts(explore_in_c(SCOPES["rules-cache"], seconds=600))
     assert workers.num_killed == 2
@@ -275,7 +287,7 @@ else:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@needs_compiler
 def test_a_finding_of_parts_in_c_has_a_path_as_short_as_that_of_python(tmp_path: Any) -> None:
     (tmp_path / "broken_fork.py").write_text(BROKEN_FORK)  # a file, so that the processes import it too
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.scopes import Scope
@@ -31,8 +31,19 @@ from kvproof.check.workers.workers import NUM_TRIES_MAX, Keepers, KeepingWorkers
 
 ROUND_SECONDS = 0.5
 
-# From the finding, and what is known of each state on the way to it, from the first one.
-Confirm = Callable[[Found, list[Any]], Counterexample]
+
+class Reading(NamedTuple):
+    """How one reader searches parts.
+
+    make: makes a part. confirm: from a finding, and what is known of each state on the way to it, from the first one.
+    compare: compares states that a part has expanded with the other reader, and raises an exception if the two differ.
+    num_compared: how many states it gets, about, after a search without a finding.
+    """
+
+    make: Make
+    confirm: Callable[[Found, list[Any]], Counterexample]
+    compare: Callable[[list[bytes]], None] | None = None
+    num_compared: int = 0
 
 
 @dataclass
@@ -57,8 +68,8 @@ class _Part:
 class PartitionedSearch:
     """One search by keepers that hold its parts. folder: for what the parts have found."""
 
-    def __init__(self, keepers: Keepers, confirm: Confirm, folder: Path) -> None:
-        self.keepers, self.confirm, self.folder = keepers, confirm, folder
+    def __init__(self, keepers: Keepers, reading: Reading, folder: Path) -> None:
+        self.keepers, self.reading, self.folder = keepers, reading, folder
         self.parts = [_Part() for _ in range(keepers.num)]
         self.depth = -1  # of the states that are expanded now; the initial state is found at depth -1
         self.ranks: list[array[int]] = [array("q") for _ in self.parts]
@@ -87,8 +98,10 @@ class PartitionedSearch:
         result.depth = max(0, self.depth)
         if found is not None:
             self._refuted(found)
-        elif not result.is_exhausted:
-            self._count_all()
+        else:
+            if not result.is_exhausted:
+                self._count_all()
+            self._compare()
         result.seconds = time.perf_counter() - began
         return result
 
@@ -216,7 +229,7 @@ class PartitionedSearch:
         while place is not None:
             place, how = self._asked(place[0], ("came_from", (place[1],)), has_order)
             path.insert(0, how)
-        self.result.counterexample = self.confirm(found, path)
+        self.result.counterexample = self.reading.confirm(found, path)
         if not has_order:
             self._count_all()
             return
@@ -225,6 +238,12 @@ class PartitionedSearch:
             self.result.num_states += num_states
             self.result.num_operations += num_transitions
             self.result.coverage.update(counted)
+
+    def _compare(self) -> None:
+        compare, num = self.reading.compare, -(-self.reading.num_compared // self.keepers.num)
+        if compare is not None:
+            for number in range(self.keepers.num):
+                compare(self._asked(number, ("expanded", (num,)), False))
 
     def _count_all(self) -> None:
         """Count everything that was done in the level that was not ended."""
@@ -271,11 +290,11 @@ class PartitionedReader:
     ) -> SearchResult:
         """Search a scope for so many seconds and transitions."""
         with ExitStack() as ending:
-            make, confirm = self._of_python(scope) if self.num_bytes_max is None else self._of_c(scope)
-            keepers = self.workers.keepers(make)
+            reading = self._in_python(scope) if self.num_bytes_max is None else self._in_c(scope)
+            keepers = self.workers.keepers(reading.make)
             ending.callback(keepers.close)
             folder = ending.enter_context(tempfile.TemporaryDirectory(prefix="kvproof-levels-"))
-            search = PartitionedSearch(keepers, confirm, Path(folder))
+            search = PartitionedSearch(keepers, reading, Path(folder))
             found = search.run(seconds, max_transitions, progress)
         size = f" and {search.num_bytes / 1e6:,.1f} MB" if search.num_bytes else ""
         held = f"{keepers.num} parts of at most {self.num_states_max:,} states hold {found.num_states:,} states{size}"
@@ -285,7 +304,7 @@ class PartitionedReader:
             found.text = f"stopped at depth {found.depth}, because a part has reached {search.stopped}: {held}"
         return found
 
-    def _of_python(self, scope: Scope) -> tuple[Make, Confirm]:
+    def _in_python(self, scope: Scope) -> Reading:
         if num_values_of(scope) ** (scope.num_tokens + 1) > sys.maxsize:
             raise UsageError(
                 f"identities of {scope.num_tokens} tokens and {scope.num_seqs} sequences are too many to share them "
@@ -297,9 +316,9 @@ class PartitionedReader:
             operations = [*path[1:], *([found.operation] if found.operation else [])]
             return Counterexample(scope.config, operations, found.finding)
 
-        return partial(PythonPart, scope, self.num_states_max), confirm
+        return Reading(partial(PythonPart, scope, self.num_states_max), confirm)
 
-    def _of_c(self, scope: Scope) -> tuple[Make, Confirm]:
+    def _in_c(self, scope: Scope) -> Reading:
         from kvproof.check.search.exhaustive.c_reader import comparison, exploration
         from kvproof.check.search.exhaustive.c_reader.part import CPart
         from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, in_use
@@ -307,11 +326,17 @@ class PartitionedReader:
         spec = SpecificationInC(scope)
         assert self.num_bytes_max is not None
         with in_use:
-            comparison.compare_searches(spec, 2 * exploration.NUM_COMPARED)
+            comparison.compare_searches(spec, exploration.NUM_COMPARED)
 
         def confirm(found: Found, path: list[Any]) -> Counterexample:
             with in_use:
                 spec.prepare()
                 return exploration.confirmed(spec, path)
 
-        return partial(CPart, scope, self.num_bytes_max, self.num_states_max), confirm
+        def compare(strings: list[bytes]) -> None:
+            with in_use:
+                spec.prepare()
+                comparison.compare_states(spec, strings)
+
+        make = partial(CPart, scope, self.num_bytes_max, self.num_states_max)
+        return Reading(make, confirm, compare, exploration.NUM_COMPARED)

@@ -158,12 +158,15 @@ def _result(spec: SpecificationInC, report: Report, counts: list[int]) -> Search
 
 
 def _sampled(spec: SpecificationInC, workers: int) -> Iterator[bytes]:
-    """States of a search that has ended: for each worker some that it has expanded, evenly spaced."""
-    num = -(-NUM_COMPARED // workers)
-    places = (ctypes.c_long * num)()
+    """States of a search that has ended: for each worker some that it has expanded."""
     for worker in range(workers):
-        for place in places[: spec.library.sample(worker, num, places)]:
-            yield string_at(spec, worker, place)[1]
+        yield from expanded_by(spec, worker, -(-NUM_COMPARED // workers))
+
+
+def expanded_by(spec: SpecificationInC, worker: int, num: int) -> list[bytes]:
+    """The strings of at most so many states that a worker has expanded, evenly spaced."""
+    places = (ctypes.c_long * num)()
+    return [string_at(spec, worker, place)[1] for place in places[: spec.library.sample(worker, num, places)]]
 
 
 def _path(spec: SpecificationInC, place: Place | None) -> list[bytes]:

@@ -15,6 +15,7 @@ from kvproof.check.search.exhaustive.c_reader.exploration import (
     MEMORY,
     NUM_COUNTS,
     Report,
+    expanded_by,
     string_at,
 )
 from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC
@@ -97,6 +98,10 @@ class CPart:
     def came_from(self, place: int) -> tuple[Place | None, bytes]:
         """As `Part.came_from`: the state's string stands for how it was reached."""
         return string_at(self.spec, self.number, place)
+
+    def expanded(self, num: int) -> list[bytes]:
+        """As `Part.expanded`."""
+        return expanded_by(self.spec, self.number, num)
 
     def up_to(self, order: Order) -> tuple[int, int, Counter[str]]:
         """As `Part.up_to`: there is no order, and everything counts."""

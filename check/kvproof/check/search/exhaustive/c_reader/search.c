@@ -380,7 +380,7 @@ void restore_part(const uint8_t *bytes, size_t num) {
     insert(part, hash_of(bytes + at_byte + HEAD, length), from, bytes + at_byte + HEAD, length);
     at_byte += HEAD + length;
   }
-  part->next = part->level_end;
+  for (; part->next < part->level_end; part->num_expanded++) part->next += HEAD + length_at(part->strings + part->next);
   part->level_end = part->num_bytes;
 }
 void report_of_part(long *counted_by_name, Report *out) { report(counted_by_name, out); }
