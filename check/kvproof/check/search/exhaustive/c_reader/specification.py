@@ -8,10 +8,11 @@ once and kept in the cache folder of the user.
 import ctypes
 import threading
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, compress
 from mmap import mmap
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,9 @@ ASKED = (
 SUCCESSOR_BYTES_MAX = 1 << 24  # of the strings that one state leads to
 ROOT = 0  # the identity before the first position
 TOKENS_MAX = 255
-DEPTHS = {name: len(field.domains) - 1 for name, field in REAL_FIELDS.items()}
-IDENTITY_FIELDS = [name for name, field in REAL_FIELDS.items() if field.to is IDENTITIES]
+values_of = attrgetter(*REAL_FIELDS)
+DEPTHS = [len(field.domains) - 1 for field in REAL_FIELDS.values()]  # of lists within the list of a field
+ARE_IDENTITIES = [field.to is IDENTITIES for field in REAL_FIELDS.values()]
 in_use = threading.RLock()  # a library has one scope and one search at a time
 
 
@@ -134,15 +136,14 @@ class SpecificationInC:
         return self._flat(state, None)
 
     def _flat(self, state: State, names: dict[int, int] | None, parents: Sequence[int] = (ROOT,)) -> Any:
-        found = array("h")
-        for name in REAL_FIELDS:
-            numbers = _numbers(state, name)
-            if names is not None and name in IDENTITY_FIELDS:
-                numbers = [names.get(number, ROOT) for number in numbers]
-            found.extend(numbers)
-        assert len(found) == self.num_cells
-        found.append(len(parents) - 1)
-        found.extend(parents)
+        numbers = list[int]()
+        for value, depth, is_identity in zip(values_of(state), DEPTHS, ARE_IDENTITIES, strict=True):
+            if is_identity and names is not None:
+                numbers += [names.get(number, ROOT) for number in _numbers(value, depth)]
+            else:
+                numbers += _numbers(value, depth) if depth else value
+        assert len(numbers) == self.num_cells
+        found = array("h", [*numbers, len(parents) - 1, *parents])
         found.frombytes(bytes(2 * (self.num_cells + 2 + NUM_IDS_MAX + TOKENS_MAX - len(found))))
         return (ctypes.c_int16 * len(found)).from_buffer(found)
 
@@ -158,7 +159,7 @@ class SpecificationInC:
 
         Tokens in entries that a window has left are given back: the Python search reads which ones are in use.
         """
-        cells = self._flat(self.machine.first_state(), None)
+        cells = type(self._initial).from_buffer_copy(self._initial)
         self.library.state_of(string, len(string), cells)
         state, place = self.machine.first_state(), 0
         for name in REAL_FIELDS:
@@ -195,17 +196,19 @@ class SpecificationInC:
         return result, bool(is_off.value)
 
 
-def _numbers(state: State, name: str) -> list[Any]:
-    """The cells of a field, which are numbers and truth values, in one list."""
-    value: list[Any] = getattr(state, name)
-    for _ in range(DEPTHS[name]):
-        value = list(chain.from_iterable(value))
+def _numbers(value: Iterable[Any], depth: int) -> Iterable[Any]:
+    """The cells of a field, which are numbers and truth values, one after the other."""
+    for _ in range(depth):
+        value = chain.from_iterable(value)
     return value
 
 
 def _like(value: Any, cells: Any, place: int) -> tuple[Any, int]:
     """The cells from a place on in the shape of a field, and the place after them."""
     if isinstance(value, list):
+        if value and not isinstance(value[0], list):
+            end, kind = place + len(value), type(value[0])
+            return (cells[place:end] if kind is int else list(map(kind, cells[place:end]))), end
         found = []
         for each in value:
             one, place = _like(each, cells, place)
@@ -215,7 +218,8 @@ def _like(value: Any, cells: Any, place: int) -> tuple[Any, int]:
 
 
 def _identities(state: State) -> set[int]:
-    return set(chain.from_iterable(_numbers(state, name) for name in IDENTITY_FIELDS))
+    identities = compress(zip(values_of(state), DEPTHS, strict=True), ARE_IDENTITIES)
+    return set(chain.from_iterable(_numbers(value, depth) for value, depth in identities))
 
 
 def _strings(room: memoryview, count: int) -> Iterator[bytes]:
