@@ -170,6 +170,11 @@ FAULTS: dict[str, tuple[str, Callable[[Any], Any], set[str]]] = {
         lambda before: lambda self, keys, objects: before(self, keys, objects * 2),
         {"conservation", "no-use-after-free"},
     ),
+    "the memory of what goes is kept": (
+        "_free_and_report_deleted",
+        lambda before: lambda self, keys, objects: before(self, keys, []),
+        {"conservation", "no-leak-at-rest"},
+    ),
     "what is read is evicted": (
         "delete",
         lambda before: lambda self, keys, force=False: before(self, keys, True),

@@ -63,7 +63,7 @@ class L1Recorder(Recorder):
         self._objects: dict[Any, Any] = manager._objects
         self._moves: list[tuple[bool, list[int]]] = []  # of objects, since the last line
         self._taken: list[Any] = []  # the objects of the last move, if they were taken
-        self._began = 0
+        self._began = self._num_before = 0  # of the call: when it began, and the objects then
         config = manager.config
         return Header(
             kvproof_recording=SCHEMA_VERSION,
@@ -131,7 +131,7 @@ class L1Recorder(Recorder):
                 return inner(*arguments, **options)
             with self._lock:
                 if not self._is_inside:
-                    self._began = monotonic_ns()
+                    self._began, self._num_before = monotonic_ns(), len(self._objects)
                 return recorded(*arguments, **options)
 
         return in_order
@@ -203,8 +203,8 @@ class L1Recorder(Recorder):
         """The line of loads that end. evicted: temporary objects that went."""
         call = self._with_errors(answer, keys)
         call.num_seqs = read_locks
-        if answer and call.moves:
-            objects = self._objects
+        objects = self._objects
+        if answer and len(objects) != self._num_before:
             call.is_gone = [error._name_ == SUCCESS and key not in objects for key, error in answer.items()]
             if not any(call.is_gone):
                 call.is_gone = []
