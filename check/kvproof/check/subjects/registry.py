@@ -116,7 +116,7 @@ ROWS = (
         "LMCache's paged allocator with the reference counts of its memory objects",
         _by("lmcache.allocator.LMCacheAllocator"),
         "lmcache",
-        ("0.5.4", "0.5.6"),
+        ("0.5.2", "0.5.6"),
         needs="torch",
     ),
     Row(
@@ -125,7 +125,7 @@ ROWS = (
         "LMCache's L1 manager: objects in host memory, whose locks are leases",
         _by("lmcache.l1.LMCacheL1"),
         "lmcache",
-        ("0.5.4", "0.5.6"),
+        ("0.5.0", "0.5.6"),
     ),
     Row(
         "lmdeploy",

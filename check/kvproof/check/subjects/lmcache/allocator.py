@@ -1,4 +1,4 @@
-"""LMCache's paged allocator as a subject of pool level: releases 0.5.4 to 0.5.6.
+"""LMCache's paged allocator as a subject of pool level: releases 0.5.2 to 0.5.6.
 
 `PagedTensorMemoryAllocator` and its memory objects (`TensorMemoryObj`) are the release's own; the numbers of blocks are
 the addresses of the objects. A page has one byte. References are counted by the object: the last `ref_count_down` gives

@@ -1,4 +1,4 @@
-"""LMCache's L1 manager as a subject of store level: releases 0.5.4 to 0.5.6.
+"""LMCache's L1 manager as a subject of store level: releases 0.5.0 to 0.5.6.
 
 The L1 manager is the release's own. It decides which key has which object of memory, who may read it and who writes
 it. Both locks are leases of a native class, `TTLLock`, whose clock is that of the machine. `LeaseLock` does the same
