@@ -84,3 +84,14 @@ def test_ids_in_main_memory_are_written_at_once() -> None:
     written.add(1, ids)
     ids.fill_(0)
     assert written.done == [(1, [8])]
+
+
+@pytest.mark.parametrize("place", ["cpu", "cuda"])
+@pytest.mark.parametrize("part", [slice(None), slice(0, 190, 2), slice(0, 190, 16), slice(-1, None)])
+def test_any_part_of_many_ids_is_written(part: slice, place: str, arrived: list[bool]) -> None:
+    written, line = Written(), RadixCall(1, "insert")
+    ids = torch.arange(200, device=place)
+    written.lines.fill(line, ids, SLOTS, part)
+    written.lines.add(line)
+    written.lines.write_all()
+    assert written.done == [(1, list(range(200))[part])]
