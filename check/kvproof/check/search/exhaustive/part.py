@@ -93,9 +93,6 @@ class Part(Protocol):
     def came_from(self, place: int) -> tuple[Place | None, Any]:
         """Where the state at a place was reached from, and how; None for the initial state."""
 
-    def expanded(self, num: int) -> list[bytes]:
-        """At most so many of the states that it has expanded, evenly spaced, for the other reader to compare."""
-
     def up_to(self, order: Order) -> tuple[int, int, Counter[str]]:
         """The states and transitions of this level up to an order, and their coverage. It ends the use of the part."""
 
@@ -217,10 +214,6 @@ class PythonPart:
     def came_from(self, place: int) -> tuple[Place | None, Operation]:
         """As `Part.came_from`."""
         return self._came_from[place]
-
-    def expanded(self, num: int) -> list[bytes]:
-        """As `Part.expanded`: no other reader is compared with this one."""
-        return []
 
     def up_to(self, order: Order) -> tuple[int, int, Counter[str]]:
         """As `Part.up_to`. The states of the level are expanded again."""

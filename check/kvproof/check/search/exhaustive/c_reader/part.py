@@ -100,7 +100,7 @@ class CPart:
         return string_at(self.spec, self.number, place)
 
     def expanded(self, num: int) -> list[bytes]:
-        """As `Part.expanded`."""
+        """The strings of at most so many states that it has expanded, evenly spaced, to be compared with Python."""
         return expanded_by(self.spec, self.number, num)
 
     def up_to(self, order: Order) -> tuple[int, int, Counter[str]]:
