@@ -5,6 +5,7 @@ Some of the first runs are repeated and must give the same answers. The seed det
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from random import Random
 from time import monotonic
@@ -19,12 +20,12 @@ from kvproof.check.protocol.time_limit import OutOfTime, seconds_left, time_limi
 from kvproof.check.search import suppression
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import OperationGenerator, Strategy
-from kvproof.check.search.worlds import draw_length
+from kvproof.check.search.worlds import NUM_SMALL_RUNS, draw_length, draw_small, has_large_sizes
 from kvproof.spec.trace import Operation
 
 CALL_SECONDS_MAX, CALL_SECONDS_MIN = 20.0, 3.0  # for an operation in this process; less with little time
 NUM_REFUSED_CONFIGS_MAX = 1000
-NUM_REPEATED_RUNS, REPEATED_STEP = 80, 4  # of the first runs one in four: a walk is short until its first finding
+NUM_REPEATED_RUNS, REPEATED_STEP = 160, 8  # of the first runs one in eight: a walk is short until its first finding
 NUM_REPEATED_OPERATIONS = 500  # a run of more is not repeated
 NUM_NEW_OBJECTS = 10_000  # between two garbage collections; a world that is opened makes the usual 700, which stay
 
@@ -92,7 +93,9 @@ def walk(
         parts: Parts | None = None
         run_random = Random(random.getrandbits(64))
         without = options.disabled | suppression.disabled_features(run_random, options.known)
-        config = strategy.draw_config(run_random, subject.capabilities, suppression.plain(fixed, without))
+        draw = partial(strategy.draw_config, run_random, subject.capabilities, suppression.plain(fixed, without))
+        is_first = options.first_run + done.num_drawn < NUM_SMALL_RUNS
+        config = draw_small(draw) if is_first else draw()
         operations = options.begin(config)
         num_left = options.num_repeated - done.num_runs
         is_repeated = num_left > 0 and not num_left % REPEATED_STEP
@@ -100,7 +103,10 @@ def walk(
         recorder = CallRecorder(subject, calls, keeps_answers=False) if calls else None
         done.num_drawn += 1
         try:
-            length = min(draw_length(run_random, config, strategy.run_length), max_operations - done.num_operations)
+            usual = strategy.run_length
+            is_usual = is_first and not has_large_sizes(config)
+            length = usual if is_usual else draw_length(run_random, config, usual)
+            length = min(length, max_operations - done.num_operations)
             with time_limit_of(subject, call_seconds, operations.__len__) as start_time:
                 run = strategy.generator(recorder or subject, run_random, config, without)
                 parts = Parts(run.judge, config, operations, start_time, began + seconds)
