@@ -2,6 +2,10 @@
 
 In a third of the runs groups act together, as in the steps of engines: what one group has just done, the next one
 mostly does too. So several groups are swapped in one step, or copy and exchange blocks in one step.
+
+Many runs have a load of one kind, as engines have for a while. Under requests that come and go, prompts meet in the
+prefix cache; where independent weights keep a few groups that wait for room, such a run admits three times as many.
+While groups are swapped, they return to a pool that others have filled meanwhile.
 """
 
 from collections.abc import Iterator
@@ -26,6 +30,31 @@ MOODS: tuple[dict[str, float], ...] = (  # weights of some runs in which groups 
     {"fork": 3.0, "append": 3.0, "free": 0.1, "swap_out": 0.1},  # many share their last block
     {},
 )
+REQUESTS_COME_AND_GO = {
+    "new": 3.0,
+    "admit": 3.0,
+    "sample": 0.3,
+    "append": 1.0,
+    "run": 3.0,
+    "lookup": 0.1,
+    "fork": 0.3,
+    "free": 1.0,
+    "swap_out": 0.3,
+    "reset": 0.03,
+}
+GROUPS_ARE_SWAPPED = {
+    "new": 1.0,
+    "admit": 3.0,
+    "sample": 0.3,
+    "append": 0.3,
+    "run": 3.0,
+    "lookup": 0.1,
+    "fork": 0.03,
+    "free": 0.1,
+    "swap_out": 3.0,
+    "swap_in": 3.0,
+    "reset": 0.03,
+}
 TOGETHER_SHARE = 0.85  # of the operations of a run in which groups act together: those of the kind of the previous one
 WEIGHTS = {  # what ends something is drawn less often, so that sequences grow and pools fill
     "new": (0.3, 1.0, 1.0),
@@ -39,6 +68,16 @@ WEIGHTS = {  # what ends something is drawn less often, so that sequences grow a
     "swap_out": (0.1, 0.3, 1.0),
     "reset": (0.0, 0.05, 0.3),
 }
+
+
+def loads_of(config: Config) -> list[dict[str, float]]:
+    """The loads that a small run may have: the weights that each gives to some kinds, none for one of no kind."""
+    loads: list[dict[str, float]] = [{}]
+    if config.caching:
+        loads.append(REQUESTS_COME_AND_GO)
+    if config.num_host_blocks:
+        loads.append(GROUPS_ARE_SWAPPED)
+    return loads
 
 
 class ManagerOperations(OperationsByKind):
@@ -58,8 +97,10 @@ class ManagerOperations(OperationsByKind):
         self.judge.limits = Limits(num_groups_max, length_max, GROUP_MEMBERS_MAX)
         self.chunk_max = config.block_size * (pick((2, 8)) if is_large else 2) + 1
         self.acts_together, self.previous = pick((False, False, True)), ""
+        if not is_large:
+            self._take_weights(pick(loads_of(config)))
         if self.acts_together:
-            self.weights |= {kind: weight for kind, weight in pick(MOODS).items() if self.weights[kind]}
+            self._take_weights(pick(MOODS))
         self.num_seqs = self.num_groups = 0
         self.named = PrefixNames(random, config, length_max) if config.prefixes else None
         self.prompts, self.chats = Prompts(random, config, length_max), Chats(random, self.judge.seqs)
@@ -78,6 +119,10 @@ class ManagerOperations(OperationsByKind):
             self.opening = iter(first)
             num_groups_min = self.num_groups = self.num_seqs = NUM_NUMBERS
         self.judge.limits = self.judge.limits._replace(num_groups=max(num_groups_max, num_groups_min))
+
+    def _take_weights(self, weights: dict[str, float]) -> None:
+        """Give these kinds their weights, but for those that the run does not have."""
+        self.weights |= {kind: weight for kind, weight in weights.items() if self.weights[kind]}
 
     def draw(self) -> Operation | None:
         """The next operation; None if nothing is enabled."""
