@@ -51,6 +51,7 @@ class OperationJudge:
     kinds: ClassVar[Mapping[str, type[TypedOperation]]] = {}
     handlers: ClassVar[dict[str, Callable[..., bool]]] = {}
     answer: str  # of the subject to the last operation, as text
+    is_refused = False  # whether the subject refused the last operation
 
     def __init_subclass__(cls) -> None:
         cls.handlers = {name: getattr(cls, f"op_{name}") for name in cls.kinds if hasattr(cls, f"op_{name}")}
@@ -77,7 +78,7 @@ class OperationJudge:
         """
         if operation[0] not in self.handlers:
             raise ValueError(f"there is no operation {operation[0]!r}; there are {', '.join(self.handlers)}")
-        self.answer = ""
+        self.answer, self.is_refused = "", False
         try:
             return self.do(*operation)
         except Finding:

@@ -8,7 +8,7 @@ prefix cache; where independent weights keep a few groups that wait for room, su
 While groups are swapped, they return to a pool that others have filled meanwhile.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from random import Random
 
 from kvproof.check.oracle.level import MANAGER
@@ -19,6 +19,7 @@ from kvproof.check.search.openings import NUM_NUMBERS, opening
 from kvproof.check.search.operations_by_kind import OperationsByKind
 from kvproof.check.search.partings import NUM_GROUPS_OF_PARTINGS, Partings
 from kvproof.check.search.prompts import Chats, PrefixNames, Prompts
+from kvproof.check.search.refusals import Refusals
 from kvproof.check.search.worlds import NUM_AT_A_TIME, has_large_sizes, side_stream
 from kvproof.spec.trace import Operation
 
@@ -84,6 +85,7 @@ class ManagerOperations(OperationsByKind):
     """Draws the operations of one run."""
 
     judge: ManagerJudge
+    newest: Operation | None  # the operation that was drawn last
 
     def __init__(
         self, subject: ManagerSubject, random: Random, config: Config, without: frozenset[str] = frozenset()
@@ -101,6 +103,7 @@ class ManagerOperations(OperationsByKind):
             self._take_weights(pick(loads_of(config)))
         if self.acts_together:
             self._take_weights(pick(MOODS))
+        self.refusals, self.newest = Refusals(), None
         self.num_seqs = self.num_groups = 0
         self.named = PrefixNames(random, config, length_max) if config.prefixes else None
         self.prompts, self.chats = Prompts(random, config, length_max), Chats(random, self.judge.seqs)
@@ -126,6 +129,12 @@ class ManagerOperations(OperationsByKind):
 
     def draw(self) -> Operation | None:
         """The next operation; None if nothing is enabled."""
+        judge = self.judge
+        self.refusals.note(self.newest, judge.is_refused, judge.explainer.observed.free)
+        self.newest = self._drawn()
+        return self.newest
+
+    def _drawn(self) -> Operation | None:
         if self.partings is not None:
             if (operation := self.partings.draw()) is not None:
                 return operation
@@ -137,12 +146,16 @@ class ManagerOperations(OperationsByKind):
         if not self.acts_together:
             return super().draw()
         if self.previous in DONE_TOGETHER and self.random.random() < TOGETHER_SHARE:
-            candidates = self.judge.enabled()
+            candidates = self.candidates()
             if self.weights[self.previous] and self.previous in candidates:
                 return self.concrete(self.previous, candidates[self.previous])
         operation = super().draw()
         self.previous = operation[0] if operation else ""
         return operation
+
+    def candidates(self) -> Mapping[str, list[int]]:
+        """The kinds that may be drawn now, each with the groups or sequences that it may be about."""
+        return self.refusals.left(self.judge.enabled())
 
     def concrete(self, kind: str, about: list[int]) -> Operation:
         """An operation of the kind, about one of these groups or sequences."""

@@ -63,13 +63,18 @@ class OperationsByKind:
 
     def draw(self) -> Operation | None:
         """The next operation; None if nothing is enabled."""
-        candidates, mine = self.judge.enabled(), self.weights
+        candidates, mine = self.candidates(), self.weights
         at = self.random.random() * sum(map(mine.__getitem__, candidates))
         for kind in candidates:
             at -= mine[kind]
             if at < 0:
                 return self.concrete(kind, candidates[kind])
         return None
+
+    def candidates(self) -> Mapping[str, list[int]]:
+        """The kinds of operation that may be drawn now, each with what it may be about."""
+        enabled: dict[str, list[int]] = self.judge.enabled()
+        return enabled
 
     def concrete(self, kind: str, about: list[int]) -> Operation:
         """An operation of the kind, about one of these."""

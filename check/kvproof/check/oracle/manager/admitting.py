@@ -142,7 +142,7 @@ class Admitting(ManagerBase):
         if isinstance(result, Refused):
             if self.capabilities.has_admission_query:
                 raise Finding("admission-sound", f"can_admit({gid}) said OK, admit was refused: {result.reason}")
-            self.answer = "refused"
+            self.answer, self.is_refused = "refused", True
             self.coverage["admission refused"] += 1
             self.require_unchanged(before, f"{context} was refused")
             if not self.may_end_for_good(group):

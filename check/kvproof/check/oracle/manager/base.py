@@ -190,7 +190,7 @@ class ManagerBase(Oracle, OperationJudge):
             runs = self.explainer.machine.function("may_wait")(self.state, self.explainer.num_prefixes)
             answer = OK if answer else LATER if runs else NEVER
         self.require_unchanged(before, f"{name} only asks")
-        self.answer = answer._value_  # `value` is a call in Python
+        self.answer, self.is_refused = answer._value_, answer is not OK  # `value` is a call in Python
         return answer
 
     def judge_ok(self, group: Group, context: str) -> None:
@@ -353,7 +353,7 @@ class ManagerBase(Oracle, OperationJudge):
         before = self.explainer.observed
         done = self.call("total-calls", "reset_cache")
         check_answer("reset_cache", done, bool)
-        self.answer = "reset" if done else "refused"
+        self.answer, self.is_refused = "reset" if done else "refused", not done
         if not done:
             self.require_unchanged(before, "reset_cache was refused")
         self.judge_reset(done, "reset_cache")

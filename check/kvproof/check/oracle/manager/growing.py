@@ -52,7 +52,7 @@ class Growing(ManagerBase):
                 self.blame(refused, seq.group.id, self.cost_max(seq, stop), GPU)
                 raise refused
             self.judge_no(self.cost_max(seq, stop), GPU, 0, context)
-            self.answer = "refused"
+            self.answer, self.is_refused = "refused", True
             self.coverage["append refused"] += 1
             if not (self.capabilities.window_drop_when_refused and self.leaves_entries):
                 self.require_unchanged(before, f"{context} was refused")
@@ -119,7 +119,7 @@ class Growing(ManagerBase):
         self.require_unchanged(before, "can_append only asks")
         if not can:
             self.judge_no(self.growth_cost_max(group), GPU, 0, f"can_append({group.id})")
-            self.answer = "cannot append"
+            self.answer, self.is_refused = "cannot append", True
             self.coverage["append refused"] += 1
         return can
 
