@@ -21,7 +21,7 @@ Serve = Callable[..., Path]
 def row(identities: Identities, tokens: str) -> list[int]:
     at, numbers = identities.root(Key()), []
     for token in tokens:
-        at = identities.after(at, (ord(token), None, 0))
+        at = identities.after(at, ord(token))
         numbers.append(at)
     return numbers
 

@@ -36,5 +36,5 @@ def test_no_identity_stands_at_two_positions() -> None:
         for length in range(4):
             for chain in chains:
                 assert length_of.setdefault(chain[-1], length) == length
-            chains = [[*chain, identities.after(chain[-1], (token, None, 0))] for chain in chains for token in (1, 2)]
+            chains = [[*chain, identities.after(chain[-1], token)] for chain in chains for token in (1, 2)]
     assert len(length_of) == 2 * (1 + 2 + 4 + 8)

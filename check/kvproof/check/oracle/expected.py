@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from enum import Enum
 
-from kvproof.spec.text.identity import Identities, Image, Key, item_at
+from kvproof.spec.text.identity import Identities, Image, Item, Key, item_at
 from kvproof.spec.text.kv_groups import Layout
 from kvproof.spec.text.state import NONE
 
@@ -153,7 +153,7 @@ class ExpectedSequence:
     def grow(self, identities: Identities, token: int) -> None:
         """Append a token."""
         position = len(self.tokens)
-        item = item_at(position, token, self.images) if self.images else (token, None, 0)
+        item = item_at(position, token, self.images) if self.images else token
         self.tokens.append(token)
         for part in self.parts:
             part.last = identities.after(part.last, item)
@@ -169,14 +169,19 @@ class ExpectedSequence:
 
     def grow_all(self, identities: Identities, tokens: Sequence[int]) -> None:
         """Append tokens, one after another."""
-        if self.images or not all(part.is_plain and not part.left_out for part in self.parts):
-            for token in tokens:
-                self.grow(identities, token)
-            return
+        position = len(self.tokens)
+        items: Sequence[Item] = tokens
+        if self.images:
+            items = [item_at(at, token, self.images) for at, token in enumerate(tokens, position)]
         self.tokens += tokens
         for part in self.parts:
-            part.whole += identities.along(part.last, tokens)
-            part.last = part.whole[-1] if part.whole else part.last
+            added = identities.along(part.last, items)
+            part.last = added[-1] if added else part.last
+            if not part.is_plain:
+                added = [slot for at, one in enumerate(added, position) for slot in part.layout.padded(at, one)]
+            part.whole += added
+            if part.left_out:
+                part.identities += added
 
     def drop_last_token(self) -> None:
         """Remove the last token, which no table has yet: its result was dropped."""

@@ -233,11 +233,7 @@ class PoolJudge(Oracle, RuledJudge):
         )
 
     def _identities(self, pages: Sequence[int]) -> list[int]:
-        known, last = [], self.identities.root(ROOT)
-        for page in pages:
-            last = self.identities.after(last, (page, None, 0))
-            known.append(last)
-        return known
+        return self.identities.along(self.identities.root(ROOT), pages)
 
     # Releasing -----------------------------------------------------------------------------------------------------
 

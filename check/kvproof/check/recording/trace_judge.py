@@ -27,7 +27,7 @@ from kvproof.check.recording.format import Header, RecordedCall, RecordedSequenc
 from kvproof.check.recording.line_judge import LineJudge, require_fresh
 from kvproof.check.recording.replayed_subject import ReplayedManager, Unjudged
 from kvproof.spec.native import FIELDS, Machine
-from kvproof.spec.text.identity import Identities, Image, Key
+from kvproof.spec.text.identity import Identities, Image, Key, Root
 from kvproof.spec.text.state import EVICTABLE, FREE, GPU, HOST, RESERVED, USED, State
 
 NUM_NAMES_MIN = 1 << 16
@@ -67,34 +67,26 @@ class BoundedIdentities(Identities):
 
     def __init__(self) -> None:
         super().__init__()
-        self._names: dict[int, Any] = {}
-        self._keys = self._names  # type: ignore[assignment]  # looked up by number, as the list is
-        self._next = 0
         self.num_names_max = NUM_NAMES_MIN
-
-    def _add(self, key: Any) -> int:
-        number = self._next
-        self._next += 1
-        self._numbers[key], self._names[number] = number, key
-        return number
 
     @property
     def is_full(self) -> bool:
         """Whether unused identities should be forgotten now."""
-        return len(self._names) > self.num_names_max
+        return len(self._numbers) > self.num_names_max
 
     def keep_only(self, used: Iterable[int]) -> None:
         """Forget every identity except these and their prefixes."""
+        names = {number: key for key, number in self._numbers.items()}
         kept: set[int] = set()
         for number in used:
-            while number in self._names and number not in kept:
+            while number in names and number not in kept:
                 kept.add(number)
-                key = self._names[number]
-                if type(key) is not tuple:  # a root
+                key = names[number]
+                if isinstance(key, Root):
                     break
                 number = key[0]
-        for number in self._names.keys() - kept:
-            del self._numbers[self._names.pop(number)]
+        for number in names.keys() - kept:
+            del self._numbers[names[number]]
         self.num_names_max = max(NUM_NAMES_MIN, 2 * len(kept))
 
 

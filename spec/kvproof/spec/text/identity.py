@@ -7,7 +7,9 @@ blocks of another KV group have different KV for the same tokens, so each group 
 by equality, so no hash can collide.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
+from itertools import count
 from typing import NamedTuple
 
 
@@ -34,64 +36,50 @@ class Root(NamedTuple):
     kv_group: int = 0
 
 
-Item = tuple[int, str | None, int]  # token, image, row of the image
+ImageRow = tuple[int, str, int]  # a token, the image that covers its position, and the row of it
+Item = int | ImageRow  # what the KV of a position depends on there: the token, if no image covers it
 
 
 def item_at(position: int, token: int, images: tuple[Image, ...]) -> Item:
-    """The item at a position: the token, and the row of the image that covers it."""
+    """The item at a position: the token, and the row of the image that covers it, if one does."""
     for image in images:
         if image.start <= position < image.start + image.length:
             return token, image.name, position - image.start
-    return token, None, 0
+    return token
 
 
 class Identities:
     """The interned identities of one run. Numbers start at 0, in the order of the first request."""
 
     def __init__(self) -> None:
-        self._numbers: dict[tuple[int, Item] | Root, int] = {}
-        self._keys: list[tuple[int, Item] | Root] = []
-
-    def _number(self, key: tuple[int, Item] | Root) -> int:
-        number = self._numbers.get(key)
-        return self._add(key) if number is None else number
-
-    def _add(self, key: tuple[int, Item] | Root) -> int:
-        number = self._numbers[key] = len(self._keys)
-        self._keys.append(key)
-        return number
+        self._numbers: defaultdict[tuple[int, Item] | Root, int] = defaultdict(count().__next__)
 
     def root(self, key: Key, kv_group: int = 0) -> int:
         """The identity before the first position of a sequence with this key, in the layers of a KV group."""
-        return self._number(Root(key, kv_group))
+        return self._numbers[Root(key, kv_group)]
 
     def after(self, before: int, item: Item) -> int:
         """The identity of a position, given the identity before it and the item at the position."""
-        return self._number((before, item))
+        return self._numbers[before, item]
 
-    def along(self, before: int, tokens: Iterable[int]) -> list[int]:
-        """The identities of positions with these tokens and no image, given the identity before the first of them."""
-        numbers, found, items = self._numbers, list[int](), dict[int, Item]()
-        for token in tokens:
-            if token not in items:
-                items[token] = token, None, 0
-            key = before, items[token]
-            number = numbers.get(key)
-            if number is None:
-                number = self._add(key)
-            found.append(number)
-            before = number
+    def along(self, before: int, items: Iterable[Item]) -> list[int]:
+        """The identities of positions with these items, given the identity before the first of them."""
+        numbers, found = self._numbers, list[int]()
+        for item in items:
+            before = numbers[before, item]
+            found.append(before)
         return found
 
     def describe(self, identity: int) -> str:
         """The tokens, adapter, salt, KV group and images of an identity, as text."""
+        keys = {number: key for key, number in self._numbers.items()}
         items: list[Item] = []
-        at = self._keys[identity]
+        at = keys[identity]
         while not isinstance(at, Root):
             items.append(at[1])
-            at = self._keys[at[0]]
-        tokens = [token for token, _, _ in reversed(items)]
-        images = sorted({f"image {name}" for _, name, _ in items if name is not None})
+            at = keys[at[0]]
+        tokens = [item if isinstance(item, int) else item[0] for item in reversed(items)]
+        images = sorted({f"image {item[1]}" for item in items if not isinstance(item, int)})
         key = at.key
         extras = [f"adapter {key.adapter_name or key.adapter_id}"] if key.adapter_id else []
         extras += [f"salt {key.salt}"] if key.salt else []
