@@ -64,6 +64,7 @@ class SpecRunner:
         self.config, self.identities = config, identities
         self.block_size = config.block_size
         self.num_blocks = config.num_gpu_blocks + config.num_host_blocks
+        self.has_flights = num_flights > 0
         pools = config.num_gpu_blocks, config.num_host_blocks
         self.num_prefixes = NUM_PREFIXES_MAX if config.prefixes else 0  # the first slots are those of named prefixes
         num_tables = num_seqs_max(config) * len(config.kv_groups)

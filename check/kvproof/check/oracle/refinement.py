@@ -11,6 +11,7 @@ group; blocks that were hit are taken in every group; blocks for new content are
 """
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import chain, pairwise
 from operator import itemgetter
 
@@ -493,11 +494,14 @@ class Explainer(SpecRunner):
                     blocks=[block],
                 )
 
+    @cached_property
+    def _blocks(self) -> frozenset[int]:
+        return frozenset(range(self.num_blocks))
+
     def _compare_free_ids(self, free_ids: list[int], context: str) -> None:
-        status, pins, num_blocks = self.state.status, self.state.pins, self.num_blocks
-        is_counted = len(free_ids) == len(set(free_ids)) == sum(self.observed.free)
-        is_in_range = not free_ids or (min(free_ids) >= 0 and max(free_ids) < num_blocks)
-        if is_counted and is_in_range and not any(pins) and USED not in map(status.__getitem__, free_ids):
+        status, pins, num_blocks, ids = self.state.status, self.state.pins, self.num_blocks, set(free_ids)
+        is_counted = len(free_ids) == len(ids) == sum(self.observed.free) and ids <= self._blocks
+        if is_counted and not (self.has_flights and any(pins)) and USED not in map(status.__getitem__, free_ids):
             return  # what is looked for below is not there
         for block in free_ids:
             if not 0 <= block < num_blocks:
@@ -509,7 +513,7 @@ class Explainer(SpecRunner):
             if status[block] == USED:
                 sentence = f"block {block} is free, and in a live table"
                 raise Finding("no-use-after-free", sentence, call=context, blocks=[block])
-        if len(set(free_ids)) != len(free_ids):
+        if len(ids) != len(free_ids):
             sentence = "the free list names a block twice: $observed"
             raise Finding("lists-agree", sentence, call=context, observed=sorted(free_ids))
         if len(free_ids) != sum(self.observed.free):

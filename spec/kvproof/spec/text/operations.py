@@ -6,7 +6,6 @@ So the same program runs forwards, with the choices of the exhaustive search, an
 table that was observed. An operation is atomic: if a rule refuses, the caller restores the state before the operation.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -306,11 +305,12 @@ def growth_cost_max(state: State, block_size: int, seq: int, num_slots: int, cou
     These are its missing entries, and copies of the entries that are written and shared. counts_touched: each entry
     that is written counts, as if it had to be a new block.
     """
-    written = range(state.num_full[seq], -(-num_slots // block_size))
-    return sum(
-        counts_touched or index >= state.num_blocks[seq] or state.refcount[state.table[seq][index]] > 1
-        for index in written
-    )
+    first, stop = state.num_full[seq], -(-num_slots // block_size)
+    num_written = max(0, stop - first)
+    if counts_touched:
+        return num_written
+    there = state.table[seq][first : min(stop, state.num_blocks[seq])]
+    return num_written - len([block for block in there if state.refcount[block] <= 1])
 
 
 def copies_spared(state: State, block_size: int, ends: Mapping[int, int]) -> int:
@@ -318,12 +318,13 @@ def copies_spared(state: State, block_size: int, ends: Mapping[int, int]) -> int
 
     Of the sequences that share a block the last one writes it in place, if no other sequence holds the block.
     """
-    writers = Counter(
-        state.table[seq][index]
+    shared = [
+        block
         for seq, num_slots in ends.items()
-        for index in range(state.num_full[seq], min(-(-num_slots // block_size), state.num_blocks[seq]))
-    )
-    return sum(1 < count == state.refcount[block] for block, count in writers.items())
+        for block in state.table[seq][state.num_full[seq] : min(-(-num_slots // block_size), state.num_blocks[seq])]
+        if state.refcount[block] > 1
+    ]
+    return len([block for block in {*shared} if shared.count(block) == state.refcount[block]])
 
 
 def blocks_to_move(state: State, seqs: Iterable[int]) -> int:
