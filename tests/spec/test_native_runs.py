@@ -193,7 +193,7 @@ def test_without_checks_a_rule_computes_nothing_that_only_a_check_reads() -> Non
 
 
 def test_two_first_states_of_the_same_sizes_share_no_table() -> None:
-    for sizes in (Sizes(2, 0, 1, 3, 4), Sizes(10_000, 0, 1, 3, 4)):  # the first one is kept, the other one made again
+    for sizes in (Sizes(2, 0, 1, 3, 4), Sizes(10_000, 0, 1, 3, 4)):
         machine = Machine(sizes, False, False)
         one, other = machine.first_state(), machine.first_state()
         one.table[0][1] = one.position[0][1] = 7

@@ -48,11 +48,6 @@ class SizesOf(Generic[AnyState]):
         return numbers | {name: range(_size(d, numbers)) for name, d in domains if d.size is not None}
 
     @property
-    def num_cells(self) -> int:
-        """How long the longest rows of a state are together; a first state that is small is kept for later machines."""
-        raise NotImplementedError
-
-    @property
     def longest(self) -> int:
         """A number above all places of a table or enumeration that rules have used."""
         raise NotImplementedError
@@ -97,11 +92,6 @@ class Sizes(SizesOf[State]):
             "NUM_STEPS": self.num_seqs * self.num_indexes + 1,
             "BLOCK_SIZE": self.block_size,
         }
-
-    @property
-    def num_cells(self) -> int:
-        """How many positions of blocks a state has."""
-        return self.num_seqs * self.num_gpu_blocks
 
     @property
     def longest(self) -> int:
@@ -513,7 +503,6 @@ def _written(*texts: ModuleType) -> set[str]:
 
 
 OF_TRANSFERS = ("send_entry", "arrive")
-NUM_KEPT_MAX = 8_192  # positions of blocks in a first state that is kept for the next machine of its sizes
 SPARSE_MIN = 16_384  # blocks from which on the row of a sequence is sparse; worlds that are drawn have fewer
 
 
@@ -542,6 +531,38 @@ def _copier(system: System, with_ghosts: bool, unwritten: frozenset[str]) -> Cal
     exec("\n".join([*lines, "    return new"]), names)
     copier: Callable[[Any], Any] = names["copy_state"]
     return copier
+
+
+@functools.cache
+def _maker(system: System, with_ghosts: bool) -> CodeType:
+    """The code of the function that makes a first state. It finds the sizes among its globals."""
+    lines = ["def first_state(State, row_of_blocks):", "    new = State.__new__(State)"]
+    lines += [f"    new.{name} = {_first_value(f)}" for name, f in _kept_fields(system, with_ghosts).items()]
+    module = compile("\n".join([*lines, "    return new"]), "<first state>", "exec")
+    return next(one for one in module.co_consts if isinstance(one, CodeType))
+
+
+def _first_value(f: Field) -> str:
+    """The first value of a field, as an expression. Rows that a copy of a state shares are shared here too."""
+    ids = [domain.name.lower() for domain in f.domains]
+    if callable(f.start):
+        value, depth = f"{f.start.__name__}({', '.join(f.start_arguments(ids))})", len(ids) + 1
+    else:
+        value, depth = repr(f.start), _depth(f)
+    for place in reversed(range(len(ids))):
+        size = f.domains[place].size
+        if place + 1 < depth:
+            value = f"[{value} for {ids[place]} in range({size})]"
+        elif place == depth - 1 > 0 and ids[place] == "block":
+            value = f"row_of_blocks({value}, {size})"
+        else:
+            value = f"[{value}] * {size}"
+    return value
+
+
+def row_of_blocks(start: Any, num_blocks: int) -> Any:
+    """The row of a sequence that has a cell for each block, in the first state."""
+    return SparseRow(start) if num_blocks >= SPARSE_MIN else [start] * num_blocks
 
 
 class _Functions(dict[str, Callable[..., Any]]):
@@ -581,8 +602,6 @@ class MachineOf(Generic[AnyState]):
             names = _namespace(sizes, with_ghosts, with_checks)
         else:
             names = _names(sizes, text, with_ghosts, with_checks)
-        is_kept = text is None and sizes.num_cells <= NUM_KEPT_MAX
-        self._first: AnyState | None = _first_state(sizes, with_ghosts, with_checks) if is_kept else None
         self.sizes, self.system = sizes, sizes.system
         self.with_ghosts, self.with_checks = with_ghosts, with_checks
         self.names, left_out = names, sizes.left_out
@@ -591,6 +610,7 @@ class MachineOf(Generic[AnyState]):
             for name in (rule.__name__ for rule in self.system.collected.rules)
             if name in names and name not in left_out
         }
+        self._make = FunctionType(_maker(self.system, with_ghosts), names)
         self.copy: Callable[[AnyState], AnyState] = _copier(self.system, with_ghosts, sizes.unwritten)
         # A function of the text, by its name. Searches ask for one in every state, so this is one look-up.
         self.function: Callable[[str], Callable[..., Any]] = _Functions(
@@ -604,10 +624,8 @@ class MachineOf(Generic[AnyState]):
 
     def first_state(self) -> AnyState:
         """The state in which nothing has happened."""
-        if self._first is not None:
-            return self.copy(self._first)
-        found: AnyState = _made(self.system, self.names, self.with_ghosts)
-        return found
+        made: AnyState = self._make(self.system.state, row_of_blocks)
+        return made
 
     def broken_claims(self, state: AnyState) -> list[str]:
         """The names of the invariants and theorems that the state does not satisfy."""
@@ -625,38 +643,6 @@ class Machine(MachineOf[State]):
     ) -> None:
         super().__init__(sizes, with_ghosts, with_checks, text)
         self.null: int = self.names["NULL"]
-
-
-@functools.lru_cache(maxsize=NUM_SIZES_KEPT_MAX)
-def _first_state(sizes: SizesOf[Any], with_ghosts: bool, with_checks: bool) -> Any:
-    return _made(sizes.system, _namespace(sizes, with_ghosts, with_checks), with_ghosts)
-
-
-def _made(system: System, names: dict[str, Any], with_ghosts: bool) -> Any:
-    first = system.state()
-    for name, f in _kept_fields(system, with_ghosts).items():
-        sizes_of = [_size(domain, names) for domain in f.domains]
-        setattr(first, name, _start(f, sizes_of, [], names) if callable(f.start) else _constant(f, sizes_of))
-    return first
-
-
-def _start(f: Field, sizes: list[int], at: list[int], names: dict[str, Any]) -> Any:
-    if len(at) == len(sizes):
-        return names[f.start.__name__](*f.start_arguments(at))
-    return [_start(f, sizes, [*at, i], names) for i in range(sizes[len(at)])]
-
-
-def _constant(f: Field, sizes: list[int], place: int = 0) -> Any:
-    """A field with the same value everywhere. Rows that a copy of the state shares are shared here too."""
-    if place == len(sizes):
-        return f.start
-    depth = _depth(f)
-    if place == len(sizes) - 1 and sizes[place] >= SPARSE_MIN and depth > 1 and f.domains[-1].name == "Block":
-        return SparseRow(f.start)
-    if place + 2 < depth:
-        return [_constant(f, sizes, place + 1) for _ in range(sizes[place])]
-    row = _constant(f, sizes, place + 1)
-    return [row[:] for _ in range(sizes[place])] if place + 1 < depth else [row] * sizes[place]
 
 
 class SparseRow(dict[int, Any]):

@@ -34,7 +34,7 @@ def test_a_walk_compiles_no_rules_once_those_of_its_level_are_compiled(level: Le
         native._compiled,
         native._compiled_text,
         native._namespace,
-        native._first_state,
+        native._maker,
         native.sized_function,
     )
     for cache in caches:

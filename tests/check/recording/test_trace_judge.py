@@ -59,7 +59,6 @@ def test_a_recording_is_explained_alike_when_names_are_forgotten_all_the_time(
 def test_a_recording_is_explained_alike_with_sparse_rows(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     path = serve(1, 60, enable_caching=True)
     dense = validate(path)
-    monkeypatch.setattr(native, "NUM_KEPT_MAX", 0)
     monkeypatch.setattr(native, "SPARSE_MIN", 1)
     done = validate(path)
     assert (done.finding, done.reason, done.witnesses) == (None, "", dense.witnesses)

@@ -63,11 +63,6 @@ class StoreSizes(SizesOf[StoreState]):
         }
 
     @property
-    def num_cells(self) -> int:
-        """How many entries the tiers may have."""
-        return self.num_tiers * self.num_keys
-
-    @property
     def longest(self) -> int:
         """One more than the blocks or pins that are enumerated."""
         return self.numbers()["NUM_RANKS"]
