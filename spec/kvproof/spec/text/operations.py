@@ -299,32 +299,25 @@ def entry_not_hittable(
     return None
 
 
-def growth_cost_max(state: State, block_size: int, seq: int, num_slots: int, counts_touched: bool) -> int:
-    """At most so many blocks a sequence takes to write its next tokens, up to `num_slots` slots in all.
+def growth_cost_max(state: State, block_size: int, ends: Mapping[int, int], counts_touched: bool) -> int:
+    """At most so many blocks these sequences take to write their next tokens, each up to so many slots in all.
 
-    These are its missing entries, and copies of the entries that are written and shared. counts_touched: each entry
-    that is written counts, as if it had to be a new block.
+    These are their missing entries, and copies of the entries that are written and shared. Of the sequences that share
+    a block the last one writes it in place, if no other sequence holds the block. counts_touched: each entry that is
+    written counts, as if it had to be a new block.
     """
-    first, stop = state.num_full[seq], -(-num_slots // block_size)
-    num_written = max(0, stop - first)
-    if counts_touched:
-        return num_written
-    there = state.table[seq][first : min(stop, state.num_blocks[seq])]
-    return num_written - len([block for block in there if state.refcount[block] <= 1])
-
-
-def copies_spared(state: State, block_size: int, ends: Mapping[int, int]) -> int:
-    """Copies that are not made if these sequences all write, each up to so many slots.
-
-    Of the sequences that share a block the last one writes it in place, if no other sequence holds the block.
-    """
-    shared = [
-        block
-        for seq, num_slots in ends.items()
-        for block in state.table[seq][state.num_full[seq] : min(-(-num_slots // block_size), state.num_blocks[seq])]
-        if state.refcount[block] > 1
-    ]
-    return len([block for block in {*shared} if shared.count(block) == state.refcount[block]])
+    cost, shared = 0, list[int]()
+    for seq, num_slots in ends.items():
+        first, stop = state.num_full[seq], -(-num_slots // block_size)
+        cost += max(0, stop - first)
+        if counts_touched:
+            continue
+        for block in state.table[seq][first : min(stop, state.num_blocks[seq])]:
+            if state.refcount[block] > 1:
+                shared.append(block)
+            else:
+                cost -= 1
+    return cost - len([block for block in {*shared} if shared.count(block) == state.refcount[block]])
 
 
 def blocks_to_move(state: State, seqs: Iterable[int]) -> int:

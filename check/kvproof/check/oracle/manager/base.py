@@ -1,6 +1,7 @@
 """Base of the manager's operations: groups, questions that are asked before a call, and the step of the worker."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -254,24 +255,20 @@ class ManagerBase(Oracle, OperationJudge):
 
     def growth_cost_max(self, group: Group) -> int:
         """At most so many blocks the members of a group take for their tokens and lookahead slots."""
-        cost = sum([self.cost_max(seq, len(seq.tokens)) for seq in group.members])
-        if len(group.members) == 1 or self.capabilities.counts_touched_blocks:
-            return cost
-        lookahead = self.config.lookahead
-        ends = {part.slot: part.at(len(seq.tokens) + lookahead) for seq in group.members for part in seq.parts}
-        return cost - operations.copies_spared(self.state, self.config.block_size, ends)
+        return self.cost_max([(seq, len(seq.tokens)) for seq in group.members])
 
-    def cost_max(self, seq: ExpectedSequence, stop: int) -> int:
-        """At most so many blocks a sequence takes for slots up to `stop` and the lookahead, and for the null block."""
-        config, touched = self.config, self.capabilities.counts_touched_blocks
-        num_tokens, size = stop + config.lookahead, config.block_size
-        cost = int(self.leaves_entries and not self.explainer.observed.reserved)
-        for part in seq.parts:
-            if part.layout.leaves_out:  # a step takes one block for a new state, and none for lookahead
-                cost += stop > len(part.observed_table) * part.layout.num_tokens
-            else:
-                cost += operations.growth_cost_max(self.state, size, part.slot, part.at(num_tokens), touched)
-        return cost
+    def cost_max(self, growths: Sequence[tuple[ExpectedSequence, int]]) -> int:
+        """At most so many blocks sequences take for slots, each up to a position, and the lookahead and null blocks."""
+        config, ends = self.config, dict[int, int]()
+        cost = len(growths) if self.leaves_entries and not self.explainer.observed.reserved else 0
+        for seq, stop in growths:
+            for part in seq.parts:
+                if part.layout.leaves_out:  # a step takes one block for a new state, and none for lookahead
+                    cost += stop > len(part.observed_table) * part.layout.num_tokens
+                else:
+                    ends[part.slot] = part.at(stop + config.lookahead)
+        counts_touched = self.capabilities.counts_touched_blocks
+        return cost + operations.growth_cost_max(self.state, config.block_size, ends, counts_touched)
 
     def num_blocks_to_move(self, group: Group) -> int:
         """Blocks that a swap of the group takes on the other device."""

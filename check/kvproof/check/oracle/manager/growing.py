@@ -43,15 +43,15 @@ class Growing(ManagerBase):
         try:
             result = self.call("admission-sound", "reserve", seq.id, stop - start)
         except Finding as finding:
-            self.blame(finding, seq.group.id, self.cost_max(seq, stop), GPU)
+            self.blame(finding, seq.group.id, self.cost_max([(seq, stop)]), GPU)
             raise
         check_answer("reserve", result, Reserved, Refused)
         if isinstance(result, Refused):
             if self.capabilities.has_admission_query:
                 refused = Finding("admission-sound", f"{context} was refused after an OK: {result.reason}")
-                self.blame(refused, seq.group.id, self.cost_max(seq, stop), GPU)
+                self.blame(refused, seq.group.id, self.cost_max([(seq, stop)]), GPU)
                 raise refused
-            self.judge_no(self.cost_max(seq, stop), GPU, 0, context)
+            self.judge_no(self.cost_max([(seq, stop)]), GPU, 0, context)
             self.answer, self.is_refused = "refused", True
             self.coverage["append refused"] += 1
             if not (self.capabilities.window_drop_when_refused and self.leaves_entries):
