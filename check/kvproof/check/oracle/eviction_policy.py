@@ -169,20 +169,23 @@ class EvictionOrder:
         if not self._victims:
             gpu = range(self.num_gpu_blocks)
             self._ages = self.last_used[:], self.prefix[:]
-            self._candidates = [b for b in gpu if self.state.status[b] == EVICTABLE and self._is_judged(b)]
+            cached = [self.state.content[b][-1] for b in gpu if self.state.cached[b]]
+            self._candidates = [b for b in gpu if self.state.status[b] == EVICTABLE and self._is_judged(b, cached)]
             if self.takes_empty_first:
                 self._empty = [b for b in gpu if self.state.status[b] == FREE and self.last_used[b] < self.num_calls]
         if block in self._candidates and (not self.counts_lookups or block in self._known_cached):
             self._victims.append(block)
 
-    def _is_judged(self, block: int) -> bool:
-        """Whether its last use is known, and no other block of the GPU is cached under its content."""
+    def _is_judged(self, block: int, cached: list[int]) -> bool:
+        """Whether its last use is known, and no other block of the GPU is cached under its content.
+
+        cached: the identities of the last slots of all cached blocks of the GPU; such a block is one of them.
+        """
         if self.is_vague[block] or block in self.maybe_evicted:
             return False
         if self._at_start is not None and block not in self._at_start:
             return False
-        state, row = self.state, self.state.content[block]
-        return not any(state.cached[b] and state.content[b] == row for b in range(self.num_gpu_blocks) if b != block)
+        return cached.count(self.state.content[block][-1]) == 1
 
     def used(self, seqs: list[int], now: int) -> None:
         """Record that a step at time `now` uses the blocks of these sequences."""
