@@ -48,7 +48,8 @@ def of_judges(found: Mapping[str, Any]) -> Iterator[Goal]:
 def of_sights(found: Mapping[str, Any]) -> Iterator[Goal]:
     """First sights of known faults."""
     for name, fault in first_sight.FAULTS.items():
-        yield at_most(f"{name} seen, CPU s of the walk", found.get(name, {}).get("median s"), fault.seconds_max)
+        goal = round(fault.goal(found["slowness"]), 4)
+        yield at_most(f"{name} seen, CPU s of the walk", found.get(name, {}).get("median s"), goal)
 
 
 def of_searches(found: Mapping[str, Any]) -> Iterator[Goal]:
