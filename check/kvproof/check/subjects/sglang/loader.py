@@ -89,10 +89,9 @@ def next_power_of_2(number: int) -> int:
 
 def num_new_pages(seq_lens: Any, page_size: int, prefix_lens: Any = None, decode: bool = False) -> int:
     """The number of additional pages that all sequences together need."""
-    if decode:
-        return int((seq_lens % page_size == 1).sum()) if page_size > 1 else len(seq_lens)
-    before = (prefix_lens + page_size - 1) // page_size
-    return int(((seq_lens + page_size - 1) // page_size - before).sum())
+    after = seq_lens.tolist()
+    before = [length - 1 for length in after] if decode else prefix_lens.tolist()
+    return sum(ceil_div(length, page_size) for length in after) - sum(ceil_div(length, page_size) for length in before)
 
 
 def unchanged(function: Function | None = None, **options: Any) -> Any:
