@@ -65,6 +65,11 @@ class FakeRequest:
         return self._ids(self.all_ids[:])
 
     @property
+    def ids_but_last(self) -> Any:
+        """All tokens except the last, which a look-up leaves to be computed."""
+        return self._ids(self.all_ids[:-1])
+
+    @property
     def fill_ids(self) -> Any:
         return self._ids(self.all_ids[: self.computed])
 

@@ -105,18 +105,23 @@ class SGLang(ManagerAdapter):
             self._requests[seq] = FakeRequest(seq, self.tokens[seq], extra, salt, self._as_array)
         return self._requests[seq]
 
-    def _match(self, request: FakeRequest) -> tuple[Any, Any]:
-        """The longest prefix in the tree of all tokens except the last: its slots, and the node in which it ends."""
-        ids = request.full_untruncated_fill_ids[:-1]
+    def _match(self, request: FakeRequest) -> Any:
+        """The longest prefix in the tree of all tokens except the last."""
         options = {"cache_salt": request.cache_salt} if self._salted else {}
-        key = self._release.radix.RadixKey(ids, request.extra_key, **options)
-        found = self.manager.match_prefix(self._release.base.MatchPrefixParams(key=key))
-        node = found.last_device_node
+        key = self._release.radix.RadixKey(request.ids_but_last, request.extra_key, **options)
+        return self.manager.match_prefix(self._release.base.MatchPrefixParams(key=key))
+
+    def _length(self, found: Any) -> int:
+        """The number of tokens of a prefix that was found."""
+        return len(found.device_indices) if hasattr(found, "device_indices") else int(found.device_prefix_len)
+
+    def _slots(self, found: Any) -> Any:
+        """The slots of a prefix that was found."""
         if hasattr(found, "device_indices"):
-            return found.device_indices, node
+            return found.device_indices
         if not found.device_prefix_len:
-            return self._torch.empty((0,), dtype=self._torch.int64), node
-        return self.manager.path_device_indices(node)[: found.device_prefix_len], node
+            return self._torch.empty((0,), dtype=self._torch.int64)
+        return self.manager.path_device_indices(found.last_device_node)[: found.device_prefix_len]
 
     def _lock(self, request: FakeRequest, node: Any) -> None:
         if self._publishes:
@@ -142,15 +147,15 @@ class SGLang(ManagerAdapter):
 
     def hits(self, group: int) -> int:
         (seq,) = self.groups[group]
-        return len(self._match(self._request(seq))[0])
+        return self._length(self._match(self._request(seq)))
 
     def can_admit(self, group: int) -> Admission:
         """As in `PrefillAdder`: while the prefix found is locked, the other pages must be free or evictable."""
         (seq,) = self.groups[group]
         request = self._request(seq)
-        found, node = self._match(request)
-        self._lock(request, node)
-        fits = self._pages(len(request.all_ids)) - len(found) // self._size <= self.num_free()
+        found = self._match(request)
+        self._lock(request, found.last_device_node)
+        fits = self._pages(len(request.all_ids)) - self._length(found) // self._size <= self.num_free()
         self._unlock(request)
         return self.admission(fits)
 
@@ -159,17 +164,20 @@ class SGLang(ManagerAdapter):
     def allocate(self, seq: int, tokens: list[int]) -> int:
         """Take a row, the prefix found, and slots for the first chunk. Returns the length of that prefix."""
         request = self._request(seq)
-        found, node = self._match(request)
-        self._lock(request, node)
-        request.prefix_indices, request.prefix_len = found, len(found)
-        request.cache_protected_len = len(found)
+        found = self._match(request)
+        self._lock(request, found.last_device_node)
+        slots = self._slots(found)
+        hit = len(slots)
+        request.prefix_indices, request.prefix_len = slots, hit
+        request.cache_protected_len = hit
         stop = len(tokens)
         if self.config.chunked:
-            stop = min(stop, self._chunk_end(len(found) + self.first_chunk))
+            stop = min(stop, self._chunk_end(hit + self.first_chunk))
         self._table.alloc([request])
-        self._table.write((request.req_pool_idx, slice(0, len(found))), found.to(self._torch.int32))
-        self._extend(request, len(found), stop)
-        return len(found)
+        if hit:
+            self._table.write((request.req_pool_idx, slice(0, hit)), slots)
+        self._extend(request, hit, stop)
+        return hit
 
     def _chunk_end(self, stop: int) -> int:
         return self._pages(stop) * self._size if self.config.caching else stop
@@ -192,7 +200,7 @@ class SGLang(ManagerAdapter):
     def _write(self, request: FakeRequest, start: int, stop: int, slots: Any) -> None:
         if slots is None:
             raise NoSlots(f"the pool has no slots for {stop - start} tokens")
-        self._table.write((request.req_pool_idx, slice(start, stop)), slots.to(self._torch.int32))
+        self._table.write((request.req_pool_idx, slice(start, stop)), slots)
         request.kv_allocated_len = request.kv_committed_len = request.computed = stop
 
     def can_append(self, group: int) -> bool:
