@@ -26,8 +26,7 @@ class FakeRequest:
         self, seq: int, tokens: Sequence[int], extra_key: str | None, salt: str | None, as_array: bool
     ) -> None:
         self.rid, self.extra_key, self.cache_salt = str(seq), extra_key, salt
-        self._as_array = as_array
-        self.all_ids = list(tokens)
+        self.all_ids: Any = array("q", tokens) if as_array else list(tokens)
         self.num_origin = len(tokens)
         self.is_over = False
         self.waits()
@@ -47,31 +46,28 @@ class FakeRequest:
         self.num_prompt = len(self.all_ids)  # after a retraction, the sampled tokens are part of the prompt
         self.computed = 0
 
-    def _ids(self, tokens: list[int]) -> Any:
-        return array("q", tokens) if self._as_array else tokens
-
     # Tokens -----------------------------------------------------------------------------------------------------
 
     @property
     def origin_input_ids(self) -> Any:
-        return self._ids(self.all_ids[: self.num_origin])
+        return self.all_ids[: self.num_origin]
 
     @property
     def output_ids(self) -> Any:
-        return self._ids(self.all_ids[self.num_origin :])
+        return self.all_ids[self.num_origin :]
 
     @property
     def full_untruncated_fill_ids(self) -> Any:
-        return self._ids(self.all_ids[:])
+        return self.all_ids[:]
 
     @property
     def ids_but_last(self) -> Any:
         """All tokens except the last, which a look-up leaves to be computed."""
-        return self._ids(self.all_ids[:-1])
+        return self.all_ids[:-1]
 
     @property
     def fill_ids(self) -> Any:
-        return self._ids(self.all_ids[: self.computed])
+        return self.all_ids[: self.computed]
 
     def get_fill_ids(self) -> Any:
         return self.fill_ids
