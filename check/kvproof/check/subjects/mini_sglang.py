@@ -181,9 +181,9 @@ class MiniSGLang(ManagerAdapter):
                     self.manager.cache_req(request, finished=False)
 
     def tables(self) -> dict[int, list[int]]:
-        tables, size = {}, self._size
+        tables, size, rows = {}, self._size, self._rows.page_table.numpy()
         for seq, request in self._requests.items():
-            row = self._rows.page_table[request.table_idx, : self._num_slots[seq]].tolist()
+            row = rows[request.table_idx, : self._num_slots[seq]]
             tables[seq] = [slot // size for slot in first_slots(row, size, seq)]
         return tables
 

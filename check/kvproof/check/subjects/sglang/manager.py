@@ -22,8 +22,10 @@ slot. Host tiers, windows, states and sessions are not driven. SGLang's own admi
 the exact number that is required here.
 """
 
-from itertools import chain
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kvproof.check.protocol.fault_attribution import EngineFailure
 from kvproof.check.protocol.manager import Admission, Assumption, Capabilities, Config, Scheduled, Unsupported
@@ -282,7 +284,7 @@ class SGLang(ManagerAdapter):
         rows = self._table.req_to_token.numpy()  # the same memory, read with less work than a tensor
         for seq, request in self._requests.items():
             if request.req_pool_idx is not None:
-                row = rows[request.req_pool_idx, : request.kv_allocated_len].tolist()
+                row = rows[request.req_pool_idx, : request.kv_allocated_len]
                 tables[seq] = [slot // size - 1 for slot in first_slots(row, size, seq)]
         return tables
 
@@ -291,13 +293,14 @@ class SGLang(ManagerAdapter):
         return int(self._pool.available_size() + self.manager.evictable_size()) // self._size
 
 
-def first_slots(row: list[int], page_size: int, seq: int) -> list[int]:
+def first_slots(row: NDArray[np.integer], page_size: int, seq: int) -> list[int]:
     """The first slot of each page in the row of a sequence. Raises EngineFailure if a page's slots are not in order."""
     first = row[::page_size]
-    if page_size == 1:
-        return first
-    in_order = [*chain.from_iterable([range(start, start + page_size) for start in first])]
-    if row != in_order[: len(row)]:
-        place = next(at for at, slot in enumerate(row) if slot - at % page_size != first[at // page_size])
-        raise EngineFailure(f"position {place} of sequence {seq} is in slot {row[place]}, not in its page: {row}")
-    return first
+    if page_size > 1:
+        in_order = (first[:, None] + np.arange(page_size, dtype=row.dtype)).ravel()[: len(row)]
+        if in_order.tobytes() != row.tobytes():  # in less time than an array of what differs
+            place = int((in_order != row).argmax())
+            text = f"position {place} of sequence {seq} is in slot {row[place]}, not in its page: {row.tolist()}"
+            raise EngineFailure(text)
+    found: list[int] = first.tolist()
+    return found
