@@ -186,16 +186,14 @@ class SGLang(ManagerAdapter):
 
     def _extend(self, request: FakeRequest, start: int, stop: int) -> None:
         """As in `alloc_for_extend`: evict for the tokens and one page more, then allocate and write the row."""
-        torch, count, size = self._torch, stop - start, self._size
+        count, size = stop - start, self._size
         evict = self._release.common.evict_from_tree_cache
         if size == 1:
             evict(self.manager, count)
             slots = self._pool.alloc(count)
         else:
             evict(self.manager, count + size)
-            before, after = torch.tensor([start]), torch.tensor([stop])
-            row = self._table.req_to_token[request.req_pool_idx]
-            last = row[start - 1 : start].to(torch.int64) if start else torch.tensor([-1])
+            before, after, last = self._single(start), self._single(stop), self._last_slot(request, start)
             slots = self._pool.alloc_extend(before, before, after, after, last, count)
         self._write(request, start, stop, slots)
 
@@ -204,6 +202,18 @@ class SGLang(ManagerAdapter):
             raise NoSlots(f"the pool has no slots for {stop - start} tokens")
         self._table.write((request.req_pool_idx, slice(start, stop)), slots)
         request.kv_allocated_len = request.kv_committed_len = request.computed = stop
+
+    def _single(self, number: int) -> Any:
+        """A tensor of one number; `full` makes it in less than half the time of `tensor`."""
+        return self._torch.full((1,), number)
+
+    def _last_slot(self, request: FakeRequest, stop: int) -> Any:
+        """The slot of the last token before `stop`, as a tensor; -1 if there is none."""
+        return self._single(int(self._rows()[request.req_pool_idx, stop - 1]) if stop else -1)
+
+    def _rows(self) -> Any:
+        """The request table as an array over the same memory, which is read with less work than a tensor."""
+        return self._table.req_to_token.numpy()
 
     def can_append(self, group: int) -> bool:
         """As in `check_decode_mem`: if the next token needs a new page, the pool has one after eviction."""
@@ -225,14 +235,13 @@ class SGLang(ManagerAdapter):
         if self._is_prompt(request):
             self._extend(request, start, start + num_tokens)
             return
-        torch, size = self._torch, self._size
+        size = self._size
         self._release.common.evict_from_tree_cache(self.manager, size)
         if size == 1:
             slots = self._pool.alloc(1)
         else:
-            last = self._table.req_to_token[request.req_pool_idx, start - 1 : start].to(torch.int64)
-            after = torch.tensor([start + 1])
-            slots = self._pool.alloc_decode(after, after, last)
+            after = self._single(start + 1)
+            slots = self._pool.alloc_decode(after, after, self._last_slot(request, start))
         self._write(request, start, start + 1, slots)
 
     def grow(self, seq: int, token: int) -> None:
@@ -280,8 +289,7 @@ class SGLang(ManagerAdapter):
     # Observation ------------------------------------------------------------------------------------------------
 
     def tables(self) -> dict[int, list[int]]:
-        tables, size = {}, self._size
-        rows = self._table.req_to_token.numpy()  # the same memory, read with less work than a tensor
+        tables, size, rows = {}, self._size, self._rows()
         for seq, request in self._requests.items():
             if request.req_pool_idx is not None:
                 row = rows[request.req_pool_idx, : request.kv_allocated_len]
