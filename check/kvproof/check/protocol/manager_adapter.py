@@ -317,17 +317,16 @@ class ManagerAdapter:
 
     def observe(self) -> Observation:
         """The current state, from `tables`, `num_free`, `num_free_host`, `refcounts` and `free_ids`."""
-        tables, refs, free = self.tables(), self.refcounts(), self.free_ids()
+        tables: Mapping[int, Any] = self.tables()
+        refs, free = self.refcounts(), self.free_ids()
         num_free = (self.num_free(), self.num_free_host())
+        has_groups = self.capabilities.kv_groups
         try:
-            copies = {seq: self._copied(table) for seq, table in tables.items()}
+            copies = {seq: list(map(list, one)) if has_groups else [list(one)] for seq, one in tables.items()}
         except (AttributeError, TypeError):
             wanted = "a dict from sequences to lists of block ids"
             raise AdapterError(f"tables must return {wanted}; it returned {short(tables)}", "tables") from None
         return Observation(copies, num_free, (), _list("refcounts", refs), _list("free_ids", free))
-
-    def _copied(self, tables: Sequence[Any]) -> list[list[int]]:
-        return [list(table) for table in tables] if self.capabilities.kv_groups else [list(tables)]
 
 
 def _list(call: str, answer: Sequence[int] | None) -> list[int] | None:
