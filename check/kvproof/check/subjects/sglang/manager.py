@@ -77,6 +77,7 @@ class SGLang(ManagerAdapter):
 
         release, size = self._release, config.block_size
         self._torch, self._size = torch, size
+        torch.set_num_threads(1)  # for tensors of a few hundred slots, another thread waits more than it works
         num_tokens = config.num_gpu_blocks * size
         row_length = min(ROW_LENGTH + num_tokens, ROW_LENGTH_MAX)
         self._table = release.memory.ReqToTokenPool(NUM_ROWS, row_length, "cpu", False)
