@@ -38,6 +38,12 @@ class Loaded:
     names: Mapping[str, Any]
 
 
+def forget_fields() -> None:
+    """Forget the code that makes and copies states of the fields of before."""
+    native._copier.cache_clear()
+    native._maker.cache_clear()
+
+
 @contextmanager
 def loaded(source: str) -> Iterator[Loaded]:
     """Within the block, the fields, rules and claims are those of the program, and not those of the specification."""
@@ -54,10 +60,10 @@ def loaded(source: str) -> Iterator[Loaded]:
         fields = {name: one for name, one in vars(names["State"]).items() if isinstance(one, Field)}
         functions = {node.name: (node, FILE) for node in tree.body if isinstance(node, ast.FunctionDef)}
         with patch.dict(FIELDS, fields, clear=True):
-            native._copier.cache_clear()  # it knows the fields of before
+            forget_fields()
             yield Loaded(source, Text(Functions(functions), constants), names)
     finally:
-        native._copier.cache_clear()
+        forget_fields()
         for one, content in zip(lists, before, strict=True):
             one[:] = content
 
