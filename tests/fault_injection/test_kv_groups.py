@@ -384,7 +384,7 @@ def test_one_wrong_line_is_found_and_named(fault: Fault, plant: Plant) -> None:
         done = walk(
             MANAGERS,
             Adapter(),
-            1,
+            fault.seed,
             max_operations=NUM_OPERATIONS_LONG,
             seconds=float("inf"),
             fixed=HYBRID | fault.config,

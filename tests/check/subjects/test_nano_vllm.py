@@ -243,7 +243,7 @@ def test_a_scheduler_of_the_same_interface_is_driven_and_not_refuted(tmp_path: P
     ("line", "instead", "property"),
     [
         ("self.block_manager.deallocate(last)", "pass", "read-back"),
-        ("self.waiting.insert(0, last)", "pass", "progress"),  # a request is lost
+        ("self.waiting.insert(0, last)", "pass", "arrival-order"),  # a request is lost, and a later one comes before it
         pytest.param(
             "self.running[: self.seqs_max]",
             "self.running[: self.seqs_max - 1]",

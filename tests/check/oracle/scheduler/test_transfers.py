@@ -255,7 +255,7 @@ def test_what_a_transfer_uses_and_is_not_held_is_found(faulty: Callable[[], Move
 
 def test_an_aborted_request_that_is_loaded_and_sent_holds_its_blocks_until_both_are_over() -> None:
     fixed = {"transfers": True, "sends_aborted": True}
-    done = walk(SCHEDULERS, SendsAborted(), 1, max_operations=6_000, seconds=100.0, fixed=fixed)
+    done = walk(SCHEDULERS, SendsAborted(), 2, max_operations=6_000, seconds=100.0, fixed=fixed)
     assert done.finding is None, done.finding
     names = ("send of an aborted request", "send of an aborted request that is loaded")
     assert all(done.coverage[name] > 3 for name in names), done.coverage
