@@ -6,7 +6,8 @@ The seconds are those of the walk. Before it come the import of the engine and, 
 of these faults are seen earlier. A release that was not downloaded is left out, with the command that downloads it.
 
 The goal is half of what the walk of kvproof took at commit 1f1fd361. Those seconds, and those of a first prototype with
-fewer features and properties, are means of two measurements in turn with today's walk on one host, and are scaled to the host of the run.
+fewer features and properties, are means of two measurements in turn with today's walk on one host. They are scaled to
+the host of the run.
 """
 
 from __future__ import annotations
