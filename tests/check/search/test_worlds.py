@@ -13,10 +13,16 @@ from kvproof.check.protocol.features import smaller_sizes
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Capabilities, Config
 from kvproof.check.search import configurations
-from kvproof.check.search.random_walk import Parts, walk
+from kvproof.check.search.random_walk import Parts, WalkOptions, walk
 from kvproof.check.search.shrinking_worlds import sizes_needed, with_block_size, with_first_numbers
 from kvproof.check.search.strategies import strategy_of
-from kvproof.check.search.worlds import LONG_LIVES, differing_in_one_bit, draw_length, has_large_sizes
+from kvproof.check.search.worlds import (
+    LONG_LIVES,
+    NUM_SMALL_RUNS,
+    differing_in_one_bit,
+    draw_length,
+    has_large_sizes,
+)
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.check.subjects.registry import find
 from kvproof.impl import BlockManager
@@ -39,6 +45,33 @@ def test_one_world_in_eight_is_large() -> None:
     assert max(config.block_size for config in drawn) == 256
     assert max(config.num_gpu_blocks for config in drawn) > 1_500
     assert max(lengths) == max(LONG_LIVES)
+
+
+def configurations_of_walk(fixed: dict[str, Any] | None = None) -> list[Config]:
+    """The configurations of a walk of a pool, and that its first runs are not long."""
+    runs: list[tuple[Config, list[Operation]]] = []
+
+    def begin(config: Config) -> list[Operation]:
+        runs.append((config, []))
+        return runs[-1][1]
+
+    subject = find("kvproof-pool")()
+    strategy, options = strategy_of(subject), WalkOptions(begin=begin)
+    done = walk(strategy, subject, 1, max_operations=9_000, seconds=NO_LIMIT, fixed=fixed, options=options)
+    assert done.finding is None
+    lengths = [len(operations) for config, operations in runs[:NUM_SMALL_RUNS] if not has_large_sizes(config)]
+    assert max(lengths, default=0) <= strategy.run_length
+    return [config for config, _ in runs]
+
+
+def test_the_first_runs_of_a_seed_are_small_and_later_ones_are_not() -> None:
+    are_large = [has_large_sizes(config) for config in configurations_of_walk()]
+    assert not any(are_large[:NUM_SMALL_RUNS])
+    assert any(are_large[NUM_SMALL_RUNS:])
+
+
+def test_a_size_that_is_fixed_is_that_of_the_first_runs_too() -> None:
+    assert {config.num_gpu_blocks for config in configurations_of_walk({"num_gpu_blocks": 300})} == {300}
 
 
 def test_values_differ_in_one_bit() -> None:

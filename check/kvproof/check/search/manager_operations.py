@@ -3,9 +3,9 @@
 In a third of the runs groups act together, as in the steps of engines: what one group has just done, the next one
 mostly does too. So several groups are swapped in one step, or copy and exchange blocks in one step.
 
-Many runs have a load of one kind, as engines have for a while. Under requests that come and go, prompts meet in the
-prefix cache; where independent weights keep a few groups that wait for room, such a run admits three times as many.
-While groups are swapped, they return to a pool that others have filled meanwhile.
+Many runs have a load of one kind, as engines have for a while. With weights that are drawn independently, a few groups
+mostly wait for room. When requests come and go, more are admitted, and their prompts meet in the prefix cache. When
+groups are swapped all the time, they return to a pool that others have filled meanwhile.
 """
 
 from collections.abc import Iterator, Mapping
@@ -72,7 +72,7 @@ WEIGHTS = {  # what ends something is drawn less often, so that sequences grow a
 
 
 def loads_of(config: Config) -> list[dict[str, float]]:
-    """The loads that a small run may have: the weights that each gives to some kinds, none for one of no kind."""
+    """The loads that a small run may have, as weights of some kinds. With the first load the drawn weights stay."""
     loads: list[dict[str, float]] = [{}]
     if config.caching:
         loads.append(REQUESTS_COME_AND_GO)

@@ -6,8 +6,8 @@ block with many slots, a table with many entries, a pool with many blocks, or a 
 these, or several at once, and may have no operations of some kinds at all. Values do not cost time, so every world may
 have tokens, adapters and salts that are large numbers and differ in one bit only.
 
-The first runs of a seed are all small and short. Of ten runs drawn at any size, the longest one takes two fifths of the
-time, and most faults are seen in the first forty operations of a small run.
+The first runs of a seed are all small and short. Of runs that are drawn at any size, the longest twentieth takes two
+fifths of the time, and most faults are seen in the first forty operations of a small run.
 """
 
 from collections.abc import Callable
