@@ -1,4 +1,9 @@
-"""The operations of a random run of a pool: holders come and go over few blocks and pages, so that pools fill."""
+"""The operations of a random run of a pool: holders come and go over few blocks and pages, so that pools fill.
+
+In half of the small runs holders mostly share what others have: then one block has many holders, who give it up in one
+call or one after another. An allocation mostly fits into what is free, as engines look first; one that does not is
+refused, which is asked often enough.
+"""
 
 from collections.abc import Callable
 from random import Random
@@ -14,7 +19,8 @@ from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 60
 NUM_HOLDERS_MAX = 8  # in a small world
-ALONE_SHARE = 0.7  # of the holders that give up
+ALONE_SHARES = 0.3, 0.7  # of the holders that give up: those that do so in a call of their own
+FITTING_SHARE = 0.8  # of the allocations that would be refused: those that ask for all that is free instead
 WEIGHTS = {  # holders end less often than they begin, so that pools fill
     "take": (0.3, 1.0),
     "store": (0.3, 1.0, 2.0),
@@ -24,6 +30,7 @@ WEIGHTS = {  # holders end less often than they begin, so that pools fill
     "give": (0.3, 0.6, 1.0),
     "forget": (0.0, 0.05),
 }
+HOLDERS_SHARE = {"take": 0.3, "store": 1.0, "find": 0.1, "reuse": 1.0, "share": 2.0, "give": 1.0}
 GIVE_AGAIN = (0.0, 0.1, 0.3)
 
 
@@ -47,8 +54,11 @@ class PoolOperations:
         self.weights = {kind: random.choice(choices) for kind, choices in WEIGHTS.items()}
         if subject.capabilities.ignores_double_free:
             self.weights["give_again"] = random.choice(GIVE_AGAIN)
-        self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
         is_large, pick = has_large_sizes(config), random.choice
+        if not is_large:
+            self.weights |= pick(({}, HOLDERS_SHARE))
+        self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
+        self.alone_share = pick(ALONE_SHARES)
         self.values = draw_values(random)
         self.longest = max(1, min(config.num_gpu_blocks + 1, pick((2, 8, 40, 200)) if is_large else pick((2, 4, 8))))
         self.num_holders, self.num_holders_max = 0, pick(NUM_AT_A_TIME) if is_large else NUM_HOLDERS_MAX
@@ -68,9 +78,10 @@ class PoolOperations:
     def draw(self) -> Operation:
         """The next operation."""
         random, holders = self.random, list(self.judge.holders)
+        num_free = self.judge.explainer.observed.free[0]
         kinds = ["find", "forget"]
         if len(holders) < self.num_holders_max:
-            kinds += ["take", "store", "reuse"]
+            kinds += ["reuse"] if not num_free and random.random() < FITTING_SHARE else ["take", "store", "reuse"]
         if holders:
             kinds.append("give")
         if holders and len(holders) < self.num_holders_max:
@@ -80,7 +91,7 @@ class PoolOperations:
         kind = random.choices(kinds, [self.weights[kind] + 1e-9 for kind in kinds])[0]
         if kind == "give":
             first = random.choice(holders)
-            if len(holders) < 2 or random.random() < ALONE_SHARE:
+            if len(holders) < 2 or random.random() < self.alone_share:
                 return kind, first
             others = [holder for holder in holders if holder != first]
             return kind, first, tuple(random.sample(others, random.randint(1, min(2, len(others)))))
@@ -92,8 +103,16 @@ class PoolOperations:
         if kind == "share":
             return kind, random.choice(holders), self.num_holders
         if kind == "take":
-            return kind, self.num_holders, self._count()
-        return kind, self.num_holders, self._pages()
+            return kind, self.num_holders, self._fitting(self._count())
+        pages = self._pages()
+        return kind, self.num_holders, pages[: self._fitting(len(pages))] if kind == "store" else pages
+
+    def _fitting(self, num_blocks: int) -> int:
+        """So many blocks, or mostly all that are free if there are fewer."""
+        num_free: int = self.judge.explainer.observed.free[0]
+        if 0 < num_free < num_blocks and self.random.random() < FITTING_SHARE:
+            return num_free
+        return num_blocks
 
     def _count(self) -> int:
         """How many blocks or pages an operation asks for."""
