@@ -30,6 +30,7 @@ from benchmarks import (
     summary,
     workers,
 )
+from benchmarks.host_speed import slowness
 
 BENCHMARKS: dict[str, Callable[[], object]] = {
     "specification": specification.main,
@@ -65,16 +66,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
     figures: dict[str, object] = {"host": driven.host()}
     costs: dict[str, tuple[float, float]] = {}
+    slow: dict[str, float] = {}  # how many times as long this host takes as that of the goals, before each benchmark
     print("host: " + ", ".join(f"{name} {value}" for name, value in driven.host().items()))
     try:
         for name in asked.names or BENCHMARKS:
             print(flush=True)
+            slow[name] = slowness()
             began, used = time.monotonic(), processor_seconds()
             figures[name] = BENCHMARKS[name]()
             costs[name] = time.monotonic() - began, processor_seconds() - used
             print(f"{name} took {costs[name][0]:,.0f} s, CPU {costs[name][1]:,.0f} s", flush=True)
     finally:  # an interrupted run keeps what it has measured
-        figures["took s"] = costs
+        figures["took s"], figures["slowness"] = costs, slow
         print()
         summary.report(figures)
         if asked.json:

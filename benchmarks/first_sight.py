@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 
-from benchmarks.host_speed import slowness
+from benchmarks.host_speed import SECONDS_OF_SIGHTS, slowness
 from kvproof.check.search.random_walk import WalkOptions, walk
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.subjects import UnknownSubject
@@ -102,7 +102,7 @@ def first_sight(subject: Any, strategy: Any, fault: Fault, seed: int) -> Sight |
 def main(seeds: Iterable[int] = SEEDS) -> dict[str, Any]:
     """Measure and print; returns the figures."""
     seeds, figures = list(seeds), dict[str, Any]()
-    scale = figures["slowness"] = slowness()
+    scale = figures["slowness"] = slowness(SECONDS_OF_SIGHTS)
     print(f"first sight of known faults by a walk, {len(seeds)} seeds: median, and the range")
     print(f"  goals are scaled: fixed work takes {scale:.2f} times as long as where they were measured")
     for name, fault in FAULTS.items():

@@ -183,12 +183,17 @@ def construct(name: str, caching: bool, num_blocks: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Goal:
-    """What is wanted, what was measured, and whether it is enough. `is_met` is None where nothing was compared."""
+    """What is wanted, what was measured, and whether it is enough. `is_met` is None where nothing was compared.
+
+    scaled, is_met_scaled: the same as it would be on the host on which the goal was set, if that depends on the host.
+    """
 
     name: str
     wanted: str
     measured: str
     is_met: bool | None
+    scaled: str = ""
+    is_met_scaled: bool | None = None
 
 
 def ratios(costs: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Every goal of a run of the benchmarks in one table: what was measured, the goal, and whether it is met.
 
 A goal of which nothing was measured is listed too, so that the table does not look complete when a part was left out.
+Goals in seconds were set on a fast host. A figure that misses one is shown again, as it would be there.
 """
 
 from __future__ import annotations
@@ -24,56 +25,72 @@ from benchmarks import (
 )
 from benchmarks.manager import Goal
 
-
-def at_least(name: str, measured: float | None, limit: float) -> Goal:
-    """A goal that a large figure meets; None if there is no figure."""
-    text = "" if measured is None else f"{measured:,.3g}" if measured < 1_000 else f"{measured:,.0f}"
-    return Goal(name, f"at least {limit:,g}", text, None if measured is None else measured >= limit)
+Slow = float | None  # how many times as long the host takes as that of the goals
 
 
-def at_most(name: str, measured: float | None, limit: float) -> Goal:
-    """A goal that a small figure meets; None if there is no figure."""
-    text = "" if measured is None else f"{measured:,.3g}"
-    return Goal(name, f"at most {limit:,g}", text, None if measured is None else measured <= limit)
+def at_least(name: str, measured: float | None, limit: float, slow: Slow = None) -> Goal:
+    """A goal that a large figure meets; None if there is no figure.
+
+    slow: given if the figure is a count in a second.
+    """
+    wanted = f"at least {limit:,g}"
+    if measured is None:
+        return Goal(name, wanted, "", None)
+    scaled = measured * (slow or 1)
+    return Goal(name, wanted, _text(measured), measured >= limit, _text(scaled) if slow else "", scaled >= limit)
 
 
-def of_judges(found: Mapping[str, Any]) -> Iterator[Goal]:
+def at_most(name: str, measured: float | None, limit: float, slow: Slow = None) -> Goal:
+    """A goal that a small figure meets; None if there is no figure. slow: given if the figure is a time."""
+    wanted = f"at most {limit:,g}"
+    if measured is None:
+        return Goal(name, wanted, "", None)
+    scaled = measured / (slow or 1)
+    return Goal(name, wanted, _text(measured), measured <= limit, _text(scaled) if slow else "", scaled <= limit)
+
+
+def _text(figure: float) -> str:
+    return f"{figure:,.3g}" if figure < 1_000 else f"{figure:,.0f}"
+
+
+def of_judges(found: Mapping[str, Any], slow: Slow) -> Iterator[Goal]:
     """Walker, start and plugin."""
     for name, least in judges.GOALS.items():
-        yield at_least(f"walker on {name}, operations/s", found[name], least)
-    yield at_most("hunt to its first operation, CPU s", found["start s"], judges.START_MAX)
-    yield at_most("plugin of pytest, CPU s", found["plugin s"], judges.PLUGIN_MAX)
+        yield at_least(f"walker on {name}, operations/s", found[name], least, slow)
+    yield at_most("hunt to its first operation, CPU s", found["start s"], judges.START_MAX, slow)
+    yield at_most("plugin of pytest, CPU s", found["plugin s"], judges.PLUGIN_MAX, slow)
 
 
-def of_sights(found: Mapping[str, Any]) -> Iterator[Goal]:
+def of_sights(found: Mapping[str, Any], slow: Slow) -> Iterator[Goal]:
     """First sights of known faults."""
     for name, fault in first_sight.FAULTS.items():
         goal = round(fault.goal(found["slowness"]), 4)
         yield at_most(f"{name} seen, CPU s of the walk", found.get(name, {}).get("median s"), goal)
 
 
-def of_searches(found: Mapping[str, Any]) -> Iterator[Goal]:
+def of_searches(found: Mapping[str, Any], slow: Slow) -> Iterator[Goal]:
     """The specification in C."""
     for name in searches.EXPLORED:
         one = found.get(name, {})
-        yield at_least(f"C reader, {name}, states/s", one.get("states/s"), searches.STATES_MIN)
-        yield at_least(f"C reader, {name}, transitions/s", one.get("transitions/s"), searches.TRANSITIONS_MIN)
+        yield at_least(f"C reader, {name}, states/s", one.get("states/s"), searches.STATES_MIN, slow)
+        rate = one.get("transitions/s")
+        yield at_least(f"C reader, {name}, transitions/s", rate, searches.TRANSITIONS_MIN, slow)
 
 
-def of_proofs(found: Mapping[str, Any]) -> Iterator[Goal]:
+def of_proofs(found: Mapping[str, Any], slow: Slow) -> Iterator[Goal]:
     """The prover, by the clock."""
     for name, most in proofs.GOALS.items():
-        yield at_most(f"prove, {name}, s", found[name][0], most)
+        yield at_most(f"prove, {name}, s", found[name][0], most, slow)
 
 
-def of_manager(found: Mapping[str, Any]) -> Iterator[Goal]:
+def of_manager(found: Mapping[str, Any], slow: Slow) -> Iterator[Goal]:
     """The built-in manager beside vLLM V0."""
     for mode in driven.MODES:
         for goal in found[mode]["goals"]:
             yield Goal(**goal | {"name": f"{driven.THEIRS} / kvproof, {mode}: {goal['name']}"})
 
 
-def of_engines(found: Mapping[str, Any]) -> Iterator[Goal]:
+def of_engines(found: Mapping[str, Any], slow: Slow) -> Iterator[Goal]:
     """The built-in manager beside vLLM V1 and nano-vllm."""
     for mode in engines.MODES:
         for row, by in found[mode].items():
@@ -82,7 +99,7 @@ def of_engines(found: Mapping[str, Any]) -> Iterator[Goal]:
                 yield at_least(f"{name} / kvproof, {mode}: {row}", ratio, 1)
 
 
-def of_calls(found: Mapping[str, Any]) -> Iterator[Goal]:
+def of_calls(found: Mapping[str, Any], slow: Slow) -> Iterator[Goal]:
     """How calls of the built-in manager grow with a sequence."""
     for mode in driven.MODES:
         for call, one in found[mode][driven.OURS].items():
@@ -90,30 +107,31 @@ def of_calls(found: Mapping[str, Any]) -> Iterator[Goal]:
             yield at_most(f"exponent of {call}, {mode}", one["exponent"], most)
 
 
-def of_pools(found: Mapping[str, Any]) -> Iterator[Goal]:
+def of_pools(found: Mapping[str, Any], slow: Slow) -> Iterator[Goal]:
     """How judging grows with the pool."""
     for level, one in found.items():
         yield at_most(f"exponent of judging, blocks of the pool of a {level}", one["exponent"], pools.EXPONENT_MAX)
 
 
-def of_judging(found: Mapping[str, Any]) -> Iterator[Goal]:
+def of_judging(found: Mapping[str, Any], slow: Slow) -> Iterator[Goal]:
     """How judging grows with everything else."""
     for name, (most, _, _) in judge_growth.CURVES.items():
         yield at_most(f"exponent of judging, {name}", found[name]["exponent"], most)
 
 
-def of_recording(found: Mapping[str, Any]) -> Iterator[Goal]:
+def of_recording(found: Mapping[str, Any], slow: Slow) -> Iterator[Goal]:
     """What recording adds to a call: to the mean of a served request, and to a call of each phase; the worst size."""
-    yield at_most("recording, the built-in manager, us a call", found["recording"]["us/line"], recorded_calls.GOAL_US)
+    limit, line = recorded_calls.GOAL_US, found["recording"]["us/line"]
+    yield at_most("recording, the built-in manager, us a call", line, limit, slow)
     for kind in recorded_managers.MANAGERS:
         one = found["engines"].get(kind.name)
         mean = None if one is None else max(one["served"].values())
-        yield at_most(f"recording, {kind.name}, us a call, mean of a request", mean, recorded_calls.GOAL_US)
+        yield at_most(f"recording, {kind.name}, us a call, mean of a request", mean, limit, slow)
         for phase, cost in ({} if one is None else one["phases"]).items():
-            yield at_most(f"recording, {kind.name}, {phase}, us a call", cost["worst us"], recorded_calls.GOAL_US)
+            yield at_most(f"recording, {kind.name}, {phase}, us a call", cost["worst us"], limit, slow)
 
 
-def of_workers(found: Mapping[str, Any]) -> Iterator[Goal]:
+def of_workers(found: Mapping[str, Any], slow: Slow) -> Iterator[Goal]:
     """What two workers gain by the clock, and what they cost the processors."""
     for title in workers.OF_HUNTS:
         clock, processor = found[title]["one process"]
@@ -139,16 +157,25 @@ OF = {
 
 def goals(figures: Mapping[str, Any]) -> list[Goal]:
     """The goals of the benchmarks that ran."""
-    return [goal for name, of in OF.items() if name in figures for goal in of(figures[name])]
+    slow = figures.get("slowness", {})
+    return [goal for name, of in OF.items() if name in figures for goal in of(figures[name], slow.get(name))]
 
 
 def report(figures: Mapping[str, Any]) -> None:
     """Print the table."""
-    found = goals(figures)
+    found, slow = goals(figures), figures.get("slowness", {}).values()
     if not found:
         return
     width = max(len(goal.name) for goal in found)
     print(f"goals: {sum(goal.is_met is True for goal in found)} of {len(found)} met")
+    if slow:
+        num_scaled = sum((goal.is_met_scaled if goal.scaled else goal.is_met) is True for goal in found)
+        print(
+            f"  fixed work takes {min(slow):.1f} to {max(slow):.1f} times as long as on the host of the goals; "
+            f"with seconds scaled to it, {num_scaled} are met"
+        )
     for goal in found:
         state = {True: "met", False: "missed", None: "not measured"}[goal.is_met]
+        if goal.scaled and not (goal.is_met and goal.is_met_scaled):
+            state += f"; scaled {goal.scaled}: {'met' if goal.is_met_scaled else 'missed'}"
         print(f"  {goal.name:<{width}}  {goal.measured:>16}  {goal.wanted:<24}  {state}")

@@ -206,7 +206,9 @@ def test_the_command_writes_what_was_asked_for(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(command, "BENCHMARKS", {"one": lambda: {"figure": 1}, "other": lambda: {"figure": 2}})
     command.main(["other", "--json", str(tmp_path / "figures.json")])
     written = json.loads((tmp_path / "figures.json").read_text())
-    assert list(written) == ["host", "other", "took s"]
+    assert list(written) == ["host", "other", "took s", "slowness"]
+    assert list(written["slowness"]) == ["other"]
+    assert written["slowness"]["other"] > 0
     assert written["other"] == {"figure": 2}
     assert set(written["host"]) == {"processor", "cores", "load", "system", "python"}
 
