@@ -8,7 +8,7 @@ import pytest
 from kvproof.check.protocol.manager import Config, Observation
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.search import random_walk
-from kvproof.check.search.random_walk import NUM_NEW_OBJECTS, WalkOptions, walk
+from kvproof.check.search.random_walk import NUM_NEW_OBJECTS, NUM_REPEATED_RUNS, REPEATED_STEP, WalkOptions, walk
 from kvproof.check.search.strategies import MANAGERS, POOLS
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.check.subjects.builtin.pool import OwnPool
@@ -77,3 +77,31 @@ def test_a_walk_compares_the_calls_of_a_repeated_run_with_those_of_the_run_itsel
 
     assert done.finding is not None
     assert (done.finding.property, done.num_runs) == ("nondeterministic", 1)
+
+
+class Counting(OwnPool):
+    """It counts how often it is opened."""
+
+    num_opened = 0
+
+    def open(self, config: PoolConfig) -> None:
+        self.num_opened += 1
+        super().open(config)
+
+
+@pytest.mark.parametrize(
+    ("max_operations", "num_runs", "num_repeated"), [(50, 1, 1), (150, 3, 1), (580, 11, 1), (640, 12, 2)]
+)
+def test_the_fourth_run_and_each_eighth_after_it_are_repeated_or_the_last_of_fewer(
+    max_operations: int, num_runs: int, num_repeated: int
+) -> None:
+    subject, fixed = Counting(), {"num_gpu_blocks": 4}
+    done = walk(POOLS, subject, 1, max_operations=max_operations, seconds=60, fixed=fixed)
+    assert (done.num_runs, subject.num_opened - done.num_runs) == (num_runs, num_repeated)
+
+
+def test_no_run_after_the_first_ones_is_repeated() -> None:
+    subject, fixed = Counting(), {"num_gpu_blocks": 4}
+    done = walk(POOLS, subject, 1, max_operations=14_000, seconds=60, fixed=fixed)
+    assert done.num_runs > NUM_REPEATED_RUNS + REPEATED_STEP
+    assert subject.num_opened - done.num_runs == NUM_REPEATED_RUNS // REPEATED_STEP

@@ -26,6 +26,7 @@ from kvproof.spec.trace import Operation
 CALL_SECONDS_MAX, CALL_SECONDS_MIN = 20.0, 3.0  # for an operation in this process; less with little time
 NUM_REFUSED_CONFIGS_MAX = 1000
 NUM_REPEATED_RUNS, REPEATED_STEP = 160, 8  # of the first runs one in eight: a walk is short until its first finding
+FIRST_REPEATED = 4  # or the last run of a walk that has fewer: many faults are seen in the first runs
 NUM_REPEATED_OPERATIONS = 500  # a run of more is not repeated
 NUM_NEW_OBJECTS = 10_000  # between two garbage collections; a world that is opened makes the usual 700, which stay
 
@@ -39,8 +40,8 @@ class WalkOptions:
     call_seconds: the time limit of an operation of a subject in this process. known: findings that end their run but
     not the walk; runs are drawn so that most avoid them. disabled: features that no run uses. wanted: the only kind
     of finding that ends the walk; None for every kind. pause_after: the walk ends after the run in which it reaches so
-    many operations; another walk can then continue with the next run. num_repeated: of so many first runs one in
-    `REPEATED_STEP` is repeated, if it is short.
+    many operations; another walk can then continue with the next run. num_repeated: what is left of the
+    first `NUM_REPEATED_RUNS` runs, of which one in `REPEATED_STEP` is repeated, if it is short.
     """
 
     first_run: int = 0
@@ -97,16 +98,14 @@ def walk(
         is_first = options.first_run + done.num_drawn < NUM_SMALL_RUNS
         config = draw_small(draw) if is_first else draw()
         operations = options.begin(config)
-        num_left = options.num_repeated - done.num_runs
-        is_repeated = num_left > 0 and not num_left % REPEATED_STEP
+        usual, num_left = strategy.run_length, max_operations - done.num_operations
+        is_usual = is_first and not has_large_sizes(config)
+        length = min(num_left, usual if is_usual else draw_length(run_random, config, usual))
+        is_repeated = _is_repeated(options.num_repeated - done.num_runs, is_last=length == num_left)
         calls = strategy.level.calls.all if is_repeated and not is_large(config) else ()
         recorder = CallRecorder(subject, calls, keeps_answers=False) if calls else None
         done.num_drawn += 1
         try:
-            usual = strategy.run_length
-            is_usual = is_first and not has_large_sizes(config)
-            length = usual if is_usual else draw_length(run_random, config, usual)
-            length = min(length, max_operations - done.num_operations)
             with time_limit_of(subject, call_seconds, operations.__len__) as start_time:
                 run = strategy.generator(recorder or subject, run_random, config, without)
                 parts = Parts(run.judge, config, operations, start_time, began + seconds)
@@ -143,6 +142,12 @@ def walk(
             progress(done.num_operations)
     done.seconds = monotonic() - began
     return done
+
+
+def _is_repeated(num_left: int, *, is_last: bool) -> bool:
+    """Whether a run is repeated. num_left: of the first `NUM_REPEATED_RUNS` runs, with this one. is_last: of a walk."""
+    number = NUM_REPEATED_RUNS - num_left + 1
+    return num_left > 0 and (number % REPEATED_STEP == FIRST_REPEATED or (is_last and number < FIRST_REPEATED))
 
 
 def _ends_refused(done: SearchResult, reason: str) -> bool:
