@@ -72,8 +72,14 @@ class Calls:
 
 
 def eviction_policy(utils: Any) -> str:
-    """The eviction policy of a release: from 0.23 on, blocks without content are put before all others."""
-    return EMPTY_FIRST_LRU if hasattr(utils.FreeKVCacheBlockQueue, "prepend_n") else SEQUENCE_LRU
+    """The eviction policy of a release: from 0.24 on, its pool puts blocks without content before all others.
+
+    In 0.23 a caller of the pool may ask for that, and only the managers of windows do.
+    """
+    if not hasattr(utils.FreeKVCacheBlockQueue, "prepend_n"):
+        return SEQUENCE_LRU
+    pool = partial_import.module_of("vllm", "v1.core.block_pool").BlockPool
+    return SEQUENCE_LRU if "prepend" in inspect.signature(pool.free_blocks).parameters else EMPTY_FIRST_LRU
 
 
 def keeps_last_cached() -> bool:
