@@ -115,8 +115,9 @@ gpu: ## check the data plane on a GPU, in less than nine minutes; GPU=simulated 
 gpu-carry: ## fetch the packages that `make gpu` needs on a machine without a network; PYTHONS="3.13" for another Python
 	$(PYTHON) -m benchmarks.gpu carry $(if $(PYTHONS),--python $(PYTHONS))
 
+# A process can import one release, so each file has its own.
 engines-test: $(READY) ## the tests that download engine releases
-	$(BIN)/pytest -m engine
+	grep -rlE 'mark\.engine' tests --include='test_*.py' | sort | xargs -n 1 $(BIN)/pytest -q -m engine
 
 ray-test: $(READY) ## workers on Ray, also with nodes that are killed; installs the extra `ray`
 	$(PIP) install --quiet 'ray[default]>=2.40'

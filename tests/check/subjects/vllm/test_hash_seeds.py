@@ -16,7 +16,15 @@ from kvproof.check.subjects.loading import download
 from kvproof.check.subjects.registry import find
 
 pytestmark = pytest.mark.engine
-OF_SCHEDULERS = {"max_model_len": 4, "num_gpu_blocks": 16, "kv_groups": ("full",), "preemption": "recompute"}
+OF_SCHEDULERS = {
+    "block_size": 2,
+    "num_gpu_blocks": 16,
+    "kv_groups": ("full",),
+    "max_model_len": 4,
+    "max_num_batched_tokens": 16,
+    "preemption": "recompute",
+    "partial_prefills": 1,
+}
 
 
 def seen(name: str, number: int, hash_seed: int) -> Any:
