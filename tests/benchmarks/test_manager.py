@@ -218,6 +218,7 @@ def test_a_run_that_is_interrupted_keeps_what_it_has_measured(monkeypatch: pytes
         raise KeyboardInterrupt
 
     monkeypatch.setattr(command, "BENCHMARKS", {"one": lambda: {"figure": 1}, "other": interrupted})
+    monkeypatch.setattr(command, "slowness", lambda: 1.0)
     with pytest.raises(KeyboardInterrupt):
         command.main(["--json", str(file := tmp_path / "figures.json")])
     assert json.loads(file.read_text())["one"] == {"figure": 1}
