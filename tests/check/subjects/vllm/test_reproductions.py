@@ -34,6 +34,7 @@ def exit_code(script: str, subject: str) -> int:
     ("script", "faulty", "repaired"),
     [
         ("vllm_image_position_not_in_key.py", "vllm-v1==0.18.1", "vllm-v1==0.19.0"),
+        ("vllm_key_behind_an_image_forgets_it.py", "vllm-v1==0.7.0", "vllm-v1==0.7.1"),
         ("vllm_salt_equals_an_adapters_name.py", "vllm-v1==0.30.0", "vllm-v1==0.31.0"),
         ("vllm_draft_drops_block_of_window.py", "vllm-v1==0.8.5", "vllm-v1==0.9.0"),
         ("vllm_local_attention_after_a_hit.py", "vllm-v1==0.10.0", "vllm-v1==0.10.1"),
