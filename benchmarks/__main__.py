@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
     figures: dict[str, object] = {"host": driven.host()}
     costs: dict[str, tuple[float, float]] = {}
-    slow: dict[str, float] = {}  # how many times as long this host takes as that of the goals, before each benchmark
+    slow: dict[str, float] = {}  # how many times as long this host takes as that of the goals, before and after each
     print("host: " + ", ".join(f"{name} {value}" for name, value in driven.host().items()))
     try:
         for name in asked.names or BENCHMARKS:
@@ -75,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             began, used = time.monotonic(), processor_seconds()
             figures[name] = BENCHMARKS[name]()
             costs[name] = time.monotonic() - began, processor_seconds() - used
+            slow[name] = (slow[name] + slowness()) / 2
             print(f"{name} took {costs[name][0]:,.0f} s, CPU {costs[name][1]:,.0f} s", flush=True)
     finally:  # an interrupted run keeps what it has measured
         figures["took s"], figures["slowness"] = costs, slow

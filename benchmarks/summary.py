@@ -1,7 +1,8 @@
 """Every goal of a run of the benchmarks in one table: what was measured, the goal, and whether it is met.
 
 A goal of which nothing was measured is listed too, so that the table does not look complete when a part was left out.
-Goals in seconds were set on a fast host. A figure that misses one is shown again, as it would be there.
+Goals in seconds were set on a fast host. What Python does in a second is shown a second time if it misses one, as it
+would be there. The C reader and the solver are not: they are slower on a slow host by another factor.
 """
 
 from __future__ import annotations
@@ -72,15 +73,14 @@ def of_searches(found: Mapping[str, Any], slow: Slow) -> Iterator[Goal]:
     """The specification in C."""
     for name in searches.EXPLORED:
         one = found.get(name, {})
-        yield at_least(f"C reader, {name}, states/s", one.get("states/s"), searches.STATES_MIN, slow)
-        rate = one.get("transitions/s")
-        yield at_least(f"C reader, {name}, transitions/s", rate, searches.TRANSITIONS_MIN, slow)
+        yield at_least(f"C reader, {name}, states/s", one.get("states/s"), searches.STATES_MIN)
+        yield at_least(f"C reader, {name}, transitions/s", one.get("transitions/s"), searches.TRANSITIONS_MIN)
 
 
 def of_proofs(found: Mapping[str, Any], slow: Slow) -> Iterator[Goal]:
     """The prover, by the clock."""
     for name, most in proofs.GOALS.items():
-        yield at_most(f"prove, {name}, s", found[name][0], most, slow)
+        yield at_most(f"prove, {name}, s", found[name][0], most)
 
 
 def of_manager(found: Mapping[str, Any], slow: Slow) -> Iterator[Goal]:

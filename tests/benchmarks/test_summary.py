@@ -5,7 +5,7 @@ from benchmarks.first_sight import FAULTS, sights
 from benchmarks.searches import EXPLORED
 from benchmarks.workers import OF_HUNTS
 
-from benchmarks import summary
+from benchmarks import judges, summary
 
 
 def test_goals_are_met_missed_or_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,31 +27,37 @@ def test_goals_are_met_missed_or_not_measured(capsys: pytest.CaptureFixture[str]
     ]
 
 
-def test_seconds_that_miss_a_goal_are_shown_as_on_the_host_of_the_goals(capsys: pytest.CaptureFixture[str]) -> None:
-    proofs = {"from nothing": (59.0, 80.0), "nothing changed": (1.5, 3.0), "one rule changed": (15.1, 15.0)}
-    searches = {next(iter(EXPLORED)): {"states/s": 34_000.0, "transitions/s": 100_000.0}}
-    summary.report({"proofs": proofs, "searches": searches, "slowness": {"proofs": 3.0, "searches": 2.96}})
+def test_what_python_does_in_a_second_is_shown_as_on_the_host_of_the_goals(capsys: pytest.CaptureFixture[str]) -> None:
+    rates = dict(zip(judges.GOALS, (20_100.0, 13_000.0, 43_000.0, None), strict=True))
+    summary.report({"judges": rates | {"start s": 4.4, "plugin s": 0.07}, "slowness": {"judges": 3.0}})
     head, host, *rows = capsys.readouterr().out.splitlines()
-    assert head.startswith("goals: 1 of ")
-    assert host.endswith(
-        "fixed work takes 3.0 to 3.0 times as long as on the host of the goals; with seconds scaled to it, 3 are met"
-    )
-    states, transitions, *_, nothing, unchanged, changed = [row.rpartition("  ")[2] for row in rows]
-    assert states == "missed; scaled 100,640: met"
-    assert transitions == "missed; scaled 296,000: missed"
-    assert nothing == "missed; scaled 19.7: met"
-    assert unchanged == "met"
-    assert changed == "missed; scaled 5.03: missed"
+    assert head == "goals: 1 of 6 met"
+    assert host.strip().startswith("fixed work takes 3.0 to 3.0 times as long as on the host of the goals; ")
+    assert host.endswith("with seconds scaled to it, 3 are met")
+    assert [row.rpartition("  ")[2] for row in rows] == [
+        "missed; scaled 60,300: met",
+        "missed; scaled 39,000: missed",
+        "met",
+        "not measured",
+        "missed; scaled 1.47: met",
+        "missed; scaled 0.0233: missed",
+    ]
 
 
 def test_a_goal_that_only_a_fast_host_meets_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    proofs = {"from nothing": (19.0, 40.0), "nothing changed": (0.5, 1.0), "one rule changed": (1.0, 2.0)}
-    summary.report({"proofs": proofs, "slowness": {"proofs": 0.5}})
-    head, host, first, *others = capsys.readouterr().out.splitlines()
-    assert head == "goals: 3 of 3 met"
-    assert host.endswith("2 are met")
-    assert first.endswith("met; scaled 38: missed")
-    assert all(row.endswith("  met") for row in others)
+    rates = dict.fromkeys(judges.GOALS, 200_000.0)
+    summary.report({"judges": rates | {"start s": 0.3, "plugin s": 0.015}, "slowness": {"judges": 0.5}})
+    head, host, *rows = capsys.readouterr().out.splitlines()
+    assert head == "goals: 6 of 6 met"
+    assert host.endswith("5 are met")
+    assert [row.rpartition("  ")[2] for row in rows] == [*["met"] * 5, "met; scaled 0.03: missed"]
+
+
+def test_what_is_no_python_is_not_scaled() -> None:
+    proofs = {"from nothing": (19.0, 40.0), "nothing changed": (2.5, 3.0), "one rule changed": (9.0, 9.0)}
+    searches = {next(iter(EXPLORED)): {"states/s": 120_000.0, "transitions/s": 499_999.0}}
+    found = summary.goals({"proofs": proofs, "searches": searches, "slowness": {"proofs": 3.0, "searches": 3.0}})
+    assert not any(goal.scaled for goal in found)
 
 
 def test_nothing_is_printed_of_benchmarks_that_have_no_goal(capsys: pytest.CaptureFixture[str]) -> None:
