@@ -157,3 +157,20 @@ def test_the_v1_scheduler_keeps_what_chunks_of_local_attention_read(release: str
     assert found is None
     assert num_operations >= 4_000
     assert {"hit", "local attention left an entry", "preempted"} <= set(witnesses)
+
+
+@pytest.mark.parametrize(("release", "has_connector"), [("0.23.0", False), ("0.25.1", False), ("0.26.0", True)])
+def test_a_v1_scheduler_has_its_connector_where_the_adapter_can_make_it(release: str, has_connector: bool) -> None:
+    """Before 0.26 the connector is made from other arguments, and a walk with it ended with a fault of kvproof."""
+    download.add(f"vllm=={release}")
+    program = """
+import sys
+from kvproof.check.subjects.registry import find
+
+print(find(sys.argv[1])().capabilities.connectors)
+"""
+    command = [sys.executable, "-c", program, f"vllm-v1-scheduler=={release}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    assert ("offloading" in done.stdout) is has_connector
+    if has_connector:
+        assert walked(release, "vllm-v1-scheduler", {"connector": "offloading"}, 200)[1] > 0

@@ -8,6 +8,7 @@ read is the list itself, events are published to nobody, no output has a structu
 
 import contextlib
 import importlib
+import inspect
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -201,12 +202,18 @@ STAND_INS: dict[str, dict[str, Any]] = {
 
 
 def import_offloading() -> StubObject | None:
-    """The modules of the OffloadingConnector in the release that `import_modules` has mounted; None before 0.29."""
+    """The modules of the OffloadingConnector in the release that `import_modules` has mounted.
+
+    None before 0.26, where it does not exist or is made from its specification alone.
+    """
     module = partial(partial_import.module_of, "vllm")
     if not partial_import.has_module("vllm", f"{CONNECTOR}.events"):
         return None
+    connector = module(f"{CONNECTOR}.scheduler")
+    if "kv_cache_config" not in inspect.signature(connector.OffloadingConnectorScheduler).parameters:
+        return None
     return StubObject(
-        connector=module(f"{CONNECTOR}.scheduler"),
+        connector=connector,
         common=module(f"{CONNECTOR}.common"),
         manager=module("v1.kv_offload.cpu.manager"),
     )
