@@ -66,16 +66,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
     figures: dict[str, object] = {"host": driven.host()}
     costs: dict[str, tuple[float, float]] = {}
-    slow: dict[str, float] = {}  # how many times as long this host takes as that of the goals, before and after each
+    slow: dict[str, float] = {}  # how many times as long this host takes as that of the goals, around each benchmark
+    before = slowness()
     print("host: " + ", ".join(f"{name} {value}" for name, value in driven.host().items()))
     try:
         for name in asked.names or BENCHMARKS:
             print(flush=True)
-            slow[name] = slowness()
             began, used = time.monotonic(), processor_seconds()
             figures[name] = BENCHMARKS[name]()
             costs[name] = time.monotonic() - began, processor_seconds() - used
-            slow[name] = (slow[name] + slowness()) / 2
+            after = slowness()
+            slow[name], before = (before + after) / 2, after
             print(f"{name} took {costs[name][0]:,.0f} s, CPU {costs[name][1]:,.0f} s", flush=True)
     finally:  # an interrupted run keeps what it has measured
         figures["took s"], figures["slowness"] = costs, slow

@@ -7,7 +7,8 @@ would be there. The C reader and the solver are not: they are slower on a slow h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from benchmarks import (
@@ -30,24 +31,26 @@ Slow = float | None  # how many times as long the host takes as that of the goal
 
 
 def at_least(name: str, measured: float | None, limit: float, slow: Slow = None) -> Goal:
-    """A goal that a large figure meets; None if there is no figure.
-
-    slow: given if the figure is a count in a second.
-    """
-    wanted = f"at least {limit:,g}"
-    if measured is None:
-        return Goal(name, wanted, "", None)
-    scaled = measured * (slow or 1)
-    return Goal(name, wanted, _text(measured), measured >= limit, _text(scaled) if slow else "", scaled >= limit)
+    """A goal that a large figure meets. measured: None if there is no figure. slow: given for a count in a second."""
+    return _goal(name, f"at least {limit:,g}", measured, slow, lambda figure: figure >= limit)
 
 
 def at_most(name: str, measured: float | None, limit: float, slow: Slow = None) -> Goal:
-    """A goal that a small figure meets; None if there is no figure. slow: given if the figure is a time."""
-    wanted = f"at most {limit:,g}"
+    """A goal that a small figure meets. measured: None if there is no figure. slow: given for a time."""
+    factor = None if slow is None else 1 / slow
+    return _goal(name, f"at most {limit:,g}", measured, factor, lambda figure: figure <= limit)
+
+
+def _goal(
+    name: str, wanted: str, measured: float | None, factor: float | None, is_enough: Callable[[float], bool]
+) -> Goal:
+    """A goal. factor: the figure, times this, is that of the host of the goals; None if it does not depend on the host."""
     if measured is None:
         return Goal(name, wanted, "", None)
-    scaled = measured / (slow or 1)
-    return Goal(name, wanted, _text(measured), measured <= limit, _text(scaled) if slow else "", scaled <= limit)
+    goal = Goal(name, wanted, _text(measured), is_enough(measured))
+    if factor is None:
+        return goal
+    return replace(goal, scaled=_text(measured * factor), is_met_scaled=is_enough(measured * factor))
 
 
 def _text(figure: float) -> str:

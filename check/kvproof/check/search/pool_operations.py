@@ -20,7 +20,7 @@ from kvproof.spec.trace import Operation
 RUN_LENGTH = 60
 NUM_HOLDERS_MAX = 8  # in a small world
 ALONE_SHARES = 0.3, 0.7  # of the holders that give up: those that do so in a call of their own
-FITTING_SHARE = 0.8  # of the allocations that would be refused: those that ask for all that is free instead
+FITTING_SHARE = 0.8  # of the allocations that would be refused: those that ask for all that is free, or are left out
 WEIGHTS = {  # holders end less often than they begin, so that pools fill
     "take": (0.3, 1.0),
     "store": (0.3, 1.0, 2.0),
@@ -78,10 +78,9 @@ class PoolOperations:
     def draw(self) -> Operation:
         """The next operation."""
         random, holders = self.random, list(self.judge.holders)
-        num_free = self.judge.explainer.observed.free[0]
         kinds = ["find", "forget"]
         if len(holders) < self.num_holders_max:
-            kinds += ["reuse"] if not num_free and random.random() < FITTING_SHARE else ["take", "store", "reuse"]
+            kinds += ["reuse"] if not self.num_free and random.random() < FITTING_SHARE else ["take", "store", "reuse"]
         if holders:
             kinds.append("give")
         if holders and len(holders) < self.num_holders_max:
@@ -109,10 +108,14 @@ class PoolOperations:
 
     def _fitting(self, num_blocks: int) -> int:
         """So many blocks, or mostly all that are free if there are fewer."""
-        num_free: int = self.judge.explainer.observed.free[0]
-        if 0 < num_free < num_blocks and self.random.random() < FITTING_SHARE:
-            return num_free
+        if 0 < self.num_free < num_blocks and self.random.random() < FITTING_SHARE:
+            return self.num_free
         return num_blocks
+
+    @property
+    def num_free(self) -> int:
+        """The blocks that the pool shows as free."""
+        return self.judge.explainer.observed.free[0]
 
     def _count(self) -> int:
         """How many blocks or pages an operation asks for."""

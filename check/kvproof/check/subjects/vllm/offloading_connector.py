@@ -1,4 +1,4 @@
-"""vLLM's own OffloadingConnector on the side of the scheduler: releases 0.29 to 0.33.
+"""vLLM's own OffloadingConnector on the side of the scheduler: releases 0.26 to 0.33.
 
 `OffloadingConnectorScheduler` and the manager of host memory are the release's own; there is no worker. The connector
 gives the worker jobs with each step: loads, which begin with the step, stores, which begin with the next one, and jobs
