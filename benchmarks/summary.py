@@ -44,7 +44,7 @@ def at_most(name: str, measured: float | None, limit: float, slow: Slow = None) 
 def _goal(
     name: str, wanted: str, measured: float | None, factor: float | None, is_enough: Callable[[float], bool]
 ) -> Goal:
-    """A goal. factor: the figure, times this, is that of the host of the goals; None if it does not depend on the host."""
+    """A goal. factor: the figure times this is that of the host of the goals; None if the host does not matter."""
     if measured is None:
         return Goal(name, wanted, "", None)
     goal = Goal(name, wanted, _text(measured), is_enough(measured))
