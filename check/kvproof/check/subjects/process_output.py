@@ -50,16 +50,20 @@ class SubjectOutput:
         self._thread.join(END_SECONDS_MAX)
 
     def _print_all(self) -> None:
-        line = b""
+        line, readable = b"", select.poll()
+        readable.register(self._source, select.POLLIN)
         with suppress(OSError):
-            while chunk := os.read(self._source, CHUNK_BYTES):
-                num_free = max(0, self._num_first - self.num_bytes)
-                whole, newline, line = (line + chunk[:num_free]).rpartition(b"\n")
-                _print(whole + newline)
-                if line and num_free <= len(chunk):  # nothing more of it is printed
-                    _print(line + b"\n")
-                    line = b""
-                with self._lock:
+            while readable.poll():
+                with self._lock:  # so whoever finds the pipe empty, and then has the lock, has everything counted
+                    chunk = os.read(self._source, CHUNK_BYTES)
+                    if not chunk:
+                        break
+                    num_free = max(0, self._num_first - self.num_bytes)
+                    whole, newline, line = (line + chunk[:num_free]).rpartition(b"\n")
+                    _print(whole + newline)
+                    if line and num_free <= len(chunk):  # nothing more of it is printed
+                        _print(line + b"\n")
+                        line = b""
                     self.num_bytes += len(chunk)
                     self._last = (self._last + chunk)[-LAST_BYTES:]
                     self.last = self._last.decode("utf-8", "backslashreplace")
