@@ -85,9 +85,7 @@ def first_sight(subject: Any, strategy: Any, fault: Fault, seed: int) -> Sight |
     """When the walk of a seed sees the fault; None if it does not."""
     began, num_operations, num_drawn, num_runs = time.process_time(), 0, 0, 0
     while num_operations < NUM_OPERATIONS_MAX:
-        options = WalkOptions(
-            num_drawn, wanted=(fault.property, fault.cause), num_repeated=max(0, WalkOptions.num_repeated - num_runs)
-        )
+        options = WalkOptions(num_drawn, wanted=(fault.property, fault.cause), runs_before=num_runs)
         left = NUM_OPERATIONS_MAX - num_operations
         done = walk(strategy, subject, seed, max_operations=left, seconds=SECONDS_MAX, options=options)
         num_operations, num_drawn = num_operations + done.num_operations, num_drawn + done.num_drawn

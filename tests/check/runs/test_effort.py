@@ -117,7 +117,7 @@ def test_a_walk_in_parts_is_one_walk() -> None:
     whole = walk(MANAGERS, make(), 3, max_operations=400, seconds=math.inf)
     parts = walk(MANAGERS, make(), 3, max_operations=400, seconds=math.inf, options=WalkOptions(pause_after=150))
     assert parts.num_operations < 400
-    rest = WalkOptions(parts.num_drawn, num_repeated=0)
+    rest = WalkOptions(parts.num_drawn, runs_before=parts.num_runs)
     parts.continue_with(
         walk(MANAGERS, make(), 3, max_operations=400 - parts.num_operations, seconds=math.inf, options=rest)
     )

@@ -88,7 +88,7 @@ def walk(
                 "known": options.known,
                 "disabled": sorted(options.disabled),
                 "pause_after": options.pause_after - before,
-                "num_repeated": max(0, options.num_repeated - total.num_runs),
+                "runs_before": options.runs_before + total.num_runs,
             },
             "max_operations": max_operations - before,
             "seconds": max(0.0, seconds - (time.monotonic() - began)),

@@ -24,7 +24,7 @@ from kvproof.check.runs.verdicts import (
     witness_counts,
 )
 from kvproof.check.runs.walk_units import WalkUnits
-from kvproof.check.search.random_walk import NUM_REPEATED_RUNS, WalkOptions
+from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure
@@ -79,7 +79,7 @@ def walker_stage(
                     first_run + total.num_drawn,
                     known=tuple(known),
                     pause_after=UNLIMITED if bookmark is None else pause,
-                    num_repeated=max(0, NUM_REPEATED_RUNS - runs_before - total.num_runs),
+                    runs_before=runs_before + total.num_runs,
                 )
                 with search_ends_after(left):
                     done = walk(

@@ -108,8 +108,8 @@ def _walks(unit: WalkUnit) -> list[SearchResult]:
     strategy, known, total = strategy_of(make()), list(unit.known), SearchResult()
     deadline, walks = time.monotonic() + unit.seconds, list[SearchResult]()
     while total.num_operations < unit.num_operations and (left := deadline - time.monotonic()) > 0:
-        num_repeated = 0 if unit.index else max(0, NUM_REPEATED_RUNS - total.num_runs)
-        options = WalkOptions(total.num_drawn, known=tuple(known), num_repeated=num_repeated)
+        runs_before = NUM_REPEATED_RUNS if unit.index else total.num_runs  # only the first unit repeats runs
+        options = WalkOptions(total.num_drawn, known=tuple(known), runs_before=runs_before)
         bounds: dict[str, Any] = {"max_operations": unit.num_operations - total.num_operations, "seconds": left}
         with search_ends_after(left):
             done = walk(strategy, make(), seed_of(unit.seed, unit.index), fixed=fixed, options=options, **bounds)

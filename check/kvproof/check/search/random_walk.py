@@ -40,8 +40,8 @@ class WalkOptions:
     call_seconds: the time limit of an operation of a subject in this process. known: findings that end their run but
     not the walk; runs are drawn so that most avoid them. disabled: features that no run uses. wanted: the only kind
     of finding that ends the walk; None for every kind. pause_after: the walk ends after the run in which it reaches so
-    many operations; another walk can then continue with the next run. num_repeated: what is left of the
-    first `NUM_REPEATED_RUNS` runs, of which one in `REPEATED_STEP` is repeated, if it is short.
+    many operations; another walk can then continue with the next run. runs_before: how many runs earlier walks of the
+    search did; of its first `NUM_REPEATED_RUNS` runs one in `REPEATED_STEP` is repeated, if it is short.
     """
 
     first_run: int = 0
@@ -51,7 +51,7 @@ class WalkOptions:
     disabled: frozenset[str] = frozenset()
     wanted: tuple[str, str] | None = None
     pause_after: int = UNLIMITED
-    num_repeated: int = NUM_REPEATED_RUNS
+    runs_before: int = 0
 
     def ends(self, found: Counterexample) -> bool:
         """Whether the walk ends with this counterexample."""
@@ -101,7 +101,7 @@ def walk(
         usual, num_left = strategy.run_length, max_operations - done.num_operations
         is_usual = is_first and not has_large_sizes(config)
         length = min(num_left, usual if is_usual else draw_length(run_random, config, usual))
-        is_repeated = _is_repeated(options.num_repeated - done.num_runs, is_last=length == num_left)
+        is_repeated = _is_repeated(options.runs_before + done.num_runs + 1, is_last=length == num_left)
         calls = strategy.level.calls.all if is_repeated and not is_large(config) else ()
         recorder = CallRecorder(subject, calls, keeps_answers=False) if calls else None
         done.num_drawn += 1
@@ -144,10 +144,11 @@ def walk(
     return done
 
 
-def _is_repeated(num_left: int, *, is_last: bool) -> bool:
-    """Whether a run is repeated. num_left: of the first `NUM_REPEATED_RUNS` runs, with this one. is_last: of a walk."""
-    number = NUM_REPEATED_RUNS - num_left + 1
-    return num_left > 0 and (number % REPEATED_STEP == FIRST_REPEATED or (is_last and number < FIRST_REPEATED))
+def _is_repeated(number: int, *, is_last: bool) -> bool:
+    """Whether a run is repeated. number: of the run in its search, from 1. is_last: of its walk."""
+    return number <= NUM_REPEATED_RUNS and (
+        number % REPEATED_STEP == FIRST_REPEATED or (is_last and number < FIRST_REPEATED)
+    )
 
 
 def _ends_refused(done: SearchResult, reason: str) -> bool:
