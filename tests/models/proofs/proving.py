@@ -60,9 +60,14 @@ def not_proved(outcomes: Iterable[ProofOutcome]) -> list[str]:
     return [one.obligation.id for one in outcomes if one.answer.verdict is not Verdict.PROVED]
 
 
+def baseline() -> Efforts:
+    """The efforts that were recorded."""
+    return msgspec.json.decode(EFFORTS.read_bytes(), type=Efforts)
+
+
 def grown(outcomes: Iterable[ProofOutcome]) -> list[str]:
     """The proofs that take half as much effort again as in the baseline."""
-    before = msgspec.json.decode(EFFORTS.read_bytes(), type=Efforts)
+    before = baseline()
     if before.solver != SOLVER:
         pytest.skip(f"the baseline was written with {before.solver}, this is {SOLVER}")
     assert before.seed == Settings().seed

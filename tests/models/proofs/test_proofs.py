@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.models.proofs.proving import SAMPLED, decided, differences, grown, is_recorded, not_proved, proved
+from tests.models.proofs.proving import SAMPLED, baseline, decided, differences, grown, is_recorded, not_proved, proved
 
 from kvproof.models import proof_record
 from kvproof.models.proofs.contracts import contract_obligations
@@ -103,6 +103,13 @@ def test_every_set_of_hypotheses_has_a_model(every_obligation: list[Obligation])
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_every_obligation_is_proved_whatever_the_seed(every_obligation: list[Obligation], seed: int) -> None:
     assert not_proved(decided(every_obligation, seed)) == []
+
+
+def test_the_baseline_of_efforts_has_every_subject(obligations: list[Obligation]) -> None:
+    """Of a subject that is not in it, no effort is compared."""
+    ours = {f"{one.suite}/{one.subject}" for one in obligations}
+    of_code = {subject for subject in baseline().subjects if subject.startswith(f"{OF_CODE}/")}
+    assert (baseline().subjects.keys() - of_code, bool(of_code)) == (ours, True)
 
 
 def test_no_proof_takes_half_as_much_effort_again_as_the_baseline(outcomes: list[ProofOutcome]) -> None:
