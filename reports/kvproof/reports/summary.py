@@ -109,12 +109,16 @@ def sentence(result: Result) -> str:
         return f"{result.run.subject} is right as far as checked, and slower than the baseline."
     decided = {check.property for check in result.checks if check.verdict is not Verdict.UNSUPPORTED}
     done = "; ".join(f"{judge} {work_line(counts)}" for judge, counts in work(result).items() if counts)
-    held = number(len(decided), "property holds", "properties hold")
+    found = refuted(result)
+    excused = {check.property: None for check in found if check.property not in NOTES}
+    notes = {check.property: None for check in found if check.property in NOTES}
+    held = number(len(decided - excused.keys() - notes.keys()), "property holds", "properties hold")
     parts = [f"{held} as far as checked", *([done] if done else [])]
     unsupported = {check.property for check in result.checks} - decided
     if unsupported:
         parts.append(f"{len(unsupported)} unsupported")
-    notes = dict.fromkeys(check.property for check in refuted(result))
+    if excused:
+        parts.append(f"excused: {_listed(excused)}")
     if notes:
         parts.append(f"noted: {_listed(notes)}")
     return f"{result.run.subject} is not refuted: {'; '.join(parts)}."
