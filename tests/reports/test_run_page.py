@@ -68,7 +68,7 @@ def test_a_failing_run_begins_with_the_method_and_the_difference(refuted: Result
 
 def test_a_run_without_findings_says_what_was_checked(passed: Result, tmp_path: Path) -> None:
     text = text_of(run_page(passed, tmp_path))
-    assert "Nothing is refuted. This was checked: every run of the subject in small scopes (explorer): 1,288 st" in text
+    assert "This was checked: small scopes of the subject, state by state (explorer): 1,288 states" in text
     assert "0 findings 2 properties judged 5,000 operations 2.5 s" in text
 
 

@@ -71,7 +71,7 @@ WORDS = {
 }
 JUDGES = {
     "walker": "random runs of the subject",
-    "explorer": "every run of the subject in small scopes",
+    "explorer": "small scopes of the subject, state by state",
     "hypothesis": "runs of the subject that Hypothesis draws and shortens",
     "prover": "proofs about the specification, for every size",
     "lint": "the language of the specification is kept",

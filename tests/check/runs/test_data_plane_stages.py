@@ -28,6 +28,7 @@ from kvproof.check.runs import data_plane_stage
 from kvproof.check.runs.bandwidth_stage import timing_stage
 from kvproof.check.runs.data_plane_stage import (
     DataPlaneOptions,
+    EmittingManager,
     correctness_stage,
     emitted_stages,
     generating_stage,
@@ -260,7 +261,7 @@ def test_a_manager_that_refuses_the_pools_of_the_harness_is_unsupported_with_its
         def make(self, config: Config) -> NoReturn:
             raise Unsupported("block sizes other than 3 are not supported")
 
-    stages, _ = emitted_stages("picky", Picky, Picky())
+    stages, _ = emitted_stages(EmittingManager("picky", Picky), Picky())
     checks = [one for one in outputs_of(stages[0]) if isinstance(one, Check)]
     assert {(one.verdict, one.text) for one in checks} == {
         (Verdict.UNSUPPORTED, "block sizes other than 3 are not supported")

@@ -13,6 +13,8 @@ from kvproof.check.cli.app import app
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.runs.configuration import ConfigurationError
 from kvproof.check.runs.known_findings import KnownFindings, known_findings
+from kvproof.check.runs.walk_stage import BESIDE_KNOWN_FINDINGS, OPERATIONS_ENOUGH
+from kvproof.spec.verdict import Exit
 
 FAULTY = f"""{FORGETFUL}
 from kvproof.check.protocol.manager import OutsideContract
@@ -64,6 +66,30 @@ def test_a_known_finding_is_reported_and_is_no_failure(folder: Path) -> None:
     assert found["signature"] == "fork: refcount of block: the specification says the subject"
     assert "  No failure: known until 2999-01-31: it is being fixed" in done.output.splitlines()
     assert (folder / ".kvproof" / found["trace"]).is_file()
+
+
+@pytest.mark.parametrize(("effort", "is_enough"), [(OPERATIONS_ENOUGH, True), (OPERATIONS_ENOUGH - 1, False)])
+def test_what_a_long_walk_never_reaches_beside_a_known_finding_leaves_nothing_open(
+    folder: Path, effort: int, is_enough: bool
+) -> None:
+    (folder / "kvproof.toml").write_text(ENTRY.format(day="2999-01-31"))
+    hunt = [
+        "hunt",
+        "--subject",
+        "faulty.py:Forgetful",
+        "--seed",
+        "1",
+        "--effort",
+        str(effort),
+        "--fix",
+        "caching=false",
+    ]
+    done = CliRunner().invoke(app, hunt)
+    document = json.loads(Path(".kvproof", "result.json").read_text())
+    assert [check["excused"] for check in refuted()] != []
+    assert done.exit_code == (Exit.OK if is_enough else Exit.INCONCLUSIVE), done.output
+    notes = [message for message in document["messages"] if BESIDE_KNOWN_FINDINGS in message]
+    assert bool(notes) == is_enough
 
 
 def test_after_its_day_a_known_finding_fails_and_says_so(folder: Path) -> None:

@@ -31,6 +31,7 @@ from kvproof.spec.extras import reason_missing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kvproof.check.oracle.replay import Counterexample
     from kvproof.check.protocol.manager import ManagerSubject
     from kvproof.check.runs.session import Stage
     from kvproof.reports.data_plane_result import DataPlane
@@ -92,7 +93,7 @@ def verify(
         bytes_stages: list[Stage] = []
         plane, environment = None, dict[str, str]()
         if chosen.has(DATA_PLANE):
-            bytes_stages, plane, environment = _bytes_stages(subject, device, make, one)
+            bytes_stages, plane, environment = _bytes_stages(subject, device, make, one, saving.is_excused)
         # An unfinished exhaustive search says little: its share is large, and what it leaves over goes to the walker.
         stages = []
         if chosen.has(PROVER):
@@ -120,13 +121,24 @@ def verify(
 
 
 def _bytes_stages(
-    subject: str, device: str, make: Callable[[], ManagerSubject], one: ManagerSubject
+    subject: str,
+    device: str,
+    make: Callable[[], ManagerSubject],
+    one: ManagerSubject,
+    is_excused: Callable[[Counterexample], bool],
 ) -> tuple[list[Stage], DataPlane | None, dict[str, str]]:
     """The stages of the data plane, the part of the result that they fill, and facts of the machine.
 
-    Without the packages that they need, they are left out.
+    is_excused: whether a finding is excused. Without the packages that they need, they are left out.
     """
-    from kvproof.check.runs.data_plane_stage import SUBJECTS, emits, emitted_stages, short_stages, stages_left_out
+    from kvproof.check.runs.data_plane_stage import (
+        SUBJECTS,
+        EmittingManager,
+        emits,
+        emitted_stages,
+        short_stages,
+        stages_left_out,
+    )
 
     no_bytes, is_built_in = reason_missing("device", "the data plane"), subject in SUBJECTS
     if no_bytes and device == "auto" and (is_built_in or emits(one)):
@@ -135,7 +147,7 @@ def _bytes_stages(
         chosen, environment, note = settled_device(device)
         return *short_stages(chosen, note), environment
     _, environment, _ = settled_device("cpu") if emits(one) else ("", {}, "")
-    return *emitted_stages(subject, make, one), environment
+    return *emitted_stages(EmittingManager(subject, make, is_excused), one), environment
 
 
 def _prover(share: float) -> Stage:

@@ -32,6 +32,7 @@ from kvproof.spec.verdict import Verdict
 if TYPE_CHECKING:
     from kvproof.check.data_plane.run.results import CaseResult, CorrectnessResult
     from kvproof.check.data_plane.steps.moves import Moves, Scenario
+    from kvproof.check.oracle.replay import Counterexample
     from kvproof.check.protocol.manager import ManagerSubject
 
 JUDGE = "data plane"
@@ -49,10 +50,11 @@ NOTHING_TO_MOVE = "it emits neither swaps nor copies, so there are no bytes to m
 
 @dataclass(frozen=True)
 class EmittingManager:
-    """A manager whose mappings are moved. name: for reports."""
+    """A manager whose mappings are moved. name: for reports. is_excused: whether a finding of it is excused."""
 
     name: str
     make: Callable[[], ManagerSubject]
+    is_excused: Callable[[Counterexample], bool] = lambda found: False
 
 
 @dataclass(frozen=True)
@@ -99,13 +101,13 @@ def correctness_stage(options: DataPlaneOptions, share: float) -> Stage:
 
         began = time.monotonic()
         try:
-            given = _given(options.manager, budget) if options.manager else None
+            given, refuting = _given(options.manager, budget) if options.manager else (None, [])
         except Unsupported as error:
             yield from (replace(check, verdict=Verdict.UNSUPPORTED, text=str(error)) for check in planned_checks)
             return
-        if given and not given.steps:
-            text = f"{given.kind.removeprefix('of ')} emitted no swaps and no copies in the available time"
-            yield from (replace(check, text=text) for check in planned_checks)
+        if options.manager and given and not given.steps:
+            verdict, text = _without_steps(options.manager, refuting)
+            yield from (replace(check, verdict=verdict, text=text) for check in planned_checks)
             return
         config = CorrectnessConfig(
             budget.seed,
@@ -146,8 +148,19 @@ def out_of_time(planned_checks: Sequence[Check]) -> Iterator[Check]:
     return (replace(check, text=NO_TIME) for check in planned_checks)
 
 
-def _given(manager: EmittingManager, budget: StageBudget) -> Scenario:
-    """Drive the manager for a share of the time. Returns the mappings that it emits."""
+def _without_steps(manager: EmittingManager, refuting: Sequence[Counterexample]) -> tuple[Verdict, str]:
+    """The verdict on a manager that emitted nothing. refuting: its runs that ended with a finding."""
+    if not refuting:
+        return Verdict.UNKNOWN, f"{manager.name} emitted no swaps and no copies"
+    names = ", ".join(dict.fromkeys(found.finding.property for found in refuting))
+    are_known = all(map(manager.is_excused, refuting))
+    what = "known findings" if are_known else "findings"
+    text = f"{what} ({names}) ended the runs of {manager.name} before they moved a block"
+    return Verdict.UNSUPPORTED if are_known else Verdict.UNKNOWN, text
+
+
+def _given(manager: EmittingManager, budget: StageBudget) -> tuple[Scenario, list[Counterexample]]:
+    """Drive the manager for a share of the time. Returns the mappings that it emits, and its runs with a finding."""
     from kvproof.check.data_plane.mappings.emitted import emitted
     from kvproof.check.data_plane.run.correctness import SMALL
 
@@ -345,12 +358,11 @@ def emits(one: ManagerSubject) -> bool:
     return one.capabilities.swap or one.capabilities.fork
 
 
-def emitted_stages(
-    name: str, make: Callable[[], ManagerSubject], one: ManagerSubject
-) -> tuple[list[Stage], DataPlane | None]:
+def emitted_stages(manager: EmittingManager, one: ManagerSubject) -> tuple[list[Stage], DataPlane | None]:
     """The stage of any other manager, and the part of the result that it fills; None if it emits no mappings."""
     if not emits(one):
         return [left_out(JUDGE, planned((ENGINE,)), NOTHING_TO_MOVE)], None
-    plane = DataPlane("cpu", notes=[f"The mappings are those of {name}; the engine that executed them is kvproof's."])
-    options = DataPlaneOptions("cpu", (ENGINE,), is_short=True, manager=EmittingManager(name, make), plane=plane)
+    note = f"The mappings are those of {manager.name}; the engine that executed them is kvproof's."
+    plane = DataPlane("cpu", notes=[note])
+    options = DataPlaneOptions("cpu", (ENGINE,), is_short=True, manager=manager, plane=plane)
     return [correctness_stage(options, share=8)], plane

@@ -13,7 +13,7 @@ from kvproof.check.protocol.scopes import SCOPES, Scope
 from kvproof.check.protocol.time_limit import search_ends_after
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.scope_units import OnCount, ScopeUnits, Search
-from kvproof.check.runs.session import Stage, StageBudget, StageOutput
+from kvproof.check.runs.session import INTERRUPTED, Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
     STOPPED,
     JudgeOutcome,
@@ -35,6 +35,7 @@ from kvproof.spec.verdict import Verdict
 SPECIFICATION = "specification"
 EXCUSED = "the search ended at a finding that is excused"
 EXPLORER = "explorer"
+NO_SUCH_CONFIGURATION = "the subject has no such configuration: "
 
 
 @dataclass
@@ -61,9 +62,11 @@ class Searches:
     def run(self, stint: StageBudget) -> Iterator[StageOutput]:
         deadline, num_left = time.monotonic() + stint.seconds, self.max_transitions
         coverage, num_states, is_cut_short = Counter[str](), 0, False
-        for name, scope in self.scopes.items():
+        refused: dict[str, JudgeOutcome] = {}
+        for number, (name, scope) in enumerate(self.scopes.items()):
             left = deadline - time.monotonic()
             if self.is_hunt and (left <= 0 or num_left <= 0):
+                self._note_end(stint, number, "time" if left <= 0 else "effort")
                 break
             if is_cut_short and not self.keeps_going:
                 yield from self._decided(name, JudgeOutcome(Verdict.UNKNOWN, {}, 0.0, STOPPED))
@@ -71,11 +74,16 @@ class Searches:
             try:
                 done = self.explore(scope, max(0.0, left), num_left, stint.further(num_states))
             except Unsupported as error:
-                reason = f"the subject has no such configuration: {error}"
-                yield from self._decided(name, JudgeOutcome(Verdict.UNSUPPORTED, {}, 0.0, reason))
+                refused[name] = JudgeOutcome(Verdict.UNSUPPORTED, {}, 0.0, f"{NO_SUCH_CONFIGURATION}{error}")
                 continue
+            except KeyboardInterrupt:
+                if self.is_hunt:
+                    self._note_end(stint, number + 1, "search")
+                    yield from self._decided(name, JudgeOutcome(Verdict.UNKNOWN, {}, 0.0, INTERRUPTED))
+                raise
             if self.is_hunt and done.finding is None and not done.num_operations:
-                break  # the time was over before it began: there is nothing to report
+                self._note_end(stint, number, "time")
+                break  # it was over before the search began: there is nothing to report
             if self.is_hunt:
                 num_left -= done.num_operations
             num_states += done.num_states
@@ -88,7 +96,15 @@ class Searches:
             yield from self._decided(name, outcome)
             if done.finding is not None or done.is_exhausted:
                 self.is_done(name)
+        else:  # a scope that was left out might have decided what the refused ones cannot
+            for name, outcome in refused.items():
+                yield from self._decided(name, outcome)
         yield from witness_counts(self.judge, coverage, {} if is_cut_short else self.expected)
+
+    def _note_end(self, stint: StageBudget, num_begun: int, what: str) -> None:
+        """Report the scopes of a hunt that were not begun, if there are any. what: ended before them."""
+        if num_left := len(self.scopes) - num_begun:
+            stint.notes.append(f"its {what} ended with {num_left} of {len(self.scopes)} scopes not begun")
 
     def _decided(self, name: str, outcome: JudgeOutcome) -> Iterator[StageOutput]:
         mine = [check for check in self.planned_checks if check.id.endswith(f"/{name}")]

@@ -13,7 +13,7 @@ from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.known_findings import KnownFindings
 from kvproof.check.runs.session import InterruptedFinding
 from kvproof.check.runs.store import Store, StoreError, explained
-from kvproof.check.runs.verdicts import JudgeOutcome, ReportedFinding, refuted_by
+from kvproof.check.runs.verdicts import NOT_WANTED, JudgeOutcome, ReportedFinding, refuted_by
 from kvproof.check.search.result import UNLIMITED
 from kvproof.check.search.shrinking_worlds import sizes_needed
 from kvproof.check.search.suppression import Features, KnownFailure, features_of, is_duplicate
@@ -23,7 +23,6 @@ from kvproof.spec.verdict import Verdict
 
 SHORTEN_SECONDS_MIN, SHORTEN_SECONDS_MAX = 2.0, 10.0
 UNWANTED_SHARE = 0.2  # of the effort to shorten a finding, for one that is not hunted for
-NOT_WANTED = "not what is hunted for"
 LONG = 12  # operations; for a longer run, other walks look for a shorter one
 NUM_WALKS_MAX = 4  # of these walks
 STOPPED_HERE = JudgeOutcome(Verdict.UNKNOWN, {}, 0.0)  # of a judge that was interrupted in a finding
@@ -131,6 +130,13 @@ class Saving:
             found.excused = NOT_WANTED
         if not found.excused and (expired := self.known.expired(*context)):
             found.text += f"\n{expired}"
+
+    def is_excused(self, found: Counterexample) -> bool:
+        """Whether the finding is excused for what it is, and not because another property is hunted for."""
+        property, signature = found.kind
+        is_outside = bool(found.finding.contract) and not self.contract_fails
+        is_listed = bool(self.known.excuse(property, signature, self.subject))
+        return is_outside or is_listed or found.kind in self.accepted
 
     def _is_wanted(self, finding: Finding) -> bool:
         return not self.wanted or finding.property in self.wanted

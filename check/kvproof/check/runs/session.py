@@ -51,7 +51,8 @@ class Progress(Protocol):
 class StageBudget:
     """The seed and the time of a stage, and its progress callback. seconds: infinite in a run without a budget.
 
-    run_ends: when the budget of the whole run is over, as a time of `time.monotonic`.
+    run_ends: when the budget of the whole run is over, as a time of `time.monotonic`. notes: what the report says about
+    the stage in addition to its checks.
     """
 
     seed: int
@@ -59,6 +60,7 @@ class StageBudget:
     advance: Callable[[int], None]
     run_ends: float = math.inf
     stopped: str = ""  # what the time limit left undone; empty if it ended nothing
+    notes: list[str] = field(default_factory=list)
 
     def within_the_run(self) -> AbstractContextManager[None]:
         """Within the block, work that has no time limit of its own raises OutOfTime soon after the end of the run."""
@@ -199,8 +201,8 @@ class Session:
                 if check.text == NOT_RUN and check.verdict is Verdict.UNKNOWN:
                     check.text = reason
             self.progress.end()
-        if stint.stopped:
-            self.result.messages.append(f"{stage.name}: {stint.stopped}")
+            notes = [stint.stopped, *stint.notes] if stint.stopped else stint.notes
+            self.result.messages += [f"{stage.name}: {note}" for note in notes]
         self._write(self.store.write_all)
 
     def _advance(self, count: int) -> None:

@@ -4,6 +4,7 @@ A check is one property, as one judge sees it. Before the search each check is u
 The findings of the search refute their properties; every other planned check gets the verdict of the outcome.
 """
 
+import builtins
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.session import NOT_RUN
 from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.search.suppression import Features
+from kvproof.reports.baseline import ACCEPTED
 from kvproof.reports.result import Check, WitnessCount
 from kvproof.reports.summary import REFUSED
 from kvproof.spec.text.properties import MEANINGS
@@ -24,6 +26,7 @@ REPEATED = "nondeterministic"
 NOTHING_ACCEPTED = f"{REFUSED} that was drawn: it raises Unsupported for each, or --fix excludes it"
 STOPPED = "stopped at the first finding"
 NO_TIME = "the time limit (--budget) was over before this judge began"
+NOT_WANTED = "not what is hunted for"
 EXCUSED_ONLY = "its only findings are excused"
 
 
@@ -43,6 +46,11 @@ class ReportedFinding:
     signature: str = ""
     excused: str = ""
     features: Features = ()
+
+    @builtins.property
+    def is_known(self) -> bool:
+        """Whether it is excused for what it is: it is in the list of known findings, or breaks no promise."""
+        return bool(self.excused) and self.excused not in (NOT_WANTED, ACCEPTED)
 
 
 @dataclass

@@ -1,0 +1,77 @@
+"""The exhaustive search of a hunt: it goes as far as its effort, and says what it leaves."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from kvproof.check.protocol.manager import Unsupported
+from kvproof.check.protocol.scopes import Scope
+from kvproof.check.runs.explore_stage import Searches
+from kvproof.check.runs.session import INTERRUPTED, StageBudget, StageOutput
+from kvproof.check.runs.verdicts import ReportedFinding, planned_checks_of_scopes
+from kvproof.check.search.result import SearchResult
+from kvproof.check.subjects.builtin.manager import BuiltIn
+from kvproof.reports.result import Check
+from kvproof.spec.verdict import Verdict
+
+SCOPES = {name: Scope(number, num_seqs=1, num_tokens=1) for number, name in enumerate(("one", "two", "three"), 1)}
+Answer = SearchResult | Exception | type[BaseException]
+
+
+def hunt(answers: list[Answer], num_transitions: int = 100) -> tuple[Iterator[StageOutput], StageBudget]:
+    """What the search of a hunt yields when its scopes give these results in order, and its budget."""
+    left = iter(answers)
+
+    def explore(*_: object) -> SearchResult:
+        answer = next(left)
+        if not isinstance(answer, SearchResult):
+            raise answer
+        return answer
+
+    def save(*_: object) -> ReportedFinding:
+        raise AssertionError("there is no finding")
+
+    planned = planned_checks_of_scopes("explorer", SCOPES, BuiltIn())
+    stint = StageBudget(1, math.inf, lambda count: None)
+    searches = Searches("explorer", SCOPES, planned, explore, save, is_hunt=True, max_transitions=num_transitions)
+    return searches.run(stint), stint
+
+
+def verdicts(outputs: Iterator[StageOutput]) -> Mapping[str, set[Verdict]]:
+    """The verdicts of each scope."""
+    checks = [one for one in outputs if isinstance(one, Check)]
+    return {name: found for name in SCOPES if (found := {one.verdict for one in checks if one.id.endswith(f"/{name}")})}
+
+
+def done(num_transitions: int, is_exhausted: bool = True) -> SearchResult:
+    return SearchResult(num_operations=num_transitions, num_states=1, is_exhausted=is_exhausted)
+
+
+def test_a_hunt_says_how_many_scopes_its_effort_left() -> None:
+    outputs, stint = hunt([done(60), done(40, is_exhausted=False)])
+    assert verdicts(outputs) == {"one": {Verdict.EXHAUSTED}, "two": {Verdict.NOT_REFUTED}}
+    assert stint.notes == ["its effort ended with 1 of 3 scopes not begun"]
+
+
+def test_a_scope_that_the_subject_does_not_have_decides_nothing_while_others_are_left() -> None:
+    outputs, stint = hunt([Unsupported("no such pool"), done(100, is_exhausted=False)])
+    assert verdicts(outputs) == {"two": {Verdict.NOT_REFUTED}}
+    assert stint.notes != []
+
+    outputs, stint = hunt([Unsupported("no such pool"), done(1), done(1)])
+    assert verdicts(outputs)["one"] == {Verdict.UNSUPPORTED}
+    assert stint.notes == []
+
+
+def test_a_scope_that_is_interrupted_is_unknown() -> None:
+    outputs, stint = hunt([done(1), KeyboardInterrupt])
+    seen = list[StageOutput]()
+    with pytest.raises(KeyboardInterrupt):
+        seen.extend(outputs)
+    assert verdicts(iter(seen)) == {"one": {Verdict.EXHAUSTED}, "two": {Verdict.UNKNOWN}}
+    assert Counter(one.text for one in seen if isinstance(one, Check) and one.verdict is Verdict.UNKNOWN).keys() == {
+        INTERRUPTED
+    }
+    assert stint.notes == ["its search ended with 1 of 3 scopes not begun"]
