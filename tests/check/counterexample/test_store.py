@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from kvproof.check.counterexample.store import load, make_trace, path_of_test, s
 from kvproof.check.counterexample.trace_schema import CounterexampleError
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Config, ManagerSubject
+from kvproof.check.protocol.manager import Config, ManagerSubject, Observation
 from kvproof.check.runs.replay import replay
 from kvproof.check.runs.trust import Trust
+from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.check.subjects.registry import find
 from kvproof.spec.trace import Operation, Trace
 
@@ -128,6 +130,40 @@ def test_a_replay_fails_while_the_manager_is_broken_and_passes_once_it_is_fixed(
 def test_a_replay_on_another_subject_is_about_that_one(crash_file: Path) -> None:
     assert replay(crash_file, "kvproof").status is ReplayStatus.FIXED
     assert replay(crash_file, find("kvproof")).status is ReplayStatus.FIXED
+
+
+class NoForks(BuiltIn):
+    """It forks no more."""
+
+    capabilities = replace(BuiltIn.capabilities, fork=False)
+
+
+class NoRefcounts(BuiltIn):
+    """It shows its refcounts no more."""
+
+    def observe(self) -> Observation:
+        return super().observe()._replace(refs=None)
+
+
+@pytest.mark.parametrize(
+    ("subject", "said"),
+    [
+        (NoForks, "operation 4, in which it was refuted, is not possible here, and nothing was refused before"),
+        (NoRefcounts, "the subject shows no refcounts"),
+    ],
+)
+def test_a_replay_that_cannot_show_the_fault_is_no_success(
+    crash_file: Path, subject: Callable[[], ManagerSubject], said: str
+) -> None:
+    done = replay(crash_file, subject)
+    assert (done.status, done.text) == (ReplayStatus.ERROR, f"refcount-exact is not decided: {said}")
+
+
+def test_a_manager_that_refuses_what_led_to_the_fault_is_fixed(crash_file: Path) -> None:
+    edited(crash_file, lambda data: data["operations"][0].__setitem__(3, [0, 0, 0]))  # more than the pool has
+    done = replay(crash_file, "kvproof")
+    assert done.status is ReplayStatus.FIXED, done.text
+    assert "(2 were not possible)" in done.text
 
 
 def test_a_replay_on_another_subject_names_the_method_of_that_one(crash_file: Path, manager: Path) -> None:

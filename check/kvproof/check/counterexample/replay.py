@@ -1,6 +1,7 @@
 """Replay a counterexample on a subject: it still fails, it is fixed, or it cannot be replayed.
 
-The replay is done twice, so that a subject that does not repeat itself is not taken for one that is fixed.
+The replay is done twice, so that a subject that does not repeat itself is not taken for one that is fixed. Nor is one
+that no longer shows what the property is about, or that cannot do the operation which refuted.
 
 A trace is data, so any release of an engine can run it, each in a process of its own (`bisect`). Releases are named one
 by one, or as a range A..B, which stands for the installed releases from A to B.
@@ -18,12 +19,16 @@ from kvproof.check.counterexample.keeping import Located
 from kvproof.check.counterexample.steps import narrated, steps_of
 from kvproof.check.counterexample.store import Factory, load, refutation
 from kvproof.check.counterexample.trace_schema import config_of, operations_of
-from kvproof.check.oracle.replay import Counterexample, ReplayResult, nondeterministic, replay_twice
+from kvproof.check.oracle.coverage import PROPERTIES
+from kvproof.check.oracle.level import MANAGER, POOL, level_of_config
+from kvproof.check.oracle.replay import Call, Counterexample, ReplayResult, nondeterministic, replay_twice
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.manager import Admission, Config, Refused
 from kvproof.check.subjects.loading import EngineError, download
 from kvproof.check.subjects.registry import engine_of
 from kvproof.spec.trace import Operation, Trace
+
+REFUSALS = Admission.LATER, Admission.NEVER, False
 
 
 class ReplayStatus(Enum):
@@ -61,6 +66,8 @@ def replay_trace(
     if finding is None and not done.num_enabled:
         text = f"none of the {len(operations)} operations is possible: nothing was replayed"
         return Replay(ReplayStatus.ERROR, text)
+    if finding is None and (reason := _why_open(trace, config, make, done)):
+        return Replay(ReplayStatus.ERROR, f"{trace.property} is not decided: {reason}")
     if finding is None:
         num_skipped = len(operations) - done.num_enabled
         count = f"{done.num_enabled} operations" + (f" ({num_skipped} were not possible)" if num_skipped else "")
@@ -71,6 +78,25 @@ def replay_trace(
         verdict = f"{trace.property} was refuted when the trace was saved; now it is {finding.property}"
     again = _refuted_again(trace, name, config, operations[: len(done.steps)], done, finding, locate)
     return Replay(ReplayStatus.FAILED, f"{verdict}\n{refutation(again, path)}", finding)
+
+
+def _why_open(trace: Trace, config: Config, make: Factory, done: ReplayResult) -> str:
+    """Why a replay that refutes nothing does not show that the property holds; empty if it shows that.
+
+    A manager or a pool that refuses something earlier than it did may have no use for the last operation. In the other
+    levels what can be done depends on more than refusals.
+    """
+    level = level_of_config(config)
+    is_of_one_run = trace.property in PROPERTIES and trace.property != "nondeterministic"
+    if is_of_one_run and (reason := level.unsupported(trace.property, level.facts_of(make()))) is not None:
+        return reason
+    if done.steps[-1].is_enabled or level.name not in (MANAGER.name, POOL.name) or any(map(_is_refusal, done.calls())):
+        return ""
+    return f"operation {len(done.steps)}, in which it was refuted, is not possible here, and nothing was refused before"
+
+
+def _is_refusal(call: Call) -> bool:
+    return isinstance(call.answer, Refused) or any(call.answer is refusal for refusal in REFUSALS)
 
 
 def _refuted_again(
