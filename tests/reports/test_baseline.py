@@ -148,6 +148,22 @@ def test_another_seed_or_effort_than_that_of_the_baseline_is_reported(before: Re
     )
 
 
+def test_only_the_findings_of_another_command_are_compared(before: Result) -> None:
+    refuting(before, "free: raises")
+    now = deepcopy(before)
+    now.run.command = "hunt"
+    now.checks = [check for check in now.checks if check.judge == "walker" and check.verdict is not Verdict.REFUTED]
+    now.witnesses, now.checks[0].counts = [], {"operations": 1}
+    now.difference = Comparison("b.json", accepted(before))(now)
+    assert now.difference.worse == []
+    assert now.messages == [
+        "b.json is the result of another run (command verify there and hunt here); only findings are compared, since "
+        "the commands have different judges"
+    ]
+    found = refuting(now, "fork: raises")
+    assert difference("b.json", accepted(before), found).worse == ["new finding: walker/frame-kept/x: fork: raises"]
+
+
 @pytest.mark.parametrize(
     ("one", "other", "is_same"),
     [

@@ -6,7 +6,8 @@ that is no longer reached, less effort, and less work than an effort of the base
 that is gone is better, if its property was judged again.
 
 Only results of one subject are compared; its releases may differ. With another seed, effort or version of kvproof, a
-run may miss what is rare. Then only what the baseline reached often must be reached.
+run may miss what is rare. Then only what the baseline reached often must be reached. Another command has other judges
+and scopes, so only the findings of its results are compared.
 """
 
 from collections.abc import Iterator
@@ -96,12 +97,14 @@ def difference(name: str, before: Result, now: Result) -> Difference:
     worse, better = [*_new_findings(before, now)], []
     judged = {(check.judge, check.property) for check in now.checks if check.verdict is not Verdict.UNSUPPORTED}
     decided = _refuted(now) | {place for place, verdict in _weakest(now).items() if verdict is not Verdict.UNKNOWN}
+    is_same_command = before.run.command == now.run.command
     for place, text in _gone(before, now):
         if place not in judged:
-            worse.append(f"no longer judged: {text}")
+            worse += [f"no longer judged: {text}"] if is_same_command else []
         else:
             better.append(f"{'fixed' if place in decided else 'not found, and not decided'}: {text}")
-    worse += [*_weaker(before, now), *_unreached(before, now), *_less_effort(before, now), *_less_work(before, now)]
+    if is_same_command:
+        worse += [*_weaker(before, now), *_unreached(before, now), *_less_effort(before, now), *_less_work(before, now)]
     return Difference(name, worse, better, has_findings=True)
 
 
@@ -110,8 +113,10 @@ def what_differs(name: str, before: Run, now: Run) -> Iterator[str]:
     if (other := _conditions(before)) != (own := _conditions(now)):
         named = [word for word in other if other[word] != own[word]]
         text = ", ".join(f"{word} {other[word]} there and {own[word]} here" for word in named)
-        rare = f"only what the baseline reached {OFTEN} times or more must be reached again"
-        yield f"{name} is the result of another run ({text}); {rare}"
+        left = f"only what the baseline reached {OFTEN} times or more must be reached again"
+        if before.command != now.command:
+            left = "only findings are compared, since the commands have different judges"
+        yield f"{name} is the result of another run ({text}); {left}"
 
 
 def _conditions(run: Run) -> dict[str, str]:

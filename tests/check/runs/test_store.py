@@ -107,7 +107,7 @@ def test_a_folder_without_write_permission_is_an_error(
 
     monkeypatch.setattr(Path, "write_bytes", refuse)
     message = f"{tmp_path}/result.json cannot be written (Permission denied); name another path"
-    assert refusal(tmp_path, result) == (message, Exit.INTERNAL)
+    assert refusal(tmp_path, result) == (message, Exit.USAGE)
 
 
 @pytest.mark.parametrize("there", ["mine.xml", "/dev/full"])

@@ -74,9 +74,7 @@ def explained(path: Path) -> Iterator[None]:
                 Exit.INTERNAL,
             ) from error
         if error.errno in NOT_ALLOWED:
-            raise StoreError(
-                f"{path} cannot be written ({error.strerror}); name another path", Exit.INTERNAL
-            ) from error
+            raise StoreError(f"{path} cannot be written ({error.strerror}); name another path", Exit.USAGE) from error
         code = Exit.USAGE if error.errno in NOT_A_FOLDER else Exit.INTERNAL
         raise StoreError(f"{path} cannot be used: {error.strerror or error}", code) from error
     except ValueError as error:  # a NUL in the name
