@@ -238,7 +238,7 @@ SCHEDULER_WITNESSES: Witnesses = {
     "admitted": lambda can: True,
     "finished": lambda can: True,
     "pool full": lambda can: True,
-    "preempted": lambda can: True,
+    "preempted": lambda can: can.preempts,
     "ignored while waiting": lambda can: True,
     "aborted while waiting": lambda can: can.aborts,
     "aborted while running": lambda can: can.aborts,

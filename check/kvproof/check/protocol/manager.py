@@ -243,6 +243,7 @@ class Capabilities:
     # Of schedulers only
     async_steps: int = 0  # steps that may be under way when the next one is scheduled
     aborts: bool = True  # a request may be aborted at any time
+    preempts: bool = True  # it may take its blocks from a request that runs, which starts again later
     bounds_only_steps: bool = False  # `max_num_seqs` bounds the sequences of one step, not all that are running
     runs_ahead: bool = False  # a step is launched before the results of the previous one are read
     num_overtaken_max: int | None = None  # later requests that may be let in while one waits or is swapped; None: any

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -206,6 +207,18 @@ def test_a_chunk_that_leaves_tokens_out_is_read_back() -> None:
     finding = finding_of(Liar(lambda s: s._replace(chunks=[Chunk(10, 1, 3)])), SchedulerConfig(), [add(1, 3, 5), *STEP])
     assert finding is not None
     assert finding.property in {"read-back", "hit-computed"}
+
+
+class Preempting(BuiltInScheduler):
+    """It preempts, and declares that it never does."""
+
+    capabilities = replace(BuiltInScheduler.capabilities, preempts=False)
+
+
+def test_a_preemption_by_a_scheduler_that_declares_none_is_the_adapters_fault() -> None:
+    assert not SCHEDULER.expected_witnesses(Preempting().capabilities)["preempted"]
+    with pytest.raises(AdapterError, match="was preempted, and the adapter declares preempts=False"):
+        walk(SCHEDULERS, Preempting(), 1, max_operations=4_000, seconds=100.0)
 
 
 def test_an_answer_of_another_type_is_the_adapters_fault() -> None:

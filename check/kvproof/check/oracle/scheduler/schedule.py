@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.oracle import leaked, table_changed, tables_left
 from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState
-from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Pair
 from kvproof.check.protocol.scheduler import ABORTED, CAPPED, IGNORED, Chunk, Load, ScheduledStep
 from kvproof.spec.text.budgets import exceeds_limits, have_places, may_be_a_decode, may_recompute, must_be_a_decode
@@ -198,6 +198,8 @@ class StepExplainer:
 
     def preempt(self, request: ExpectedRequest, context: str) -> None:
         """The request was preempted by recompute: it waits again, with all its tokens as the prompt."""
+        if not self.capabilities.preempts:
+            raise AdapterError(f"request {request.id} was preempted, and the adapter declares preempts=False")
         self.scheduler.hold_until_complete(request, context)
         for seq in request.everyone():
             self.explainer.freed(seq, context)
