@@ -136,3 +136,12 @@ def test_an_inconclusive_run_says_what_to_do(passed: Result) -> None:
 
 def test_one_of_a_kind_is_written_without_an_s() -> None:
     assert work_line({"operations": 1_000, "runs": 1, "states": 0}) == "1,000 operations, 1 run, 0 states"
+
+
+def test_the_advice_names_fixed_fields_where_there_are_some(passed: Result) -> None:
+    passed.witnesses = [WitnessCount("hit", "walker", 0)]
+    (without,) = advice(passed)
+    passed.run.options = ["--fix", "num_gpu_blocks=1"]
+    (reach,) = advice(passed)
+    assert "--fix" not in without
+    assert "If --fix excludes it, fix fewer fields." in reach

@@ -180,8 +180,9 @@ def advice(result: Result) -> list[str]:
     unmet = [witness for witness in result.unmet_witnesses() if witness.judge.partition(" ")[0] not in refused]
     if unmet and option:
         who = _listed(dict.fromkeys(witness.judge for witness in unmet))
+        fixed = "If --fix excludes it, fix fewer fields. " if "--fix" in result.run.options else ""
         sentences.append(
-            f"To reach what was never reached, raise {option}; more work is needed by {who}. If the subject can never "
-            "do it, its `capabilities` must not promise it."
+            f"To reach what was never reached, raise {option}; more work is needed by {who}. {fixed}If the subject can "
+            "never do it, its `capabilities` must not promise it."
         )
     return sentences
