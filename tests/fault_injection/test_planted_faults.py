@@ -152,7 +152,7 @@ FAULTS = [
         "range(first, min(stop, len(ids)))",
         "range(first, min(-(-known // size), len(ids)))",
         {"exclusive-writer", "read-back", "cow-copied"},
-        num_operations=12,  # junk beside junk does no harm: a token has to follow
+        num_operations=14,  # junk beside junk does no harm: a token has to follow
     ),
     # Swap
     Fault(

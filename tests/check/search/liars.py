@@ -5,10 +5,11 @@ Each is the built-in manager, pool or scheduler with one fault. Name one to `kvp
 """
 
 from collections.abc import Hashable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from kvproof.check.protocol.manager import Capabilities
+from kvproof.check.protocol.manager import Capabilities, Config
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.subjects.builtin.manager import BuiltIn, FakeSequence, new_manager
 from kvproof.check.subjects.builtin.pool import OwnPool
@@ -77,6 +78,25 @@ class ImagesSideBySide(FakeSequence):
         return (mine[0].start - first, frozenset(image.name for image in mine)) if mine else None
 
 
+class JoinsDigits(FakeSequence):
+    """The tokens of a block count as the text of their digits, so 1 and 11 are as 11 and 1."""
+
+    def get_token_ids(self) -> list[int]:
+        size, seen = self.block_size, list[int]()
+        for first in range(0, len(self.tokens), size):
+            block = self.tokens[first : first + size]
+            is_full = len(block) == size
+            seen += [*[0] * (size - 1), int("".join(map(str, (1, *block))))] if is_full else block
+        return seen
+
+
+class IgnoresCase(FakeSequence):
+    """Salts that differ in their case only are one."""
+
+    def extra_hash(self) -> Hashable:
+        return self.key.adapter_id, None if self.key.salt is None else self.key.salt.lower()
+
+
 def confusing(sequence: type[FakeSequence], **fields: int) -> Confusing:
     """A manager that looks at its sequences in such a way."""
     found = Confusing()
@@ -92,6 +112,39 @@ two_bits = partial(confusing, LooksAtTwoBits)
 adapter_modulo_256 = partial(confusing, AdapterModulo, modulus=256)
 adapter_modulo_4 = partial(confusing, AdapterModulo, modulus=4)
 images_side_by_side = partial(confusing, ImagesSideBySide)
+
+joined_digits = partial(confusing, JoinsDigits)
+salts_without_case = partial(confusing, IgnoresCase)
+
+# What a configuration says --------------------------------------------------------------------------------------------
+
+
+class CutsWindows(BuiltIn):
+    """Windows of more than four blocks are as if they had four."""
+
+    def make(self, config: Config) -> Any:
+        num_tokens = 4 * config.block_size
+        is_cut = config.window is not None and config.window > num_tokens
+        return super().make(replace(config, window=num_tokens) if is_cut else config)
+
+
+class IgnoresSmallWatermarks(BuiltIn):
+    """A watermark below 0.1 is none."""
+
+    def make(self, config: Config) -> Any:
+        return super().make(replace(config, watermark=0.0) if config.watermark < 0.1 else config)
+
+
+class CountsFourHolders(BlockManager):
+    """A manager whose refcounts end at four."""
+
+    def fork(self, parent_seq: Any, child_seq: Any) -> None:
+        super().fork(parent_seq, child_seq)
+        for block in self.get_block_table(parent_seq):
+            self.refcounts[block] = min(4, self.refcounts[block])
+
+
+holders_5 = partial(BuiltIn, CountsFourHolders)
 
 # Which blocks are free ------------------------------------------------------------------------------------------------
 

@@ -12,9 +12,11 @@ from kvproof.check.oracle.replay import Counterexample, finding_of, located
 from kvproof.check.protocol.features import smaller_sizes
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Capabilities, Config
+from kvproof.check.protocol.store import StoreConfig
 from kvproof.check.search import configurations
 from kvproof.check.search.random_walk import Parts, WalkOptions, walk
 from kvproof.check.search.shrinking_worlds import sizes_needed, with_block_size, with_first_numbers
+from kvproof.check.search.store_operations import NUM_TRANSFERS, StoreOperations
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.worlds import (
     LONG_LIVES,
@@ -24,6 +26,7 @@ from kvproof.check.search.worlds import (
     has_large_sizes,
 )
 from kvproof.check.subjects.builtin.manager import BuiltIn
+from kvproof.check.subjects.builtin.store import OwnStore
 from kvproof.check.subjects.registry import find
 from kvproof.impl import BlockManager
 from kvproof.spec.native import Machine, Sizes
@@ -74,6 +77,27 @@ def test_a_size_that_is_fixed_is_that_of_the_first_runs_too() -> None:
     assert {config.num_gpu_blocks for config in configurations_of_walk({"num_gpu_blocks": 300})} == {300}
 
 
+def test_groups_of_up_to_four_and_windows_of_up_to_twelve_blocks_are_drawn() -> None:
+    random = Random(2)
+    drawn = [configurations.draw(random, Capabilities(waiting_groups=True, window=True)) for _ in range(2_000)]
+    assert {config.group_size for config in drawn} == {1, 2, 3, 4}
+    lengths = [-(-config.window // config.block_size) for config in drawn if config.window is not None]
+    assert max(lengths) == 12
+    assert sum(length > 4 for length in lengths) < len(lengths) / 5
+
+
+def test_some_runs_of_a_store_keep_many_transfers_under_way() -> None:
+    subject: Any = OwnStore()
+    config = StoreConfig(num_gpu_blocks=8)
+    most = []
+    for seed in range(60):
+        operations = StoreOperations(subject, Random(seed), config)
+        operations.run([], 60)
+        most.append(len(operations.judge.transfers))
+    assert max(most) > max(NUM_TRANSFERS)
+    assert sum(number > max(NUM_TRANSFERS) for number in most) < 10
+
+
 def test_values_differ_in_one_bit() -> None:
     first, *others = differing_in_one_bit(Random(5), 4)
 
@@ -90,6 +114,10 @@ QUICK = {  # each with the seed of a walk that meets the size soon
     "frees_500": 1,
     "block_17": 1,
     "scheduler_block_17": 1,
+    "holders_5": 6,
+    "CutsWindows": 3,
+    "joined_digits": 8,
+    "salts_without_case": 7,
 }
 SLOW = (
     "slots_8",
@@ -102,6 +130,7 @@ SLOW = (
     "pool_frees_500",
     "scheduler_block_300",
     "scheduler_frees_500",
+    "IgnoresSmallWatermarks",
 )
 
 

@@ -19,6 +19,7 @@ from kvproof.check.protocol.manager import FULL, LOCAL, STATE, WINDOW, Capabilit
 
 NUM_BLOCKS_MAX = 16  # of a configuration that is drawn, on each device and for each KV group
 KV_GROUPS = ((FULL, WINDOW), (FULL, WINDOW), (WINDOW, FULL), (FULL, WINDOW, WINDOW), (FULL, FULL))
+LONG_WINDOW_SHARE = 1 / 6  # of the windows: those of more than about three blocks
 LOCAL_SHARE = 0.2  # of the configurations that can have local attention
 STATE_SHARE = 0.2  # of the configurations that can have states
 STATES_ALONE_SHARE = 0.3  # of those with states: without another KV group
@@ -133,9 +134,28 @@ def hybrid_kv_groups(random: Random, drawn: Fields, can: Capabilities) -> dict[s
     return {"kv_groups": tuple(groups), "window": window}
 
 
+def _apart(random: Random) -> Random:
+    """A source of randomness that depends on `random`, and takes nothing from it: the other draws stay as they were."""
+    return Random(hash(random.getstate()[1]))
+
+
 def window_drawn(random: Random, drawn: Fields) -> int:
-    """The tokens of a window: up to a little more than three blocks."""
-    return random.randint(1, 3 * drawn["block_size"] + 1)
+    """The tokens of a window: up to a little more than three blocks, in some of the configurations up to twelve."""
+    tokens, apart = random.randint(1, 3 * drawn["block_size"] + 1), _apart(random)
+    return apart.randint(tokens, 12 * drawn["block_size"]) if apart.random() < LONG_WINDOW_SHARE else tokens
+
+
+def _group_size_drawn(random: Random, drawn: Fields, fixed: Fields) -> int:
+    """Groups of several sequences in a quarter of the configurations, of two in half of these."""
+    return _apart(random).choice((2, 2, 3, 4)) if random.choice((1, 1, 1, 2)) > 1 else 1
+
+
+def _watermark_drawn(random: Random, drawn: Fields, fixed: Fields) -> float:
+    """The part of the blocks that is held back, in most configurations; of many blocks it may be as small as 0.01."""
+    watermark = random.choice((0.0, 0.0, 0.1, 0.2, 0.34))
+    if watermark and drawn["num_gpu_blocks"] > NUM_BLOCKS_MAX:
+        return _apart(random).choice((watermark, watermark, 0.01, 0.05))
+    return watermark
 
 
 def _local_chunk_drawn(random: Random, drawn: Fields, fixed: Fields) -> int | None:
@@ -159,7 +179,7 @@ def _kv_groups_drawn(random: Random, drawn: Fields, fixed: Fields) -> tuple[str,
 
 def _hash_seed_drawn(random: Random, drawn: Fields, fixed: Fields) -> int:
     """A seed, in some of the configurations with a prefix cache; the source of randomness stays as it was."""
-    apart = Random(hash(random.getstate()[1]))
+    apart = _apart(random)
     return apart.choice((0, 0, 0, 1, 2, apart.randrange(1 << 32))) if drawn["caching"] else 0
 
 
@@ -194,7 +214,7 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         least=1,
         phrase="groups of several waiting sequences",
         capability="waiting_groups",
-        draw=lambda random, drawn, fixed: random.choice((1, 1, 1, 2)),
+        draw=_group_size_drawn,
         draw_order=4,
         uses=lambda size: size > 1,
     ),
@@ -231,7 +251,7 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         lambda config: (0.0,),
         phrase="watermark",
         capability="watermark",
-        draw=lambda random, drawn, fixed: random.choice((0.0, 0.0, 0.1, 0.2, 0.34)),
+        draw=_watermark_drawn,
         draw_order=3,
     ),
     Feature(

@@ -24,7 +24,8 @@ from kvproof.check.search.worlds import NUM_AT_A_TIME, has_large_sizes, side_str
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 80
-GROUP_MEMBERS_MAX = 4
+GROUP_MEMBERS_MAX = 4  # in most runs
+MANY_MEMBERS, MANY_MEMBERS_SHARE = (8, 16), 1 / 16
 DONE_TOGETHER = frozenset({"sample", "append", "fork", "swap_out", "swap_in"})
 MOODS: tuple[dict[str, float], ...] = (  # weights of some runs in which groups act together
     {"append": 0.5, "swap_out": 3.0, "swap_in": 3.0},  # groups are swapped while a token waits for its slot
@@ -96,7 +97,8 @@ class ManagerOperations(OperationsByKind):
         num_groups_max = pick(NUM_AT_A_TIME) if is_large else random.randint(1, 5)
         num_entries = pick((3, 18, 60, 300)) if is_large else pick((3, 6, 18))
         length_max = config.block_size * min(config.num_gpu_blocks + 2, num_entries)
-        self.judge.limits = Limits(num_groups_max, length_max, GROUP_MEMBERS_MAX)
+        num_members_max = self._members_max()
+        self.judge.limits = Limits(num_groups_max, length_max, num_members_max)
         self.chunk_max = config.block_size * (pick((2, 8)) if is_large else 2) + 1
         self.acts_together, self.previous = pick((False, False, True)), ""
         if not is_large:
@@ -107,7 +109,8 @@ class ManagerOperations(OperationsByKind):
         self.num_seqs = self.num_groups = 0
         self.named = PrefixNames(random, config, length_max) if config.prefixes else None
         self.prompts, self.chats = Prompts(random, config, length_max), Chats(random, self.judge.seqs)
-        self.samples = [self.prompts.some(GROUP_MEMBERS_MAX) for _ in range(4)]
+        few = [self.prompts.some(GROUP_MEMBERS_MAX) for _ in range(4)]
+        self.samples = [(sample * num_members_max)[:num_members_max] for sample in few]
         self.partings: Partings | None = None
         self.opening: Iterator[Operation] | None = None
         if is_large:
@@ -122,6 +125,14 @@ class ManagerOperations(OperationsByKind):
             self.opening = iter(first)
             num_groups_min = self.num_groups = self.num_seqs = NUM_NUMBERS
         self.judge.limits = self.judge.limits._replace(num_groups=max(num_groups_max, num_groups_min))
+
+    def _members_max(self) -> int:
+        """How many sequences a group may have. In some runs it has many, as with a wide beam: forks are likely then."""
+        apart = side_stream(self.random)
+        if not self.weights["fork"] or apart.random() >= MANY_MEMBERS_SHARE:
+            return GROUP_MEMBERS_MAX
+        self._take_weights({"fork": 3.0, "free": 0.03})
+        return apart.choice(MANY_MEMBERS)
 
     def _take_weights(self, weights: dict[str, float]) -> None:
         """Give these kinds their weights, but for those that the run does not have."""

@@ -21,7 +21,7 @@ ADAPTERS: tuple[tuple[str | None, int], ...] = (
     ("Y", 3),
 )  # ids are unique, names need not be
 SALTS: tuple[str | None, ...] = (None, "X", "Y")  # one small alphabet for every string, so that any two can be equal
-LONG_SALTS: tuple[str | None, ...] = (None, "tenant-0000-0000", "tenant-0000-0001", "tenant-1000-0000")
+LONG_SALTS: tuple[str | None, ...] = (None, "tenant-0000-0000", "tenant-0000-0001", "Tenant-0000-0000")
 PICTURES: tuple[tuple[str, int], ...] = (
     ("P", 1),
     ("R", 1),

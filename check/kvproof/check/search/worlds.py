@@ -29,6 +29,7 @@ NUM_REDRAWN_MAX = 8  # times that a large world is drawn again: if the user fixe
 NUM_AT_A_TIME = (1, 2, 4, 8, 24, 40)  # at most so many groups, requests or holders are there in a large run
 ABSENT_SHARE = 1 / 6  # of the operations that a large run can do without: those that it never does
 VALUE_BITS = 31  # of tokens and adapters: engines keep them in signed 32-bit numbers
+DIGITS_SHARE = 1 / 10  # of the runs: those whose values differ in their number of digits only
 PLAIN_SHARE = 0.6  # of the runs: those whose values are the first numbers
 C = TypeVar("C", bound=Config)
 
@@ -89,9 +90,18 @@ def differing_in_one_bit(random: Random, count: int) -> list[int]:
     return [first, *[number for number in others if number][: count - 1]]
 
 
+def repeating_digits(random: Random) -> list[int]:
+    """The numbers 1, 11 and 111 in some base: if such numbers are joined without a mark, different lists look equal."""
+    base = random.choice((10, 16, 1 << 8))
+    return [1, base + 1, base * base + base + 1]
+
+
 def draw_values(random: Random) -> tuple[int, ...]:
     """The token values of a run: a few, so that prompts meet."""
     count = random.choice((1, 2, 2, 3))
+    apart = side_stream(random)
+    if apart.random() < DIGITS_SHARE:
+        return tuple(repeating_digits(apart)[: max(2, count)])
     if random.random() < PLAIN_SHARE:
         return tuple(range(count))
     if random.random() < 0.5:

@@ -10,7 +10,7 @@ from kvproof.check.counterexample.steps import narrated
 from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.method_called import method_called
-from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Admission, Admitted, Config, Observation, Refused, Reserved
 from kvproof.check.protocol.time_limit import time_limit
@@ -273,3 +273,8 @@ def test_a_look_up_may_find_the_last_block_of_a_prompt_that_an_admission_leaves_
     ) as refuted:
         judge.apply(HIT[-1])
     assert refuted.value.property == "hit-found"
+
+
+def test_the_sequences_of_a_new_group_may_share_lookahead_slots_until_they_decode() -> None:
+    operations: list[Operation] = [("new", 1, (1, 2, 3), (0,)), ("admit", 1, 1), ("run", 0)]
+    assert finding_of(BuiltIn(), Config(block_size=2, num_gpu_blocks=1, lookahead=1, group_size=3), operations) is None

@@ -304,10 +304,13 @@ class ManagerBase(Oracle, OperationJudge):
         return True
 
     def _judge_lookahead(self, writes: list[tuple[ExpectedSequence, int, int]]) -> None:
-        """Two sequences that decode in one step keep their drafts in different blocks: each reads its own."""
+        """Two sequences that decode in one step keep their drafts in different blocks: each reads its own.
+
+        Of a group that was just admitted, one sequence computes the prompt; the others have nothing to do in that step.
+        """
         size, owners = self.config.block_size, dict[int, ExpectedSequence]()
         for seq, start, stop in writes:
-            if seq.is_encoder or start < seq.num_prompt:
+            if seq.is_encoder or start == stop or start < seq.num_prompt:
                 continue
             last = self.explainer.blocks_for(stop + self.config.lookahead)
             for part in seq.parts:
