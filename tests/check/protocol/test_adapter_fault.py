@@ -134,6 +134,72 @@ def test_a_lack_of_memory_and_a_failure_that_an_adapter_reports_say_nothing_agai
     assert fault(adapter, "release", 1) is None
 
 
+def loops(number: int) -> None:
+    loops(number)
+
+
+class Looping:
+    """A manager whose calls have no end."""
+
+    def free(self, seq: int) -> None:
+        self.free(seq)
+
+    def call(self, back: Callable[[int], None]) -> None:
+        back(1)
+
+    def count(self, number: int) -> None:
+        loops(number)
+
+    def touch(self, times: int) -> None:
+        if times:
+            self.touch(times - 1)
+
+
+class Recursive(ManagerAdapter):
+    """An adapter whose calls have no end, in itself or in its manager."""
+
+    def release(self, seq: int) -> None:
+        self.manager.touch(3)
+        self.release(seq)
+
+    def share(self, parent: int, child: int) -> None:
+        loops(parent)
+
+    def num_free(self) -> int:
+        return self.num_free_host()
+
+    def num_free_host(self) -> int:
+        return self.num_free()
+
+    def grow(self, seq: int, token: int) -> None:
+        self.manager.free(seq)
+
+    def computed(self, seqs: Any, stops: Any) -> None:
+        self.manager.count(1)
+
+    def forget(self, group: int) -> None:
+        self.manager.call(self.forget)
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "is_of_adapter"),
+    [
+        ("release", (1,), True),
+        ("share", (1, 2), True),
+        ("num_free", (), True),
+        ("grow", (1, 2), False),
+        ("computed", ([], []), False),
+        ("forget", (1,), False),
+    ],
+)
+def test_an_endless_recursion_belongs_to_the_adapter_only_if_all_that_repeats_does(
+    call: str, arguments: tuple[Any, ...], is_of_adapter: bool
+) -> None:
+    adapter = Recursive()
+    adapter.manager = Looping()
+    assert (fault(adapter, call, *arguments) is not None) is is_of_adapter
+
+
 def test_a_call_of_native_code_of_the_manager_blames_the_manager() -> None:
     import msgspec  # its types are an extension module's, as a manager in C++ would be
 

@@ -14,6 +14,7 @@ the object decides whose method it is, not the file:
 - Native code has no frame. If the line of the adapter that failed calls native code that is not of Python itself, such
   as an extension module, the manager is blamed.
 - `make` is the adapter's whatever it calls: it must raise Unsupported for a configuration that the manager cannot have.
+- Where the stack ends is chance. A RecursionError is the adapter's only if every function that repeats is.
 
 kvproof's own subjects are not adapters in this sense, nor is a class that is derived from one: see `fault_attribution`.
 """
@@ -23,6 +24,7 @@ import inspect
 import linecache
 import sys
 import sysconfig
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType, TracebackType
@@ -49,7 +51,7 @@ def is_adapter(thing: Any) -> bool:
 
 def require_fault_of_manager(error: BaseException, call: str, subject: Any) -> None:
     """Raise AdapterError if the exception, which the call raised, is a fault of the adapter."""
-    if isinstance(error, EngineFailure | MemoryError | RecursionError):  # the last frame says nothing about the fault
+    if isinstance(error, EngineFailure | MemoryError):  # the last frame says nothing about the fault
         return
     frames = list(_frames(error.__traceback__))
     adapter = next((own for own in (self_of(frame) for frame, _ in frames) if is_adapter(own)), None)
@@ -61,9 +63,7 @@ def require_fault_of_manager(error: BaseException, call: str, subject: Any) -> N
     while not is_adapter(self_of(frames[0][0])):
         frames.pop(0)
     is_make = any(frame.f_code.co_name == "make" and self_of(frame) is adapter for frame, _ in frames)
-    if not is_make and not all(
-        _is_raised_by(adapter, list(_frames(one.__traceback__))) for one in _causes(error, adapter)
-    ):
+    if not is_make and not all(_is_fault_of(adapter, one) for one in _causes(error, adapter)):
         return
     message = f"{call} raised {type(error).__name__}: {error_text(error)}"[:MESSAGE_CHARACTERS].removesuffix(": ")
     places = _last_places(frames)
@@ -101,6 +101,22 @@ def _text(message: str, place: CodePlace, places: list[CodePlace]) -> str:
 
 
 # Whose method it is ------------------------------------------------------------------------------------------------
+
+
+def _is_fault_of(adapter: Any, error: BaseException) -> bool:
+    frames = list(_frames(error.__traceback__))
+    if not isinstance(error, RecursionError):
+        return _is_raised_by(adapter, frames)
+    ends = _recursion(frames)
+    return bool(ends) and all(_is_raised_by(adapter, frames[: end + 1]) for end in ends)
+
+
+def _recursion(frames: list[tuple[FrameType, int]]) -> list[int]:
+    """The last position of each function that repeats; one that is called along the way repeats less often."""
+    times = Counter(frame.f_code for frame, _ in frames)
+    last = {frame.f_code: position for position, (frame, _) in enumerate(frames)}
+    least = max(2, max(times.values(), default=0) // 2)
+    return [position for code, position in last.items() if times[code] >= least]
 
 
 def _is_raised_by(adapter: Any, frames: list[tuple[FrameType, int]]) -> bool:
