@@ -61,6 +61,7 @@ WRONG: list[tuple[str, dict[str, Any], str, str]] = [
     ("no tables", {"tables": lambda self: None}, "tables must return a dict from sequences", "tables"),
     ("a list", {"tables": lambda self: [[0]]}, "tables must return a dict from sequences", "tables"),
     ("short", {"refcounts": lambda self: [0]}, r"must have \d+ refcounts, .* it has 1", "refcounts"),
+    ("endless", {"free_ids": lambda self: range(30_000_000)}, "free_ids has a list of 30,000,000 numbers", "free_ids"),
     ("free", {"num_free": lambda self: "8"}, "free must be two ints", "num_free"),
     ("ids", {"free_ids": lambda self: 3}, "free_ids must return a list of ints or None", "free_ids"),
     (

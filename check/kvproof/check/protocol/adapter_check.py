@@ -14,6 +14,10 @@ from kvproof.check.protocol.adapter_fault import wrapped
 from kvproof.check.protocol.finding import ADDRESS, AdapterError
 from kvproof.check.protocol.manager import Assumption, Capabilities, ManagerSubject, Observation
 
+# How many ids a list may have: this many, and so many for each block. A block that is freed twice is one id too many,
+# and in a large pool the judge compares lists after one operation for each eight blocks.
+IDS_MAX, IDS_OF_A_BLOCK_MAX = 100_000, 256
+
 
 def calls_of(protocol: type) -> tuple[str, ...]:
     """The names of the calls of a protocol."""
@@ -129,7 +133,7 @@ def check_observation(observed: Any, num_groups: int, num_blocks: int | None = N
             text = f"observe().tables must map sequences to lists of {num_groups} tables"
             raise AdapterError(f"{text}; found {seq!r}: {short(tables)}", "tables")
         for table in tables:
-            _check_ids(f"observe().tables[{seq}]", table, "tables")
+            _check_ids(f"observe().tables[{seq}]", table, num_blocks, "tables")
     free = observed.free
     if not isinstance(free, tuple) or len(free) != 2 or any(type(x) is not int for x in free):
         text = f"observe().free must be two ints, for GPU and host; it is {short(free)}"
@@ -138,9 +142,9 @@ def check_observation(observed: Any, num_groups: int, num_blocks: int | None = N
         text = f"observe().reserved must be a tuple of block ids; it is {short(observed.reserved)}"
         raise AdapterError(text, "observe")
     if observed.free_ids is not None:
-        _check_ids("observe().free_ids", observed.free_ids, "free_ids")
+        _check_ids("observe().free_ids", observed.free_ids, num_blocks, "free_ids")
     if observed.refs is not None:
-        _check_ids("observe().refs", observed.refs, "refcounts")
+        _check_ids("observe().refs", observed.refs, num_blocks, "refcounts")
         if num_blocks not in (None, len(observed.refs)):
             text = f"observe().refs must have {num_blocks} refcounts, one for each GPU block and then each host block"
             raise AdapterError(f"{text}; it has {len(observed.refs)}", "refcounts")
@@ -154,7 +158,19 @@ def check_new(observed: Observation, num_gpu_blocks: int) -> None:
         raise AdapterError(f"{text}; it has {gpu} ids of GPU blocks", "free_ids")
 
 
-def _check_ids(what: str, ids: Any, call: str) -> None:
+def require_length(what: str, length: int, num_blocks: int, call: str) -> None:
+    """Raise AdapterError if a list of numbers in an answer is far too long.
+
+    It is asked before anything walks through the list: copying tens of millions of ids takes longer than a call may. A
+    list that is only a little too long is the manager's, such as one that a block was put on twice.
+    """
+    if length > IDS_MAX + IDS_OF_A_BLOCK_MAX * num_blocks:
+        raise AdapterError(f"{what} has a list of {length:,} numbers, but there are {num_blocks:,} blocks", call)
+
+
+def _check_ids(what: str, ids: Any, num_blocks: int | None, call: str) -> None:
+    if isinstance(ids, list) and num_blocks is not None:
+        require_length(what, len(ids), num_blocks, call)
     if not isinstance(ids, list) or any(type(x) is not int for x in ids):
         raise AdapterError(f"{what} must be a list of ints; it is {short(ids)}", call)
 

@@ -12,9 +12,10 @@ and names the missing ones, and those that a declared capability needs (`NEEDED`
 import inspect
 import re
 from collections.abc import Mapping, Sequence
+from operator import length_hint
 from typing import Any
 
-from kvproof.check.protocol.adapter_check import check_answer, check_pairs, short
+from kvproof.check.protocol.adapter_check import check_answer, check_pairs, require_length, short
 from kvproof.check.protocol.features import require_capable
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import (
@@ -320,17 +321,20 @@ class ManagerAdapter:
         tables: Mapping[int, Any] = self.tables()
         refs, free = self.refcounts(), self.free_ids()
         num_free = (self.num_free(), self.num_free_host())
-        has_groups = self.capabilities.kv_groups
+        num_blocks, has_groups = self.config.num_gpu_blocks + self.config.num_host_blocks, self.capabilities.kv_groups
         try:
+            require_length("tables", max(map(length_hint, tables.values()), default=0), num_blocks, "tables")
             copies = {seq: list(map(list, one)) if has_groups else [list(one)] for seq, one in tables.items()}
         except (AttributeError, TypeError):
             wanted = "a dict from sequences to lists of block ids"
             raise AdapterError(f"tables must return {wanted}; it returned {short(tables)}", "tables") from None
-        return Observation(copies, num_free, (), _list("refcounts", refs), _list("free_ids", free))
+        lists = _list("refcounts", refs, num_blocks), _list("free_ids", free, num_blocks)
+        return Observation(copies, num_free, (), *lists)
 
 
-def _list(call: str, answer: Sequence[int] | None) -> list[int] | None:
+def _list(call: str, answer: Sequence[int] | None, num_blocks: int) -> list[int] | None:
     """A copy of an answer that is a list of ints or None. Raises AdapterError for any other one."""
+    require_length(call, length_hint(answer), num_blocks, call)
     try:
         return None if answer is None else list(answer)
     except TypeError:
