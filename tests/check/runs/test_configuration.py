@@ -131,7 +131,7 @@ def test_the_nearest_file_counts_and_no_folder_above_the_repository(
         ("seed = 9223372036854775808", "kvproof.toml:1: seed: Expected `int` <= 9223372036854775807"),
         ('effort = "fast"', "kvproof.toml:1: --effort is quick, normal, long or a number of operations"),
         ('subject = "nowhere.py:Adapter"', "kvproof.toml:1: nowhere.py:Adapter: there is no file nowhere.py"),
-        ('seed = 1\njudges = ["walkr"]', "kvproof.toml:2: --judges: no judge of kvproof is named 'walkr' (did you"),
+        ('seed = 1\njudges = ["walkr"]', "kvproof.toml:2: --judges: no judge is named 'walkr' (did you mean walker"),
         ("trusted_subjects = 3", "kvproof.toml:1: trusted_subjects must be a list of texts, such as"),
         ("known = 3", "kvproof.toml:1: 'known' must be a list of tables"),
         (
@@ -174,6 +174,37 @@ def test_a_fixed_field_that_cannot_be_meant_is_a_usage_error_with_its_line(
     assert done.exit_code == 2
     assert f"kvproof: {message}" in done.stderr
     assert "kvproof.toml" not in kvproof("hunt", "--subject", "kvproof", "--fix", "block_size=0").stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('subject = "kvproof"\neffort = "fast"', "kvproof.toml:2: --effort is quick, normal, long or a number"),
+        ('judges = ["explore"]', "kvproof.toml:1: --judges: no judge is named 'explore' (did you mean explorer?)"),
+        ("[fix]\nblock_size = 0", "kvproof.toml:2: --fix: block_size is at least 1; 0 was given"),
+        ("known = 3", "kvproof.toml:1: 'known' must be a list of tables"),
+        ("trusted_subjects = 3", "kvproof.toml:1: trusted_subjects must be a list of texts"),
+    ],
+)
+def test_a_value_that_cannot_be_meant_is_refused_where_the_options_are_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("kvproof.toml").write_text(text)
+    done = kvproof("config", "hunt")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"kvproof: {message}" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["hunt", "history"])
+def test_a_judge_that_does_not_exist_is_refused_by_commands_that_take_no_judges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("kvproof.toml").write_text('subject = "kvproof-pool"\njudges = ["loop, pol"]')
+    done = kvproof(command)
+    assert done.exit_code == 2
+    assert "kvproof: kvproof.toml:2: --judges: no judge is named 'pol' (did you mean pool?)" in done.stderr
 
 
 def test_the_schema_in_the_package_is_that_of_the_keys_and_accepts_them(repository: Path) -> None:

@@ -24,18 +24,34 @@ def configure(context: typer.Context) -> None:
     command = context.invoked_subcommand
     if command in CONFIGURED:
         with error_boundary():
-            from kvproof.check.runs.configuration import find_configuration, trusted_subjects
+            from kvproof.check.runs.configuration import trusted_subjects
 
-            context.obj = find_configuration()
+            context.obj = _found()
             context.default_map = _options(context, command, context.obj)
             trusted_subjects(context.obj)
     elif command in WITH_HISTORY and not context.resilient_parsing:
         with error_boundary():
-            from kvproof.check.runs.configuration import find_configuration
-
-            found = find_configuration()
+            found = _found()
             history = None if found is None else found.options.get("history")
             context.default_map = {command: {"history": history}} if history is not None else {}
+
+
+def _found() -> "ConfigurationFile | None":
+    """The configuration in force; None if there is none. Raises DocumentError, and UsageError for an unknown judge.
+
+    Only `verify` takes its judges from there, but nobody should learn of a wrong name when that runs at last.
+    """
+    from kvproof.check.runs.configuration import find_configuration
+
+    found = find_configuration()
+    if found is not None and (asked := found.options.get("judges")):
+        from kvproof.check.runs.judges import require_judges
+
+        try:
+            require_judges(asked)
+        except UsageError as error:
+            raise UsageError(f"{found.place('judges')}: {error}") from error
+    return found
 
 
 def _options(context: Any, command: str, found: "ConfigurationFile | None") -> dict[str, Any]:
@@ -120,20 +136,22 @@ def config(
     the default.
     """
     with error_boundary():
-        from kvproof.check.runs.configuration import find_configuration, schema_text
+        from kvproof.check.runs.configuration import schema_text, trusted_subjects
 
         if schema:
             print(schema_text(), end="")
             return
         if command not in CONFIGURED:
             raise UsageError(f"kvproof {command} has no configuration; there are {' and '.join(CONFIGURED)}")
-        found, parent = find_configuration(), context.parent
+        found, parent = _found(), context.parent
         assert parent is not None
-        parent.default_map = _options(parent, command, found)
+        parent.obj, parent.default_map = found, _options(parent, command, found)
+        trusted_subjects(found)
     of_command = _commands(parent)[command].make_context(command, list(context.args), parent=parent)
-    with error_boundary():
+    with error_boundary(place=place_in(of_command)):
         from kvproof.check.runs.terminal import output, say
 
+        _require_possible(of_command.params)
         rows = [_row(of_command, parameter, found) for parameter in of_command.command.params]
         if found is not None:
             rows += [
@@ -150,6 +168,23 @@ def config(
 
 # Keys that are lists and no options, and how each is printed: of known findings, how many there are.
 OTHERS: dict[str, Callable[[Any], str]] = {"known": lambda known: str(len(known)), "trusted_subjects": ", ".join}
+
+
+def _require_possible(values: dict[str, Any]) -> None:
+    """Raise UsageError or ConfigurationError for a value with which the command would not run.
+
+    What the command has to open first, which are the subject and the baseline, is not opened.
+    """
+    from kvproof.check.runs.arguments import fixed_fields, wanted_properties
+    from kvproof.check.runs.effort import effort_of
+    from kvproof.check.runs.judges import require_judges
+    from kvproof.check.runs.known_findings import known_findings
+
+    effort_of(values["effort"], values["budget"])
+    require_judges(values.get("judges") or ())
+    fixed_fields(values.get("fix") or ())
+    wanted_properties(values.get("wanted") or ())
+    known_findings(values["known"])
 
 
 def _row(context: typer.Context, parameter: Any, found: "ConfigurationFile | None") -> tuple[str, str, str]:

@@ -12,7 +12,7 @@ from kvproof.check.isolation.factory import PIPE, is_foreign
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.protocol.manager import Assumption
 from kvproof.check.runs.errors import UsageError, did_you_mean
-from kvproof.check.search.strategies import Strategy
+from kvproof.check.search.strategies import STRATEGIES, Strategy
 from kvproof.models.proof_record import read_record
 
 PROVER, SPECIFICATION, EXPLORER, DATA_PLANE, HYPOTHESIS = (
@@ -51,10 +51,23 @@ def judges_of(strategy: Strategy, has_data_plane: bool) -> list[str]:
     ]
 
 
+def _names(asked: Iterable[str]) -> list[str]:
+    return [name.strip().replace(" ", "-") for text in asked for name in text.split(",")]
+
+
+def require_judges(asked: Iterable[str]) -> None:
+    """Raise UsageError for a name that is no judge of any subject. asked: as for `settled_judges`."""
+    known = list(dict.fromkeys(name for one in STRATEGIES.values() for name in judges_of(one, has_data_plane=True)))
+    for name in _names(asked):
+        if name not in known:
+            text = f"--judges: no judge is named {name!r}{did_you_mean(name, known)}; there are {', '.join(known)}"
+            raise UsageError(text, "judges")
+
+
 def settled_judges(asked: Iterable[str], subject: str, strategy: Strategy, has_data_plane: bool) -> Judges:
     """The judges that the user names, each text one name or several with commas; or the default. Raises UsageError."""
     known = judges_of(strategy, has_data_plane)
-    names = [name.strip().replace(" ", "-") for text in asked for name in text.split(",")]
+    names = _names(asked)
     for name in names:
         if name not in known:
             raise UsageError(
