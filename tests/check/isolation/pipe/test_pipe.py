@@ -130,7 +130,10 @@ def test_a_hunt_takes_the_command_with_its_arguments(
             'print("{\\"answer\\":\\"many\\"}")',
             "hits was answered by 'many', which is wrong: Expected `int`",
         ),
-        ('print("{\\"answer\\":1}\\n{\\"answer\\":2}")', "was answered by more than one line"),
+        (
+            'print("debug\\n{\\"answer\\":2}\\nmore")',
+            """was answered by more than one line: 'debug', then '{"answer":2}'""",
+        ),
         ('print("{\\"answer\\":1,\\"seen\\":{\\"free\\":1}}")', "Object missing required field `tables`"),
         ('print("[" * 5000)', "hits(group 1, tokens [0]) was answered by a line that is not JSON"),
         (

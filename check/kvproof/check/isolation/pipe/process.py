@@ -166,7 +166,8 @@ class Program:
             self._rest += part
         line, _, self._rest = self._rest.partition(b"\n")
         if self._rest:
-            raise AdapterError(f"{context} was answered by more than one line; the second begins {_cut(self._rest)}")
+            second = self._rest.partition(b"\n")[0]
+            raise AdapterError(f"{context} was answered by more than one line: {_cut(line)}, then {_cut(second)}")
         return line
 
     def end(self) -> None:
