@@ -127,6 +127,16 @@ def test_a_factory_that_gives_no_subject_is_one_clear_error(module: Path, factor
     assert message in str(refused.value)
 
 
+def test_a_manager_in_place_of_its_adapter_is_told_what_a_subject_is(module: Path) -> None:
+    module.write_text(f"{GOOD}\nclass Pages:\n    def __init__(self, num_blocks): pass\n")
+    with pytest.raises(UnknownSubject) as refused:
+        find(f"{module.name}:Pages")()
+    assert "Pages is no adapter, because it has no capabilities, open, observe: name a class" in str(refused.value)
+    module.write_text(f"{GOOD}\nclass Odd(Adapter):\n    def __init__(self, num_blocks): pass\n")
+    with pytest.raises(UnknownSubject, match=r"missing 1 required positional argument: 'num_blocks'$"):
+        find(f"{module.name}:Odd")()
+
+
 @pytest.mark.parametrize("text", ["import no_such_thing", "def broken(:", "raise SystemExit(1)", "1 / 0"])
 def test_a_module_that_cannot_be_imported_is_one_clear_error(module: Path, text: str) -> None:
     module.write_text(text)

@@ -20,6 +20,7 @@ from kvproof.spec.extras import is_installed, not_installed
 
 Factory = Callable[[], ManagerSubject]
 MANAGER, SCHEDULER, POOL, STORE = "manager", "scheduler", "pool", "store"
+OF_EVERY_SUBJECT = ("capabilities", "open", "observe")  # at every level
 FORMS_OF_OWN = f"{FORMS} for your own"
 
 
@@ -294,6 +295,16 @@ def _guarded(name: str, factory: Callable[[], Any]) -> Factory:
             if isinstance(error, UnknownSubject) or is_from_outside(error):
                 raise
             text = f"{name}: the subject cannot be made: {type(error).__name__}: {error_text(error)}"
-            raise UnknownSubject(text) from error
+            raise UnknownSubject(text + _why_no_adapter(factory)) from error
 
     return make
+
+
+def _why_no_adapter(factory: Callable[[], Any]) -> str:
+    """What to name instead, if the factory is a class that has nothing of what every subject has; else empty."""
+    if not isinstance(factory, type) or any(hasattr(factory, name) for name in OF_EVERY_SUBJECT):
+        return ""
+    return (
+        f". {factory.__name__} is no adapter, because it has no {', '.join(OF_EVERY_SUBJECT)}: name a class that calls "
+        "it and is derived from ManagerAdapter, SchedulerAdapter or StoreAdapter; `kvproof init` writes one"
+    )
