@@ -94,7 +94,7 @@ def test_the_version_is_that_of_the_package() -> None:
         (("explore", "--scope", "lokahead"), "there is no scope lokahead (did you mean lookahead?)"),
         (("report", "nowhere"), "cannot read nowhere/result.json: No such file or directory"),
         (("engines", "add", "vllm"), "'vllm' is no release; write NAME==VERSION"),
-        (("verify", "--out", "faulty.py"), "faulty.py cannot be used: File exists"),
+        (("verify", "--out", "faulty.py"), "--out takes a folder, and faulty.py is a file; name another path"),
         (("verify", "--json", "."), ". is a folder; --json needs a file"),
     ],
 )

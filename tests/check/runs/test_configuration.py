@@ -142,7 +142,10 @@ def test_the_nearest_file_counts_and_no_folder_above_the_repository(
         ("[fix]\ncaching = {}", "kvproof.toml:1: fix: Expected "),
         ('effort = 1\nbaseline = "kvproof.toml"', "kvproof.toml:2: --baseline: kvproof.toml"),
         ('baseline = "nowhere.json"', "kvproof.toml:1: --baseline: cannot read nowhere.json: "),
-        ('effort = 1\njudges = ["explorer"]\nout = "kvproof.toml"', "kvproof.toml:3: kvproof.toml cannot be used: "),
+        (
+            'effort = 1\njudges = ["explorer"]\nout = "kvproof.toml"',
+            "kvproof.toml:3: --out takes a folder, and kvproof.toml is",
+        ),
     ],
 )
 def test_a_key_that_cannot_be_meant_is_a_usage_error_with_its_line(

@@ -7,8 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from kvproof.check.cli.config import place_in
+from kvproof.check.runs.errors import fail
 from kvproof.check.runs.number_limits import BUDGET_SECONDS_MAX, BUDGET_SECONDS_MIN, SEED_MAX
 from kvproof.check.workers.choice import NUM_PROCESSES_MAX, RAY, RAY_CLIENT, is_valid
+from kvproof.spec.verdict import Exit
 
 DEFAULT_FOLDER = Path(".kvproof")
 DRAWN_SEED_MAX = 2**32 - 1  # short enough to type
@@ -37,6 +40,15 @@ def _workers(value: str | None) -> str | None:
         raise typer.BadParameter(
             f"it is {value!r}; name a number of processes, 1 to {NUM_PROCESSES_MAX}, {RAY}, or {RAY_CLIENT}HOST:PORT."
         )
+    return value
+
+
+def _folder(context: typer.Context, value: Path) -> Path:
+    """The value of --out. Raises Exit if it is a file."""
+    if value.is_file():
+        where = place_in(context)("out")
+        text = f"--out takes a folder, and {value} is a file; name another path"
+        raise fail(f"{where}: {text}" if where else text, Exit.USAGE)
     return value
 
 
@@ -107,6 +119,7 @@ OutOption = Annotated[
     typer.Option(
         "--out",
         metavar="DIR",
+        callback=_folder,
         help="Folder for the result, the reports (text, page, Markdown, JUnit, SARIF) and the counterexamples, each "
         "with an HTML page and a regression test.",
     ),
