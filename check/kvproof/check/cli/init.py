@@ -156,8 +156,17 @@ def _checked(names: Iterable[str]) -> list[str]:
     from kvproof.check.protocol.manager import Capabilities
     from kvproof.check.runs.errors import did_you_mean
 
-    known = [name for name, default in vars(Capabilities()).items() if default is False]
+    defaults = vars(Capabilities())
+    known = [name for name, default in defaults.items() if default is False]
     for name in names:
+        if len(words := _words(name)) > 1:
+            repeated = " ".join(f"--capability {word}" for word in words)
+            raise UsageError(f"--capability names one capability; repeat it: {repeated}")
+        if name in defaults and name not in known:
+            raise UsageError(
+                f"--capability: init only sets a capability to True that is False by default; {name} is "
+                f"{defaults[name]!r} by default, so write its value into the `capabilities` of the adapter by hand"
+            )
         if name not in known:
             question = did_you_mean(name, known)
             raise UsageError(f"--capability: there is no {name!r}{question}; choose from {', '.join(known)}")
