@@ -193,11 +193,19 @@ def test_a_walk_that_does_not_reach_what_is_expected_does_not_pass(altered: Alte
         run_conformance(altered(), operations=100, expect=("swap_out",), crashes=tmp_path)
 
 
+def test_a_situation_that_cannot_be_meant_is_told_with_the_one_that_may_be(altered: Altered, tmp_path: Path) -> None:
+    with pytest.raises(
+        AssertionError, match=r"never reached eviction with a choic \(did you mean eviction with a choice"
+    ):
+        run_conformance(altered(), operations=100, expect=["eviction with a choic"], crashes=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ({"level": "page"}, "there is no level 'page'; the levels are manager, scheduler, pool"),
         ({"operations": 0}, "operations is at least 1; 0 was given"),
+        ({"seed": "a"}, "seed is an integer; 'a' was given"),
         ({"seconds": 0}, "seconds is more than 0; 0 was given"),
         ({"config": {"blocksize": 4}}, "a configuration has no field 'blocksize'; it has block_size, "),
         ({"config": {"block_size": "four"}}, "block_size is an integer; 'four' was given"),
@@ -256,6 +264,8 @@ def test_a_broken_pool_is_refuted_at_its_level(tmp_path: Path) -> None:
 def test_a_subject_of_another_level_is_an_adapter_error(altered: Altered, tmp_path: Path) -> None:
     with pytest.raises(AdapterError, match="is not a scheduler subject: it has no add_request"):
         run_conformance(altered(), level="scheduler", crashes=tmp_path)
+    with pytest.raises(AdapterError, match=r"^examples/forty_lines\.py:Adapter is not a scheduler subject: it has no"):
+        run_conformance("examples/forty_lines.py:Adapter", level="scheduler", crashes=tmp_path)
 
 
 def test_a_prefix_cache_that_is_declared_must_be_hit(

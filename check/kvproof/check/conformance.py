@@ -21,12 +21,13 @@ from kvproof.check.isolation.factory import factory_for, isolated
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.remote_search import explore, method_called, shortest, walk
 from kvproof.check.isolation.remote_subject import RemoteFactory
-from kvproof.check.oracle.level import level_named
+from kvproof.check.oracle.level import Level, level_named
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.adapter_fault import located
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.runs.arguments import Narrowed
+from kvproof.check.runs.errors import did_you_mean
 from kvproof.check.runs.save_findings import NUM_WALKS_MAX
 from kvproof.check.search.configurations import check_fixed
 from kvproof.check.search.random_walk import WalkOptions
@@ -77,6 +78,8 @@ def run_conformance(
         raise ValueError(f"operations is at least 1; {operations} was given")
     if seconds is not None and seconds <= 0:
         raise ValueError(f"seconds is more than 0; {seconds} was given")
+    if not isinstance(seed, int):
+        raise ValueError(f"seed is an integer; {seed!r} was given")
     check_fixed(config or {}, strategy.level.config)
     if not callable(factory) and not isinstance(factory, str):
         raise ValueError(f"factory must be a callable that makes a subject; it is a {type(factory).__name__}")
@@ -91,8 +94,9 @@ def run_conformance(
     subject: Any = None
     try:
         subject, limit = make(), math.inf if seconds is None else seconds
-        strategy.level.check(subject)
-        name = factory if isinstance(factory, str) else name_of(factory) or subject.name
+        name = factory if isinstance(factory, str) else name_of(factory) or ""
+        strategy.level.check(subject, name)
+        name = name or subject.name
         if config is None and strategy.can_explore:
             _explore(strategy, make, name, limit * EXPLORE_SHARE, seed, Path(crashes))
         options = WalkOptions(call_seconds=ANSWER_SECONDS_MAX)
@@ -100,7 +104,7 @@ def run_conformance(
         if done.counterexample is not None:
             _fail(strategy, make, name, "walker", done, seed, Path(crashes))
         expected = _default_witnesses(strategy, subject, config or {}, done) if expect is None else set(expect)
-        _check_reach(subject.name, done, expected)
+        _check_reach(subject.name, done, expected, strategy.level)
     except AdapterError as error:
         raise AdapterError(str(located(error, subject))) from None  # the text has the frames of the adapter
     finally:
@@ -132,14 +136,16 @@ def _default_witnesses(strategy: Strategy, subject: Any, config: dict[str, Any],
     return {level.begins_with, *(name for name in SIGNS_OF_USE if expected.get(name))}
 
 
-def _check_reach(name: str, done: SearchResult, expect: set[str]) -> None:
+def _check_reach(name: str, done: SearchResult, expect: set[str], level: Level) -> None:
     """Raise AssertionError unless the walk did something, and reached all that is expected."""
     __tracebackhide__ = True
     if done.is_unsupported or not done.num_operations:
         raise AssertionError(f"nothing was checked: {name} accepted no configuration that was drawn{done.refusal}")
     if missing := sorted(witness for witness in expect if not done.coverage[witness]):
+        known = {*level.witnesses, *done.coverage}
+        words = [one if one in known else f"{one}{did_you_mean(one, known)}" for one in missing]
         raise AssertionError(
-            f"nothing was refuted, but {done.num_operations:,} operations never reached {', '.join(missing)}, "
+            f"nothing was refuted, but {done.num_operations:,} operations never reached {', '.join(words)}, "
             f"so this was not checked. Reached: {', '.join(sorted(done.coverage))}."
         )
 

@@ -173,13 +173,13 @@ class Level:
             if field in fixed and fixed[field] < least
         }
 
-    def check(self, subject: Any) -> None:
-        """Raise AdapterError unless the subject is one of this level."""
+    def check(self, subject: Any, name: str = "") -> None:
+        """Raise AdapterError unless the subject is one of this level. name: what a message calls it, not its class."""
         other = level_of(subject)
         hint = "; derive its class from ManagerAdapter, as `kvproof init` does" if self is MANAGER else ""
         if other is not self and other is not MANAGER:
             hint = f"; it looks like a {other.calls.noun}: choose that level"
-        check_adapter(subject, self.calls, hint)
+        check_adapter(subject, self.calls, hint, name)
 
 
 # The least values of fields without which a witness is impossible; nearly all have at most two holders or two blocks.

@@ -61,12 +61,12 @@ MANAGER_CALLS = RequiredCalls(
 )
 
 
-def check_adapter(subject: Any, required: RequiredCalls, hint: str = "") -> None:
+def check_adapter(subject: Any, required: RequiredCalls, hint: str = "", name: str = "") -> None:
     """Raise AdapterError unless the subject has the required calls, its capabilities and its name.
 
-    hint: what to do if a call is missing.
+    hint: what to do if a call is missing. name: what messages call it; by default the name of its class.
     """
-    name = type(wrapped(subject)).__name__
+    name = name or type(wrapped(subject)).__name__
     if missing := [call for call in required.always if not _has(subject, call)]:
         raise AdapterError(f"{name} is not a {required.noun}: it has no {', '.join(missing)}{hint}")
     if not isinstance(offered := getattr(subject, "capabilities", None), Capabilities):
