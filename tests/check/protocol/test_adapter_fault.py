@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from kvproof.check import Capabilities, Config, ManagerAdapter, run_conformance
+from kvproof.check.counterexample.steps import describe_steps
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.protocol.adapter_check import check_answer
@@ -63,6 +64,18 @@ WRONG: list[tuple[str, dict[str, Any], str, str]] = [
     ("short", {"refcounts": lambda self: [0]}, r"must have \d+ refcounts, .* it has 1", "refcounts"),
     ("endless", {"free_ids": lambda self: range(30_000_000)}, "free_ids has a list of 30,000,000 numbers", "free_ids"),
     ("free", {"num_free": lambda self: "8"}, "free must be two ints", "num_free"),
+    (
+        "huge",
+        {"num_free": lambda self: 10**30},
+        "free must be two ints of at most 64 bits, .* it is .10000",
+        "num_free",
+    ),
+    (
+        "names",
+        {"tables": lambda self: {str(seq): table for seq, table in self.manager.tables.items()}},
+        "tables must be a dict whose keys are sequences, which are ints; a key is '1'",
+        "tables",
+    ),
     ("ids", {"free_ids": lambda self: 3}, "free_ids must return a list of ints or None", "free_ids"),
     (
         "ids of one device",
@@ -372,6 +385,21 @@ def test_an_exception_of_another_object_in_the_adapters_file_is_a_finding_of_the
         ("Adapter.release", "examples/forty_lines.py"),
         ("raises", HERE),
     ]
+
+
+def test_a_block_that_there_is_not_is_said_to_be_out_of_range(altered: Altered) -> None:
+    operations = [("new", 1, (1,), (0,)), ("admit", 1, 1)]
+    tables = altered(tables=lambda self: {seq: [9 for _ in table] for seq, table in self.manager.tables.items()})
+    finding = finding_of(tables(), Config(num_gpu_blocks=2), operations)
+    assert finding is not None
+    assert finding.text == "admit(1): the table of sequence 1 is [9], of 2 blocks; block 9 is out of range"
+    assert describe_steps(tables, Config(num_gpu_blocks=2), operations)[1].endswith(
+        "sequence 1: block 9 (out of range)"
+    )
+    free_ids = altered(free_ids=lambda self: [0, 9])
+    finding = finding_of(free_ids(), Config(num_gpu_blocks=2), [])
+    assert finding is not None
+    assert finding.text == "open: the free list names block 9, of 2; it is out of range"
 
 
 def test_an_answer_is_located_where_the_call_of_the_adapter_is_defined(example: Factory) -> None:

@@ -117,9 +117,17 @@ def _changes(before: dict[int, list[list[int]]], after: dict[int, list[list[int]
 
 
 def _blocks(table: Sequence[int], config: Config) -> str:
-    first_host = config.num_gpu_blocks
-    words = ["null" if b == NULL_BLOCK else f"host {b - first_host}" if b >= first_host else str(b) for b in table]
+    words = [_name(block, config) for block in table]
     return f"block{'s' if len(table) != 1 else ''} {', '.join(words)}" if words else "no block"
+
+
+def _name(block: int, config: Config) -> str:
+    if block == NULL_BLOCK:
+        return "null"
+    host_block = block - config.num_gpu_blocks
+    if 0 <= block and host_block < config.num_host_blocks:
+        return f"host {host_block}" if host_block >= 0 else str(block)
+    return f"{block} (out of range)"
 
 
 def replay_frames(

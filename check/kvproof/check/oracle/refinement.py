@@ -56,9 +56,10 @@ class Explainer(SpecRunner):
             raise Finding("frame-kept", "$sequence has no table", call=context, sequence=sequence)
         seq.observed_table = table = tables[seq.kv_group]
         if table and not -1 <= min(table) <= max(table) < self.num_blocks:
+            outside = next(block for block in table if not -1 <= block < self.num_blocks)
             raise Finding(
                 "no-use-after-free",
-                "the table of $sequence is $observed, of $expected blocks",
+                f"the table of $sequence is $observed, of $expected blocks; block {outside} is out of range",
                 call=context,
                 expected=self.num_blocks,
                 observed=table,
@@ -505,7 +506,7 @@ class Explainer(SpecRunner):
             return  # what is looked for below is not there
         for block in free_ids:
             if not 0 <= block < num_blocks:
-                sentence = "the free list names block $observed, of $expected"
+                sentence = "the free list names block $observed, of $expected; it is out of range"
                 raise Finding("lists-agree", sentence, call=context, expected=num_blocks, observed=block)
             if pins[block] and self._is_left_in_flight(block):
                 sentence = f"block {block} is free, and in use by what is in flight"

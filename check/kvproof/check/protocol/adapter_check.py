@@ -17,6 +17,7 @@ from kvproof.check.protocol.manager import Assumption, Capabilities, ManagerSubj
 # How many ids a list may have: this many, and so many for each block. A block that is freed twice is one id too many,
 # and in a large pool the judge compares lists after one operation for each eight blocks.
 IDS_MAX, IDS_OF_A_BLOCK_MAX = 100_000, 256
+INT_END = 1 << 63  # what a message from the process of the subject can hold
 
 
 def calls_of(protocol: type) -> tuple[str, ...]:
@@ -129,14 +130,17 @@ def check_observation(observed: Any, num_groups: int, num_blocks: int | None = N
     if not isinstance(observed.tables, dict):
         raise AdapterError(f"observe().tables must be a dict; it is {short(observed.tables)}", "tables")
     for seq, tables in observed.tables.items():
-        if type(seq) is not int or not isinstance(tables, list) or len(tables) not in (0, num_groups):
+        if type(seq) is not int:
+            text = f"observe().tables must be a dict whose keys are sequences, which are ints; a key is {short(seq)}"
+            raise AdapterError(text, "tables")
+        if not isinstance(tables, list) or len(tables) not in (0, num_groups):
             text = f"observe().tables must map sequences to lists of {num_groups} tables"
             raise AdapterError(f"{text}; found {seq!r}: {short(tables)}", "tables")
         for table in tables:
             _check_ids(f"observe().tables[{seq}]", table, num_blocks, "tables")
     free = observed.free
-    if not isinstance(free, tuple) or len(free) != 2 or any(type(x) is not int for x in free):
-        text = f"observe().free must be two ints, for GPU and host; it is {short(free)}"
+    if not isinstance(free, tuple) or len(free) != 2 or not all(type(x) is int and abs(x) < INT_END for x in free):
+        text = f"observe().free must be two ints of at most 64 bits, for GPU and host; it is {short(free)}"
         raise AdapterError(text, "num_free")
     if not isinstance(observed.reserved, tuple) or any(type(x) is not int for x in observed.reserved):
         text = f"observe().reserved must be a tuple of block ids; it is {short(observed.reserved)}"
