@@ -217,7 +217,7 @@ class Capabilities:
     drafting: bool = False  # a look-up drops the last block that it finds, for a draft model such as EAGLE
     steps_in_order: bool = False  # the device starts no step before the previous one has ended
     lost_hits: int | None = None  # blocks of a cached prefix that a look-up may miss; None: any number
-    hits_whole_prompts: bool = False  # a look-up may find all of a prompt, so it also misses its last full block
+    hits_whole_prompts: bool = False  # a hit can have a prompt's last token; if not, a miss of its block is allowed
     records_kept: int | None = None  # of earlier requests, when idle with an empty prefix cache; None: any number
     refusal_slack: int | None = None  # if a call is refused, so many blocks beyond its own may be free; None: any
     counts_touched_blocks: bool = False  # a refusal counts each block that a growth writes, as if all had to be new

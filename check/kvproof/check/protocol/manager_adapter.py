@@ -116,7 +116,7 @@ class ManagerAdapter:
         raise NotImplementedError
 
     def allocate(self, seq: int, tokens: list[int]) -> int | None:
-        """Give a sequence blocks for its prompt. Returns how many of them are in the prefix cache; None: 0."""
+        """Give a sequence blocks for its prompt. Returns how many of its tokens the prefix cache had; None: 0."""
         raise NotImplementedError
 
     def append(self, seq: int, num_tokens: int) -> Sequence[Pair] | None:
