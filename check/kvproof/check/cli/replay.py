@@ -42,7 +42,8 @@ def replay(
         for path in files:
             done = runs.replay(path, subject, isolation, trusted)
             first, *rest = done.text.splitlines() or [""]
-            say(console, f"{done.status}  {path}: {first}")
+            named = "" if str(path) in first else f"{path}: "
+            say(console, f"{done.status}  {named}{first}")
             for line in rest:
                 say(console, f"  {line}")
             codes.add(_code(done))
