@@ -193,7 +193,7 @@ def test_a_replay_that_does_not_repeat_is_nondeterministic(crash_file: Path, alt
     assert done.status is ReplayStatus.FAILED
     assert done.finding is not None
     assert done.finding.property == "nondeterministic"
-    assert "can_admit(1); it answered <Admission.NEVER: 'NEVER'>, then <Admission.OK: 'OK'>" in done.text
+    assert "can_admit(1); it answered NEVER, then OK" in done.text
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_answers_that_differ_are_named_by_their_call(altered: Altered) -> None:
     doubted = confirm(make, Counterexample(CONFIG, RUN, Finding("refcount-exact", "wrong"))).finding
 
     assert doubted.property == "nondeterministic"
-    assert "call 2, observe(); it answered" in doubted.text
+    assert "call 2, observe(); it answered refs [0, 0], then refs [2, 0]\n" in doubted.text
     assert "usual causes: state kept from an earlier open" in doubted.text
 
 

@@ -301,10 +301,27 @@ def difference(one: ReplayResult, other: ReplayResult) -> str | None:
         if not first.is_as(second) or (ends_alike and number == len(calls) == len(others)):
             break
         if first.form != second.form:
-            return f"call {number}, {first}; it answered {_cut(first.text)}, then {_cut(second.text)}"
+            answer, again = _answers(first, second)
+            return f"call {number}, {first}; it answered {_cut(answer)}, then {_cut(again)}"
     if not ends_alike:
         return f"first {_outcome(one.finding)}, then {_outcome(other.finding)}"
     return None
+
+
+def _answers(one: Call, other: Call) -> tuple[str, str]:
+    """Two answers to one call as texts; of two observations the fields that differ, by their names."""
+    if isinstance(one.form, str) or isinstance(other.form, str):
+        return one.text, other.text
+    fields = zip(Observation._fields, marshal.loads(one.form), marshal.loads(other.form), strict=True)
+    parted = [(name, first, second) for name, first, second in fields if first != second]
+    if not parted:  # they differ in the types of equal values
+        return one.text, other.text
+    texts = [(f"{name} {_plain(name, first)}", f"{name} {_plain(name, second)}") for name, first, second in parted]
+    return ", ".join(text for text, _ in texts), ", ".join(text for _, text in texts)
+
+
+def _plain(name: str, value: Any) -> Any:
+    return dict(value) if name == "tables" else value
 
 
 def is_same_failure(one: Finding | None, other: Finding | None) -> bool:

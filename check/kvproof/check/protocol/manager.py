@@ -52,6 +52,9 @@ class Admission(Enum):
     LATER = "LATER"
     NEVER = "NEVER"
 
+    def __repr__(self) -> str:
+        return self.value  # messages print answers, and those that contain them
+
 
 class PromptKeys(IntEnum):
     """What the prompts of a run may differ in, in addition to their tokens. Shown by its number, as in a trace file."""
