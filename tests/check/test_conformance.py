@@ -54,7 +54,7 @@ class PoolAdapter(ManagerAdapter):
 
     name = "pool"
     capabilities = Capabilities(has_admission_query=False)
-    refusals = (Refused,)
+    refusals: tuple[type[Exception], ...] = (Refused,)
     leaks = False
 
     def make(self, config: Config) -> Pool:
@@ -98,6 +98,25 @@ def test_the_built_in_manager_conforms(tmp_path: Path) -> None:
 
 def test_a_manager_that_refuses_instead_of_being_asked_conforms(tmp_path: Path) -> None:
     run_conformance(PoolAdapter, operations=2_000, expect=("admission refused", "append refused"), crashes=tmp_path)
+
+
+class Unlisted(PoolAdapter):
+    """An adapter that does not list the exception by which the pool refuses."""
+
+    refusals = ()
+
+
+@pytest.mark.parametrize("isolation", [True, False])
+def test_an_exception_that_may_be_a_refusal_is_told_with_where_refusals_are_listed(
+    tmp_path: Path, isolation: bool
+) -> None:
+    with pytest.raises(AssertionError, match=r"raised Refused; nothing was asked before, .* list it in `refusals`"):
+        run_conformance(Unlisted, crashes=tmp_path, isolation=isolation)
+    (path,) = tmp_path.glob("*.json")
+    again = replay(path, f"{__file__}:Unlisted")
+    assert again.finding is not None
+    assert again.finding.kind == ("admission-sound", "admit Refused")
+    assert "raised Refused; nothing was asked before" in again.finding.text
 
 
 def test_a_refused_call_that_leaks_is_refuted(tmp_path: Path) -> None:

@@ -302,7 +302,8 @@ def test_data_that_no_value_packs_to_is_refused(data: list[object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [None, 7, {"nope": 1}, ["done"], ["raised", "a\0b", "text"], ["finding", 3], ["contract", 1, 2], ["made"]]
+    "answer",
+    [None, 7, {"nope": 1}, ["done"], ["raised", "a\0b", "text", ""], ["finding", 3], ["contract", 1, 2], ["made"]],
 )
 def test_a_message_that_is_no_answer_is_refused(answer: object) -> None:
     with pytest.raises(ChannelError):

@@ -14,6 +14,7 @@ from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import CALLS_ONLY, SEARCH, ChannelError, pack, text_of, unpack
 from kvproof.check.oracle.level import level_named
+from kvproof.check.protocol.adapter_fault import Remarked
 from kvproof.check.protocol.fault_attribution import StandInError, by_means_of_kvproof
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
@@ -24,7 +25,7 @@ SERVER = "the process from which its process is forked"
 HANG, CRASH = "hang", "crash"  # the cause of a finding is the name of the call followed by one of these
 
 
-class Raised(Exception):
+class Raised(Remarked):
     """Base of the exceptions that a subject raised in its process. The type has the same name as there."""
 
 
@@ -147,6 +148,8 @@ def answered(answer: Any, subject: str) -> Any:
             raise OutsideContract(assumption, sentence)
         case ["unknown", str(text)]:
             raise made_once(text)
-        case ["raised", str(name), str(text)] if name.isidentifier():
-            raise raised_as(name)(text)
+        case ["raised", str(name), str(text), str(remark)] if name.isidentifier():
+            error = raised_as(name)(text)
+            error.remark = remark
+            raise error
     raise ChannelError(f"a message is no answer: {text_of(answer)}")

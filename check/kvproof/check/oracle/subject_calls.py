@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from kvproof.check.protocol.adapter_fault import places_of, require_fault_of_manager
+from kvproof.check.protocol.adapter_fault import Remarked, about_refusals, places_of, require_fault_of_manager
 from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
 from kvproof.check.protocol.finding import ADDRESS, CONTRACT, AdapterError, Finding, error_text
 from kvproof.check.protocol.manager import Capabilities, Config, OutsideContract, Unsupported
@@ -67,7 +67,8 @@ class SubjectCalls:
             if is_double_free(error, self.capabilities):
                 property = "no-double-free"
             message = ADDRESS.sub("", encodable(f"{type(error).__name__}: {error_text(error)}").removesuffix(": "))
-            text = f"{call_text(name, arguments)} raised {message[:ERROR_CHARACTERS]}"
+            remark = error.remark if isinstance(error, Remarked) else about_refusals(name, self.subject)
+            text = f"{call_text(name, arguments)} raised {message[:ERROR_CHARACTERS]}{remark}"
             raise Finding(property, text, f"{name} {type(error).__name__}", frames=places_of(error)) from error
 
 

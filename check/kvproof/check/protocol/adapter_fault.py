@@ -39,7 +39,14 @@ MESSAGE_CHARACTERS = 300
 PROTOCOL = "kvproof.check.protocol."  # where the base classes of adapters are
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 NEUTRAL = (PROTOCOL, "kvproof.spec.")
+MAY_REFUSE = ("admit", "reserve")  # calls of which `refusals` lists exceptions
 UNSUPPORTED = "If the manager cannot have this configuration, `make` must raise Unsupported."
+
+
+class Remarked(Exception):
+    """An exception of a subject in another process. remark: what `about_refusals` said of it there."""
+
+    remark = ""
 
 
 def is_adapter(thing: Any) -> bool:
@@ -73,6 +80,14 @@ def require_fault_of_manager(error: BaseException, call: str, subject: Any) -> N
         message, is_make = f"{raised_at.function} is not written yet", False
     text = _text(message, raised_at, places)
     raise AdapterError(f"{text} {UNSUPPORTED}" if is_make else text) from error
+
+
+def about_refusals(call: str, subject: Any) -> str:
+    """What to say of an exception by which the manager may have refused a call; empty if it was asked before."""
+    adapter = wrapped(subject)
+    if call not in MAY_REFUSE or not is_adapter(adapter) or adapter.capabilities.has_admission_query:
+        return ""
+    return "; nothing was asked before, so if this is how the manager refuses, list it in `refusals` of the adapter"
 
 
 def located(error: AdapterError, subject: Any) -> AdapterError:
