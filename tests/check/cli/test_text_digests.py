@@ -2,6 +2,8 @@
 
 import ast
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,6 +86,72 @@ def test_a_function_that_is_given_to_a_call_may_run_there_unless_the_call_reads_
     assert before == edit(STATE, "return 1", "return 2")
     before = edit(STATE, "real(start=offset)", "map(offset, [1])")
     assert before != edit(STATE, "return 2", "return 3")
+
+
+@pytest.mark.parametrize(
+    ("more", "none"),
+    [
+        ("def number():\n    return value()\n", "number()"),
+        ("import sys\n", "sys.modules[__name__].value()"),
+        ("", "globals()['value']()"),
+        ("", "(lambda: value())()"),
+        ("def least(one):\n    return one()\n", "least(value)"),
+        ("from kvproof.spec.text import steps as least\n", "least(value)"),
+        ("class Number:\n    def __neg__(self):\n        return value()\n", "-Number()"),
+        ("def __getattr__(name):\n    return value()\n", "0"),
+        ("def number(one: value()): ...\n", "0"),
+        ("def number(one: 'value()'): ...\n", "0"),
+        ("def number(one=value()): ...\n", "0"),
+        ("if True:\n    from builtins import eval as real\n", "real('value()')"),
+        ("", "int(value.__doc__)"),
+        ("", "__doc__"),
+        ("class Number(metaclass=type):\n    value()\n", "0"),
+        ("State = least = real\nState.value = 3\n", "0"),
+    ],
+)
+def test_all_of_every_text_is_everything_else_if_code_outside_of_functions_may_run_or_read_a_body(
+    edit: Edit, more: str, none: str
+) -> None:
+    value = "def value() -> int:\n    'one'\n    return 1"
+    before = edit(STATE, "NONE = -1", f"{value}\n\n{more}\nNONE = {none}")
+    after = edit(STATE, "return 1", "return 2")
+    assert len({before, after, edit(RULES, "Create an empty sequence", "Make an empty sequence")}) == 3
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "NONE = -1 + 2 * FREE",
+        "NONES: list[int] = [NONE, (NONE, 3)]",
+        "class Numbers:\n    value: list[list[int]] = real(SEQS, to=FLAGS, start=pool_of)",
+        "@function\ndef number(one: int, *, other: list[SLOTS] = NONE) -> None: ...",
+        "from kvproof.spec.store.domains import KEYS",
+    ],
+)
+def test_plain_code_outside_of_functions_leaves_the_bodies_out(edit: Edit, more: str) -> None:
+    before = edit(STATE, "class State:", f"{more}\n\n\nclass State:")
+    assert before == edit(STATE, "return GPU if block < NUM_GPU_BLOCKS else HOST", "return GPU")
+
+
+def test_no_function_of_a_text_runs_when_a_module_of_the_prover_or_the_specification_is_imported() -> None:
+    """What other files than the texts run then would be in no digest."""
+    program = """
+import importlib, inspect, pkgutil, sys
+ran = set()
+sys.setprofile(lambda frame, *_: ran.add(frame.f_code))
+import kvproof.check.cli.prove_run, kvproof.models, kvproof.spec
+for package in kvproof.spec, kvproof.models:
+    for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(one.name)
+sys.setprofile(None)
+from kvproof.check.cli.text_digests import files_of_texts
+texts = {str(file) for file in files_of_texts()}
+for code in ran:
+    if code.co_filename in texts and code.co_flags & inspect.CO_OPTIMIZED:
+        print(code)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_the_digest_of_a_part_has_the_functions_of_the_part_and_no_others() -> None:

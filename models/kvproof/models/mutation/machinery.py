@@ -598,6 +598,11 @@ AROUND = [
             "_digest([ast.dump(function), str(lines)])",
             "_digest([ast.dump(function)])",
         ),
+        (
+            "bodies that run when a text is imported are in no digest",
+            "    if are_plain(parsed):\n",
+            "    if parsed:\n",
+        ),
     ),
     *_tested(
         f"{MODELS}/proofs/units.py",
