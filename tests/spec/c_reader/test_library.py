@@ -1,5 +1,7 @@
 """A library is compiled once; a compiler that fails, hangs or is not there gives one message; the cache may be lost."""
 
+import hashlib
+import os
 import shutil
 import stat
 import time
@@ -49,7 +51,7 @@ def test_a_damaged_library_is_compiled_again(own_cache: Path) -> None:
     path.write_bytes(whole[:100])
     again = load(SOURCE)
     assert (again.is_cached, again.library.answer()) == (False, 42)
-    assert again.note == f"{path} was damaged and has been compiled again"
+    assert again.note == f"{path} is not as it was kept, and has been compiled again"
     assert load(SOURCE).is_cached
 
 
@@ -61,6 +63,56 @@ def test_without_a_folder_to_write_the_library_is_for_this_process_only(
     loaded = load(SOURCE)
     assert loaded.library.answer() == 42
     assert loaded.note.startswith(f"nothing is kept in {tmp_path}/file/kvproof/c_reader: ")
+
+
+@pytest.mark.parametrize("is_parent", [False, True])
+def test_nothing_is_loaded_from_a_folder_to_which_others_can_write(own_cache: Path, is_parent: bool) -> None:
+    load(SOURCE)
+    open_to_all = own_cache.parent if is_parent else own_cache
+    open_to_all.chmod(0o777)
+    loaded = load(SOURCE)
+    assert (loaded.is_cached, loaded.library.answer()) == (False, 42)
+    assert loaded.note.startswith(
+        f"nothing is kept in {own_cache}: {open_to_all} belongs to another user, or others can"
+    )
+    open_to_all.chmod(0o700)
+    assert load(SOURCE).is_cached
+
+
+def test_a_library_to_which_others_can_write_is_compiled_again(own_cache: Path) -> None:
+    load(SOURCE)
+    path = next(own_cache.glob("*.so"))
+    path.chmod(0o666)
+    again = load(SOURCE)
+    assert (again.is_cached, again.note) == (False, f"{path} is not as it was kept, and has been compiled again")
+    assert load(SOURCE).is_cached
+
+
+def test_what_is_kept_is_private_whatever_the_user_lets_others_do_with_new_files(own_cache: Path) -> None:
+    before = os.umask(0)
+    try:
+        load(SOURCE)
+    finally:
+        os.umask(before)
+    assert not any(path.stat().st_mode & 0o077 for path in (own_cache.parent, own_cache, *own_cache.iterdir()))
+    assert load(SOURCE).is_cached
+
+
+@pytest.mark.parametrize("is_library", [False, True])
+def test_what_cannot_be_loaded_or_was_made_of_another_source_is_compiled_again(
+    own_cache: Path, is_library: bool
+) -> None:
+    load(SOURCE)
+    path = next(own_cache.glob("*.so"))
+    load("int question(void) { return 6; }")
+    other = next(one for one in own_cache.glob("*.so") if one != path)
+    path.unlink()
+    path.write_bytes(other.read_bytes() if is_library else b"no library")
+    path.chmod(0o600)
+    path.with_suffix(".sha256").write_text(hashlib.sha256(path.read_bytes()).hexdigest())
+    again = load(SOURCE)
+    assert (again.is_cached, again.library.answer()) == (False, 42)
+    assert again.note == f"{path} is not as it was kept, and has been compiled again"
 
 
 @pytest.mark.parametrize(

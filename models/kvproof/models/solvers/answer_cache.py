@@ -16,9 +16,7 @@ question is asked.
 import functools
 import hashlib
 import json
-import os
 import sqlite3
-import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -27,7 +25,7 @@ from pathlib import Path
 from kvproof.models.proofs import obligation
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings
-from kvproof.spec.cache_folder import cache_folder
+from kvproof.spec.cache_folder import cache_folder, require_private
 from kvproof.spec.database import has_tables_of
 from kvproof.spec.verdict import Verdict
 
@@ -57,8 +55,8 @@ class AnswerCache:
     def __init__(self, file: Path, solver: str, settings: Settings) -> None:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in (file.parent, file):
-            if path.exists() and not _is_private(path):
-                raise PermissionError(f"{path} belongs to another user, or others can write to it")
+            if path.exists():
+                require_private(path)
         asked = settings.seed, settings.effort_max, settings.wants_core, settings.is_alone
         self._context = [FORMAT, code_digest(), solver, *asked]
         self._database = sqlite3.connect(file, timeout=SECONDS_MAX, isolation_level=None)
@@ -153,11 +151,6 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
     return value
-
-
-def _is_private(path: Path) -> bool:
-    status = path.stat()
-    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def decide_with(cache: AnswerCache, obligations: Iterable[Obligation], decide: Decide) -> Iterator[ProofOutcome]:

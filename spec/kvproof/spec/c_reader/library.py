@@ -1,8 +1,12 @@
 """Compile C once for each source and compiler, keep the library in the user's cache folder, and load it.
 
 The key of a library is the hash of its source, the compiler with its version, and the machine. Beside a library lies
-its own hash, which is compared before the library is loaded: one that was cut off or changed is compiled again. If the
-folder cannot be written, the library is compiled into a temporary folder, for this process only.
+its own hash, which is compared before the library is loaded: one that was cut off or changed is compiled again. So is
+one that cannot be loaded, or that was made of another source: each library has a name in it that says its key.
+
+Who can write to a library could run any code, so one is kept and loaded only where it and its folders are the user's
+and nobody else can write there. If that is not so, or the folder cannot be written, the library is compiled into a
+private temporary folder, for this process only, and a note says why.
 """
 
 import ctypes
@@ -17,10 +21,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvproof.spec.cache_folder import cache_folder
+from kvproof.spec.cache_folder import cache_folder, require_private
 
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ("-std=gnu11", "-O3", "-w", "-shared", "-fPIC", "-pthread")
+MARK = "kvproof_made_"  # with the key, a name in each library
 COMPILE_SECONDS_MAX = 120.0
 VERSION_SECONDS_MAX = 10.0
 
@@ -47,32 +52,34 @@ def load(source: str, seconds: float = COMPILE_SECONDS_MAX) -> Loaded:
     """The library of a source. Raises NoLibrary."""
     compiler = _compiler()
     version = _run([compiler, "--version"], VERSION_SECONDS_MAX)
-    key = hashlib.sha256("\0".join([source, compiler, version, *FLAGS, platform.machine()]).encode()).hexdigest()[:32]
+    made_of = "\0".join([source, MARK, compiler, version, *FLAGS, platform.machine()])
+    key = hashlib.sha256(made_of.encode()).hexdigest()[:32]
+    mark = f"{MARK}{key}"
+    marked = f"{source}\nconst int {mark} = 1;\n"
     note = ""
     try:
-        folder = folder_of_libraries()
+        folder = _private_folder()
         path = folder / f"{key}.so"
-        if _is_whole(path):
-            return Loaded(_opened(path), True)
+        if (library := _kept(path, mark)) is not None:
+            return Loaded(library, True)
         if path.exists():
-            note = f"{path} was damaged and has been compiled again"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            note = f"{path} is not as it was kept, and has been compiled again"
         with tempfile.TemporaryDirectory(dir=folder) as own:
-            made = _compiled(source, compiler, Path(own), seconds)
+            made = _compiled(marked, compiler, Path(own), seconds)
+            library = _opened(made, mark)
             digest = Path(own) / "digest"
             digest.write_text(_digest(made))
-            os.replace(digest, _digest_of(path))
-            os.replace(made, path)
-        if _is_whole(path):
-            return Loaded(_opened(path), False, note)
-        note = f"another process changes {path}"
+            for file, place in ((digest, _digest_of(path)), (made, path)):
+                file.chmod(0o600)
+                os.replace(file, place)
+        return Loaded(library, False, note)
     except (OSError, RuntimeError) as error:
         note = f"nothing is kept in {cache_folder_name()}: {error}"
     try:
         with tempfile.TemporaryDirectory() as own:
-            return Loaded(_opened(_compiled(source, compiler, Path(own), seconds)), False, note)
+            return Loaded(_opened(_compiled(marked, compiler, Path(own), seconds), mark), False, note)
     except OSError as error:
-        raise NoLibrary(f"the specification in C cannot be compiled: {error}") from error
+        raise NoLibrary(f"the specification in C cannot be made: {error}") from error
 
 
 def cache_folder_name() -> str:
@@ -134,11 +141,33 @@ def _compiled(source: str, compiler: str, folder: Path, seconds: float) -> Path:
     return library
 
 
-def _opened(path: Path) -> ctypes.CDLL:
+def _private_folder() -> Path:
+    """The folder of libraries, which is made if it is not there. Raises OSError if others can write to it."""
+    folder = folder_of_libraries()
+    for one in (folder.parent, folder):
+        one.mkdir(mode=0o700, parents=True, exist_ok=True)
+        require_private(one)
+    return folder
+
+
+def _kept(path: Path, mark: str) -> ctypes.CDLL | None:
+    """The library at a path; None if it is not as it was kept, or cannot be used."""
     try:
-        return ctypes.CDLL(str(path))
+        require_private(path)
+        return _opened(path, mark) if _digest_of(path).read_text() == _digest(path) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _opened(path: Path, mark: str) -> ctypes.CDLL:
+    """The library at a path. Raises OSError if it cannot be loaded, or has nothing of that name."""
+    try:
+        library = ctypes.CDLL(str(path))
     except OSError as error:
-        raise NoLibrary(f"what the C compiler made cannot be loaded: {error}") from error
+        raise OSError(f"what the C compiler made cannot be loaded: {error}") from error
+    if not hasattr(library, mark):
+        raise OSError(f"{path} was made of another source")
+    return library
 
 
 def _digest(path: Path) -> str:
@@ -147,10 +176,3 @@ def _digest(path: Path) -> str:
 
 def _digest_of(path: Path) -> Path:
     return path.with_suffix(".sha256")
-
-
-def _is_whole(path: Path) -> bool:
-    try:
-        return _digest_of(path).read_text() == _digest(path)
-    except (OSError, ValueError):
-        return False
