@@ -66,6 +66,15 @@ def test_a_failing_run_begins_with_the_method_and_the_difference(refuted: Result
     assert "refuted: refcount-exact. Manager.fork examples/ broken.py, line 14 refcount of block 1: the" in text
 
 
+def test_a_note_is_not_shown_as_something_that_goes_wrong(passed: Result, tmp_path: Path) -> None:
+    passed.checks.append(Check("walker/hit-complete", "walker", "hit-complete", Verdict.REFUTED, text="9 times"))
+    text = text_of(run_page(passed, tmp_path))
+    assert "Nothing is wrong, and this is slow" in text
+    assert "The property: hit-complete" in text
+    assert "It goes wrong here" not in text
+    assert "with its steps" not in text
+
+
 def test_a_run_without_findings_says_what_was_checked(passed: Result, tmp_path: Path) -> None:
     text = text_of(run_page(passed, tmp_path))
     assert "This was checked: small scopes of the subject, state by state (explorer): 1,288 states" in text

@@ -69,6 +69,11 @@ class Counterexample:
         return [f"{verb} {self.trace.method}", *raised]
 
     @property
+    def is_note(self) -> bool:
+        """Whether the property is a mere note: nothing is wrong, only slow."""
+        return self.check.property in NOTES
+
+    @property
     def headline(self) -> str:
         """The property that broke, the subject, and the step."""
         verb = "is refuted" if self.check.is_failure else "is noted"
@@ -89,7 +94,7 @@ class Counterexample:
         yield from (f"  {cut(line)}" for line in further)
         if self.check.property in MEANINGS:
             yield f"  {MEANINGS[self.check.property].sentence}"
-        if self.check.property in NOTES:
+        if self.is_note:
             yield f"  {MEANINGS[self.check.property].consequence}"
         if self.path is not None:
             yield f"  {REPEAT} {self.replay}"

@@ -13,7 +13,7 @@ from kvproof.check.runs import hypothesis_stage, walk_stage
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import StageBudget, StageOutput
 from kvproof.check.runs.store import Store
-from kvproof.check.runs.verdicts import NOTHING_ACCEPTED, STOPPED, ReportedFinding
+from kvproof.check.runs.verdicts import NOTHING_ACCEPTED, SHOWN_BY, STOPPED, ReportedFinding
 from kvproof.check.search.result import SearchResult
 from kvproof.check.subjects.registry import find
 from kvproof.reports.result import Check, WitnessCount
@@ -75,7 +75,7 @@ def test_a_subject_that_takes_no_configuration_is_unknown(monkeypatch: pytest.Mo
 def test_a_missed_hit_is_noted_beside_the_other_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
     walk = SearchResult(num_operations=1_000_000, notes=Counter({"hit-complete": 3}))
     found = verdicts(said_of(walk, monkeypatch))
-    assert found.pop("hit-complete") == (Verdict.REFUTED, "3 times in 1,000,000 operations")
+    assert found.pop("hit-complete") == (Verdict.REFUTED, f"3 times in 1,000,000 operations{SHOWN_BY['hit-complete']}")
     assert set(found.values()) == {(Verdict.NOT_REFUTED, "")}
 
 

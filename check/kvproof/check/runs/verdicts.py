@@ -26,6 +26,7 @@ REPEATED = "nondeterministic"
 NOTHING_ACCEPTED = f"{REFUSED} that was drawn: it raises Unsupported for each, or --fix excludes it"
 STOPPED = "stopped at the first finding"
 NO_TIME = "the time limit (--budget) was over before this judge began"
+SHOWN_BY = {"hit-complete": "; with `lost_hits=0` in its `capabilities`, a run that shows one is a finding"}
 NOT_WANTED = "not what is hunted for"
 EXCUSED_ONLY = "its only findings are excused"
 
@@ -146,7 +147,11 @@ def named_if_excused(found: ReportedFinding) -> ReportedFinding:
 
 def notes(counts: Mapping[str, int], num_done: int, kind: str) -> list[ReportedFinding]:
     """Informational findings, such as missed cache hits. kind: what `num_done` counts."""
-    return [ReportedFinding(name, f"{count:,} times in {num_done:,} {kind}") for name, count in counts.items() if count]
+    return [
+        ReportedFinding(name, f"{count:,} times in {num_done:,} {kind}{SHOWN_BY.get(name, '')}")
+        for name, count in counts.items()
+        if count
+    ]
 
 
 def witness_counts(judge: str, counts: Counter[str], expected: Mapping[str, bool]) -> Iterator[WitnessCount]:
