@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kvproof.check.isolation import remote_search
+from kvproof.check.isolation import remote_search, search_process
 from kvproof.check.isolation.journal import SIZE_BYTES, Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import HEADER, MESSAGE_BYTES_MAX, ChannelError, Connection, pack, unpack
@@ -204,10 +204,10 @@ def test_a_judge_that_the_subject_broke_judges_the_run_again_in_another_process(
 def test_a_judge_that_fails_without_a_run_that_can_be_repeated_judges_the_walk_here(
     make: Callable[[str], RemoteFactory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(strategy: object, subject: object, stuck: remote_search.Stuck) -> SearchResult:
+    def fail(strategy: object, subject: object, stuck: search_process.Stuck) -> SearchResult:
         raise stuck
 
-    monkeypatch.setattr(remote_search, "_stuck_result", fail)
+    monkeypatch.setattr(remote_search, "refuted_by_run_of", fail)
     factory = make("BreaksTheJudge")
     options = WalkOptions(disabled=frozenset({"swap"}))
     done = remote_search.walk(MANAGERS, factory(), 3, max_operations=4_000, seconds=60, options=options)
@@ -258,8 +258,8 @@ def test_a_result_that_counts_more_than_its_time_allows_is_refused() -> None:
     journal = Journal()
     for result in (SearchResult(num_operations=1 << 60), SearchResult(num_runs=1 << 60), SearchResult(depth=1 << 60)):
         with pytest.raises(ChannelError, match="no search does that in its time"):
-            remote_search.require_possible(result, SearchResult, 10, journal.count_max)
-    remote_search.require_possible(SearchResult(num_states=1_000_000), SearchResult, 10, journal.count_max)
+            search_process.require_possible(result, SearchResult, 10, journal.count_max)
+    search_process.require_possible(SearchResult(num_states=1_000_000), SearchResult, 10, journal.count_max)
     journal.close()
 
 

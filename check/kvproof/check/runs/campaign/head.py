@@ -17,7 +17,7 @@ from typing import Any
 
 from kvproof.check.counterexample.trace_schema import CounterexampleError
 from kvproof.check.isolation.messages import ChannelError, pack, unpack
-from kvproof.check.isolation.remote_search import Result, require_possible
+from kvproof.check.isolation.search_process import Result, require_possible
 from kvproof.check.oracle.level import level_of
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import AdapterError
