@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,8 +15,10 @@ from kvproof.check.oracle import replay as replays
 from kvproof.check.oracle.replay import Counterexample, confirm, finding_of, replay
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.scopes import Scope
 from kvproof.check.protocol.time_limit import GRACE_SECONDS, OutOfTime, calls_end_at, search_ends_after
 from kvproof.check.search.hypothesis_machine import drive
+from kvproof.check.search.result import SearchResult
 from kvproof.check.search.shrinking import shrink
 from kvproof.check.search.strategies import MANAGERS
 
@@ -39,6 +43,16 @@ class Slow(BuiltIn):
 class Hangs(BuiltIn):
     def can_append(self, *arguments):
         time.sleep(1000)
+
+class StallsOnce(BuiltIn):
+    num_admitted = 0
+    def admit(self, *arguments):
+        self.num_admitted += 1
+        stalls = Path(__file__).with_name("stalls")
+        if self.num_admitted == 60 and stalls.exists():
+            stalls.unlink()
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return super().admit(*arguments)
 
 class SlowAndStops(Slow):
     def free(self, *arguments):
@@ -96,6 +110,26 @@ def test_what_was_reached_before_a_call_that_did_not_end_in_time_is_kept(tmp_pat
     assert done.finding is None
     assert done.coverage
     assert 0 < sum(done.kinds.values()) == done.num_operations
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        lambda subject: remote_search.walk(MANAGERS, subject, 1, max_operations=1_000, seconds=60),
+        lambda subject: remote_search.explore(MANAGERS, subject, Scope(2, num_seqs=2, num_tokens=2), seconds=60),
+    ],
+    ids=["walk", "explore"],
+)
+def test_a_process_that_was_stopped_once_changes_nothing_in_the_result(
+    make: Callable[[str], RemoteFactory], tmp_path: Path, search: Callable[[Any], SearchResult]
+) -> None:
+    factory, marker = make("StallsOnce"), tmp_path / "stalls"
+    usual = search(factory())
+    marker.touch()
+    stalled = search(factory())
+    assert not marker.exists()
+    assert usual.num_operations > 200
+    assert replace(stalled, seconds=0.0) == replace(usual, seconds=0.0)
 
 
 def test_a_finding_for_whose_replays_no_time_is_left_is_kept_as_it_is(make: Callable[[str], RemoteFactory]) -> None:

@@ -11,7 +11,8 @@ the engine. A fork has one of two uses:
   the process is a finding about this call; the next `open` gets a new fork.
 - *searches*: a complete walk or exhaustive search, with the judge and the subject in the same fork, at the speed of one
   process. Each operation is written to a *journal* in shared memory before it is executed. If the fork dies or hangs,
-  the journal contains the run up to that point. The run is then repeated call by call, which identifies the call.
+  the journal contains the run up to that point. The run is then repeated call by call, which identifies the call. The
+  journal also has what the runs before have reached, which a walk keeps if the process was only slow.
 
 The output of the subject is printed on standard error, up to a limit (`subjects.process_output`), so that a document on
 standard output stays valid.

@@ -101,7 +101,7 @@ def _search(subject: Any, name: str, arguments: list[Any], journal: Journal) -> 
 
 def _walk(subject: Any, journal: Journal, *, level: str, seed: int, options: dict[str, Any], **limits: Any) -> Any:
     disabled = frozenset(options.pop("disabled"))
-    here = WalkOptions(begin=journal.begin, disabled=disabled, **options)
+    here = WalkOptions(begin=journal.begin, keep=journal.keep, disabled=disabled, **options)
     done = walk(STRATEGIES[level], subject, seed, options=here, **limits)
     if (found := done.counterexample) is not None:
         done.counterexample = replace(found, operations=list(found.operations))  # without its journal

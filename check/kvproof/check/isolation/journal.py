@@ -1,8 +1,8 @@
 """The journal: the current run of a search, in memory that two processes share.
 
 The searching process writes each operation before it executes it. If that process dies or hangs, the other process
-knows the configuration and the operations, the last of which did not return. It can also see whether the search
-advances.
+knows the configuration and the operations, the last of which did not return, and what the runs before it reached. It
+can also see whether the search advances.
 """
 
 import fcntl
@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import msgspec
 
@@ -39,6 +39,7 @@ class Journal:
         self.began = time.monotonic()
         self.num_runs = self.num_operations = 0
         self.end = HEADER.size
+        self._before: Any = None
 
     # The searching side ---------------------------------------------------------------------------------------------
 
@@ -46,21 +47,26 @@ class Journal:
         """Begin a run. Returns the list to which its operations must be appended."""
         self.num_runs += 1
         self.end = HEADER.size
-        self._write(pack(config))
+        self._write(self._before, pack(config))
         return Journaled(self)
+
+    def keep(self, done: Any) -> None:
+        """Keep the result of the runs that are over; the next run is written with it."""
+        self._before = pack(done)
 
     def note(self, operation: Operation) -> None:
         """Write an operation that is about to be executed."""
         self.num_operations += 1
         self._write(operation)
 
-    def _write(self, item: object) -> None:
-        data = self._encoder.encode(item)
-        end = self.end + 4 + len(data)
-        if end > SIZE_BYTES:
-            raise ValueError(f"a run is longer than {SIZE_BYTES:,} bytes of journal")
-        self.memory[self.end : end] = len(data).to_bytes(4, "little") + data
-        self.end = end
+    def _write(self, *items: object) -> None:
+        for item in items:
+            data = self._encoder.encode(item)
+            end = self.end + 4 + len(data)
+            if end > SIZE_BYTES:
+                raise ValueError(f"a run is longer than {SIZE_BYTES:,} bytes of journal")
+            self.memory[self.end : end] = len(data).to_bytes(4, "little") + data
+            self.end = end
         HEADER.pack_into(self.memory, 0, self.num_runs, self.num_operations, end)
 
     # The other side -------------------------------------------------------------------------------------------------
@@ -77,20 +83,30 @@ class Journal:
 
     def last_run(self) -> tuple[Config, list[Operation]] | None:
         """The last run; None if there is none, or if the subject wrote into it. The writing process must have ended."""
-        end = HEADER.unpack_from(self.memory, 0)[2]
-        if not self.look()[0]:
-            return None
-        items, at = [], HEADER.size
         try:
-            while at < end:
-                size = int.from_bytes(self.memory[at : at + 4], "little")
-                items.append(msgspec.msgpack.decode(self.memory[at + 4 : at + 4 + size]))
-                at += 4 + size
-            config, operations = unpack(items[0]), [frozen(item) for item in items[1:]]
+            config, *operations = self._items()[1:]
+            config, operations = unpack(config), [frozen(item) for item in operations]
             require_run(config, operations)
             return config, operations
         except (ChannelError, CounterexampleError, ValueError, LookupError, TypeError, StopIteration, RecursionError):
             return None
+
+    def done_before(self) -> Any:
+        """What was kept of the runs before the last one; None if nothing was, or if the subject wrote into it."""
+        try:
+            return unpack(self._items()[0])
+        except (ChannelError, ValueError, LookupError, RecursionError):
+            return None
+
+    def _items(self) -> list[Any]:
+        """What is written of the last run. Raises ValueError if it cannot be read."""
+        end = HEADER.unpack_from(self.memory, 0)[2] if self.look()[0] else 0
+        items, at = list[Any](), HEADER.size
+        while at < end:
+            size = int.from_bytes(self.memory[at : at + 4], "little")
+            items.append(msgspec.msgpack.decode(self.memory[at + 4 : at + 4 + size]))
+            at += 4 + size
+        return items
 
     def close(self) -> None:
         self.memory.close()

@@ -1,27 +1,39 @@
 """Searches of a subject that may live in another process: a subject in a process of its own is searched there.
 
-If that process was only slow, the search continues with the next run. A search ends itself soon after its time is over:
-between two operations, or in a call that is interrupted. A process that does not is ended, and what the journal has of
-its search is kept.
+If that process was only slow, nothing is lost: a walk keeps what the runs before have reached, does the whole run under
+way again call by call, and goes on with the next one in a new process; another search is done again.
+
+A search ends itself soon after its time is over: between two operations, or in a call that is interrupted. A process
+that does not is ended, and what the journal has of its search is kept.
 """
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kvproof.check.isolation.remote_subject import CRASH, HANG, RemoteSubject
-from kvproof.check.isolation.search_process import JudgeFailed, OnAdvance, Stuck, refuted_by_run_of, result_of
+from kvproof.check.isolation.search_process import (
+    JudgeFailed,
+    OnAdvance,
+    Stuck,
+    despite_a_slow_process,
+    refuted_by_run_of,
+    result_of,
+)
 from kvproof.check.oracle import method_called as local
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope
+from kvproof.check.protocol.time_limit import seconds_left
 from kvproof.check.search import random_walk, shrinking
 from kvproof.check.search.exhaustive import subject as exhaustive
 from kvproof.check.search.random_walk import DEFAULT_OPTIONS, WalkOptions
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import Strategy
 from kvproof.spec.trace import CodePlace
+
+NUM_PROCESSES = 2  # for a search whose process does not advance, before it is done call by call
 
 
 def walk(
@@ -35,59 +47,102 @@ def walk(
     progress: Callable[[int], None] | None = None,
     options: WalkOptions = DEFAULT_OPTIONS,
 ) -> SearchResult:
-    """`random_walk.walk`, where the subject lives. It continues after a process that was only slow.
+    """`random_walk.walk`, where the subject lives. Its result is the same if a process of the subject was only slow.
 
     If the judge failed in the process of the subject, it judges the walk here, where the subject cannot change it.
     """
     if not isinstance(subject, RemoteSubject):
         limits: dict[str, Any] = {"max_operations": max_operations, "seconds": seconds, "fixed": fixed}
         return random_walk.walk(strategy, subject, seed, progress=progress, options=options, **limits)
-    total, began = SearchResult(), time.monotonic()
+    remote = RemoteWalk(strategy, subject, seed, max_operations, seconds, fixed, options)
+    total = remote.total
     while True:
-        before = total.num_operations
-        request: dict[str, Any] = {
-            "level": strategy.level.name,
-            "seed": seed,
-            "options": {
-                "first_run": options.first_run + total.num_drawn,
-                "known": options.known,
-                "disabled": sorted(options.disabled),
-                "pause_after": options.pause_after - before,
-                "runs_before": options.runs_before + total.num_runs,
-            },
-            "max_operations": max_operations - before,
-            "seconds": max(0.0, seconds - (time.monotonic() - began)),
-            "fixed": fixed,
-        }
+        report = _progress_after(total.num_operations, progress)
         try:
-            report = _progress_after(before, progress)
-            total.continue_with(result_of(SearchResult, subject, "walk", request, report, max_operations - before))
-            return total
+            total.continue_with(remote.there(report))
+            break
         except Finding as finding:  # of the process itself, not of a run: the subject could not be made again
             total.continue_with(SearchResult(Counterexample(strategy.level.config(), [], finding)))
-            return total
+            break
         except Stuck as stuck:
-            try:
-                done = refuted_by_run_of(strategy, subject, stuck)
-            except JudgeFailed:  # the same runs again, judged here, call by call; a fault of kvproof shows itself again
-                done = random_walk.walk(
-                    strategy,
-                    subject,
-                    seed,
-                    max_operations=max_operations - before,
-                    seconds=max(0.0, seconds - (time.monotonic() - began)),
-                    fixed=fixed,
-                    options=replace(options, **{**request["options"], "disabled": options.disabled}),
-                )
-                total.continue_with(done)
-                return total
-            done.num_operations = min(stuck.num_operations, max_operations - before)
-            done.num_drawn = stuck.num_runs
-            done.seconds = time.monotonic() - began
-            total.continue_with(done)
-            end = min(max_operations, options.pause_after)
-            if done.finding or total.num_operations >= end or time.monotonic() - began >= seconds:
-                return total
+            if not stuck.is_slow:
+                total.continue_with(remote.stuck(stuck))
+                break
+            total.continue_with(stuck.before)
+        if not remote.is_over:  # the run under way, whose hang is a finding now
+            total.continue_with(remote.run_here())
+        if remote.is_over:
+            break
+    total.seconds = time.monotonic() - remote.began
+    return total
+
+
+@dataclass
+class RemoteWalk:
+    """A walk that can take several processes. total: what it has reached so far."""
+
+    strategy: Strategy
+    subject: RemoteSubject
+    seed: int
+    max_operations: int
+    seconds: float
+    fixed: dict[str, Any] | None
+    options: WalkOptions
+    total: SearchResult = field(default_factory=SearchResult)
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left of the walk."""
+        end = min(self.max_operations, self.options.pause_after)
+        is_ended = self.total.finding is not None or self.total.is_unsupported or self.total.num_operations >= end
+        return is_ended or time.monotonic() - self.began >= self.seconds or seconds_left() <= 0
+
+    def there(self, report: OnAdvance) -> SearchResult:
+        """What is left, in a new process of the subject. Raises Stuck, and Finding if there cannot be one."""
+        left = self._options()
+        options = {name: getattr(left, name) for name in ("first_run", "known", "pause_after", "runs_before")}
+        options["disabled"] = sorted(left.disabled)
+        request = {"level": self.strategy.level.name, "seed": self.seed, "options": options, **self._limits()}
+        return result_of(SearchResult, self.subject, "walk", request, report, request["max_operations"])
+
+    def here(self) -> SearchResult:
+        """What is left, judged in this process, call by call."""
+        return self._walked(self._options())
+
+    def run_here(self) -> SearchResult:
+        """The next run, judged in this process, call by call."""
+        return self._walked(replace(self._options(), pause_after=1))
+
+    def _walked(self, options: WalkOptions) -> SearchResult:
+        return random_walk.walk(self.strategy, self.subject, self.seed, options=options, **self._limits())
+
+    def stuck(self, stuck: Stuck) -> SearchResult:
+        """What a process that ended has reached, with the run under way.
+
+        If the judge failed, the same runs are judged again here; a fault of kvproof shows itself again.
+        """
+        try:
+            done = refuted_by_run_of(self.strategy, self.subject, stuck)
+        except JudgeFailed:
+            return self.here()
+        if done.finding is not None:
+            done = replace(stuck.before, counterexample=done.counterexample, num_runs=done.num_runs)
+        done.num_operations = min(stuck.num_operations, self.max_operations - self.total.num_operations)
+        done.num_drawn = stuck.num_runs
+        return done
+
+    def _options(self) -> WalkOptions:
+        return replace(
+            self.options,
+            first_run=self.options.first_run + self.total.num_drawn,
+            pause_after=self.options.pause_after - self.total.num_operations,
+            runs_before=self.options.runs_before + self.total.num_runs,
+        )
+
+    def _limits(self) -> dict[str, Any]:
+        left = max(0.0, self.seconds - (time.monotonic() - self.began))
+        return {"max_operations": self.max_operations - self.total.num_operations, "seconds": left, "fixed": self.fixed}
 
 
 def explore(
@@ -102,25 +157,30 @@ def explore(
 ) -> SearchResult:
     """`exhaustive.subject.explore`, where the subject lives; limits: of a search in this process.
 
-    If the judge failed in the process of the subject, it judges the scope here, from its first state.
+    If the judge failed in the process of the subject, or a second process did not advance, it judges the scope here,
+    from its first state.
     """
     bounds: dict[str, Any] = {"seconds": seconds, "max_transitions": max_transitions}
     if not isinstance(subject, RemoteSubject):
         return exhaustive.explore(strategy, subject, scope, progress=progress, **bounds, **limits)
     began = time.monotonic()
-    request = {"level": strategy.level.name, "scope": scope, **bounds}
-    try:
-        return result_of(SearchResult, subject, "explore", request, _no_progress)
-    except Finding as finding:
-        return SearchResult(Counterexample(strategy.level.config(), [], finding))
-    except Stuck as stuck:
+    for _ in range(NUM_PROCESSES):
+        request = {"level": strategy.level.name, "scope": scope, **bounds}
         try:
-            found = refuted_by_run_of(strategy, subject, stuck)
-        except JudgeFailed:  # a fault of kvproof shows itself again
+            return result_of(SearchResult, subject, "explore", request, _no_progress)
+        except Finding as finding:
+            return SearchResult(Counterexample(strategy.level.config(), [], finding))
+        except Stuck as stuck:
+            try:
+                found = refuted_by_run_of(strategy, subject, stuck)
+            except JudgeFailed:  # a fault of kvproof shows itself again
+                bounds["seconds"] = max(0.0, seconds - (time.monotonic() - began))
+                break
             bounds["seconds"] = max(0.0, seconds - (time.monotonic() - began))
-            return exhaustive.explore(strategy, subject, scope, progress=progress, **bounds)
-        found.num_operations, found.seconds = stuck.num_runs, time.monotonic() - began
-        return found
+            if found.finding is not None or not stuck.is_slow or not bounds["seconds"]:
+                found.num_operations, found.seconds = stuck.num_runs, time.monotonic() - began
+                return found
+    return exhaustive.explore(strategy, subject, scope, progress=progress, **bounds)
 
 
 def shortest(
@@ -136,7 +196,9 @@ def shortest(
         try:
             quiet_seconds = min(seconds, strategy.level.replay_seconds_max)
             length = len(found.operations)
-            return result_of(Counterexample, subject, "shortest", request, _no_progress, length, quiet_seconds)
+            return despite_a_slow_process(
+                lambda: result_of(Counterexample, subject, "shortest", request, _no_progress, length, quiet_seconds)
+            )
         except (Stuck, Finding):
             seconds = max(0.0, seconds - (time.monotonic() - began))
     return shrinking.shortest(strategy, make, found, seconds=seconds, **limits)
@@ -150,7 +212,9 @@ def method_called(make: Callable[[], Any], found: Counterexample) -> tuple[CodeP
     if found.finding.cause.endswith((CRASH, HANG)):
         return None, []
     try:
-        (method,), frames = result_of(list, subject, "method_called", {"found": found}, _no_progress)
+        (method,), frames = despite_a_slow_process(
+            lambda: result_of(list, subject, "method_called", {"found": found}, _no_progress)
+        )
         return None if method is None else CodePlace(*method), [CodePlace(*frame) for frame in frames]
     except (Stuck, Finding, TypeError, ValueError):  # the subject does not repeat itself, or sent something else
         return None, []

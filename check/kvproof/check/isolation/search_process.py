@@ -6,6 +6,7 @@ finding. If it refutes nothing, the process was only slow.
 
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import replace
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -31,13 +32,22 @@ OnAdvance = Callable[[int, int], None]  # called with the numbers of runs and op
 
 
 class Stuck(Exception):
-    """The searching process ended or stopped. It holds how, and the run under way as the journal has it."""
+    """The searching process ended or stopped.
 
-    def __init__(self, how: str, journal: Journal) -> None:
+    It holds how, the run under way, and the result of the runs before, as the journal has them. is_slow: it was ended
+    because it did not advance.
+    """
+
+    def __init__(self, how: str, journal: Journal, is_slow: bool = False) -> None:
         super().__init__(how)
-        self.how = how
+        self.how, self.is_slow = how, is_slow
         self.num_runs, self.num_operations = journal.look()
         self.run = journal.last_run()
+        self.before: SearchResult = SearchResult()  # as if nothing was done, if the subject wrote over it
+        done = journal.done_before()
+        with suppress(ChannelError, CounterexampleError):
+            require_possible(done, SearchResult, count_max=journal.count_max)
+            self.before = replace(done, counterexample=None)
 
 
 class JudgeFailed(Stuck):
@@ -105,13 +115,14 @@ def _answer(
             raise Ended("was ended with its time", journal)
         if patience.left() <= 0:
             fork.end()
-            raise Stuck(f"did not advance for {quiet_seconds:g} s", journal)
+            raise Stuck(f"did not advance for {quiet_seconds:g} s", journal, is_slow=True)
     stream.settimeout(quiet_seconds)
     try:
         answer: list[Any] | None = fork.connection.receive()
     except (TimeoutError, ChannelError) as error:
         fork.end()
-        raise (Ended if seconds_left() <= 0 else Stuck)(f"sent what is no result ({error})", journal) from None
+        how, is_slow = f"sent what is no result ({error})", isinstance(error, TimeoutError)
+        raise (Ended if seconds_left() <= 0 else Stuck)(how, journal, is_slow) from None
     if answer == ENDED and seconds_left() < GRACE_SECONDS:
         raise Ended("was ended with its time", journal)
     if answer is None or answer == ["memory"]:
@@ -143,6 +154,16 @@ def require_possible(result: object, kind: type, max_operations: int = UNLIMITED
             raise ChannelError(f"there is no property {found.finding.property!r}")
 
 
+def despite_a_slow_process(search: Callable[[], Result]) -> Result:
+    """The result of a search, which is done once more if its process did not advance. Raises Stuck."""
+    try:
+        return search()
+    except Stuck as stuck:
+        if not stuck.is_slow:
+            raise
+    return search()
+
+
 def refuted_by_run_of(strategy: Strategy, subject: RemoteSubject, stuck: Stuck) -> SearchResult:
     """What the run under way refutes when it is repeated call by call.
 
@@ -165,7 +186,7 @@ def refuted_by_run_of(strategy: Strategy, subject: RemoteSubject, stuck: Stuck) 
         found = finding_of(subject, config, []) or Finding("total-calls", text, f"make {CRASH}")
         return SearchResult(Counterexample(config, [], found), num_runs=stuck.num_runs)
     config, operations = stuck.run
-    is_slow, finding = stuck.how.startswith("did not advance"), None
+    is_slow, finding = stuck.is_slow, None
     last = operations[-1] if operations else ("open",)
     where = f"in {last[0]}{tuple(last[1:])} the process {stuck.how}"
     try:

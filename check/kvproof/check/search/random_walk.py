@@ -36,7 +36,8 @@ class WalkOptions:
     """Options of a walk that do not affect which operations are drawn, except `known` and `disabled`.
 
     first_run: how many runs of the seed are skipped, because an earlier walk did them. begin: returns the list to which
-    a run appends each operation before executing it; a list in shared memory survives a crash of the process.
+    a run appends each operation before executing it; a list in shared memory survives a crash of the process. keep:
+    called after each run with the result so far.
     call_seconds: the time limit of an operation of a subject in this process. known: findings that end their run but
     not the walk; runs are drawn so that most avoid them. disabled: features that no run uses. wanted: the only kind
     of finding that ends the walk; None for every kind. pause_after: the walk ends after the run in which it reaches so
@@ -46,6 +47,7 @@ class WalkOptions:
 
     first_run: int = 0
     begin: Callable[[Config], list[Operation]] = lambda config: []
+    keep: Callable[[SearchResult], None] = lambda done: None
     call_seconds: float = CALL_SECONDS_MAX
     known: tuple[suppression.KnownFailure, ...] = ()
     disabled: frozenset[str] = frozenset()
@@ -138,6 +140,7 @@ def walk(
             done.notes.update(run.judge.notes)
         if done.counterexample is not None:
             break
+        options.keep(done)
         if progress:
             progress(done.num_operations)
     done.seconds = monotonic() - began
