@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -55,6 +55,34 @@ def test_answers_that_differ_are_named_by_their_call(altered: Altered) -> None:
     assert doubted.property == "nondeterministic"
     assert "call 2, observe(); it answered refs [0, 0], then refs [2, 0]\n" in doubted.text
     assert "usual causes: state kept from an earlier open" in doubted.text
+
+
+@pytest.mark.parametrize(
+    ("turns", "length"),
+    [
+        pytest.param(itertools.cycle([True, False]), 2, id="each time"),
+        pytest.param(itertools.chain([True], itertools.repeat(False)), len(RUN), id="once"),
+    ],
+)
+def test_a_run_ends_with_the_operation_of_the_call_that_differs_if_it_differs_again(
+    altered: Altered, turns: Iterator[bool], length: int
+) -> None:
+    def allocate(self: Any, seq: int, tokens: list[int]) -> None:
+        if next(turns):
+            self.manager.free_blocks.reverse()
+        self.manager.allocate(seq, len(tokens))
+
+    doubted = confirm(altered(allocate=allocate), Counterexample(CONFIG, RUN, Finding("refcount-exact", "wrong")))
+
+    assert "call 7, observe(); it answered ([(1, [[0]])]" in doubted.finding.text
+    assert doubted.operations == RUN[:length]
+
+
+def test_a_run_that_differs_when_the_subject_is_opened_needs_no_operation(altered: Altered) -> None:
+    count = itertools.count()
+    make = altered(refcounts=lambda self: [next(count), 0])
+
+    assert confirm(make, Counterexample(CONFIG, RUN, Finding("refcount-exact", "wrong"))).operations == []
 
 
 def test_two_runs_of_a_subject_that_repeats_do_not_differ(altered: Altered) -> None:

@@ -11,7 +11,8 @@ A long run of a large pool is replayed by a sparse judge (`oracle.oracle`), whic
 import marshal
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from kvproof.check.oracle.firing import is_large
@@ -236,6 +237,11 @@ class ReplayResult:
         """Every call, in order."""
         return [*self.opening, *(call for step in self.steps for call in step.calls)]
 
+    def num_operations_up_to(self, num_calls: int) -> int:
+        """How many operations have begun when so many calls are made."""
+        ends = accumulate((len(step.calls) for step in self.steps), initial=len(self.opening))
+        return next((number for number, end in enumerate(ends) if end >= num_calls), len(self.steps))
+
 
 def replay(
     make: Callable[[], Any],
@@ -296,16 +302,22 @@ def is_cut_short(done: ReplayResult) -> bool:
 
 def difference(one: ReplayResult, other: ReplayResult) -> str | None:
     """The first difference between two runs of the same operations, as text; None if there is none."""
+    return _difference(one, other)[0]
+
+
+def _difference(one: ReplayResult, other: ReplayResult) -> tuple[str | None, int | None]:
+    """The first difference of two runs, and the number of the call that answered differently, if one did."""
     calls, others, ends_alike = one.calls(), other.calls(), is_same_failure(one.finding, other.finding)
     for number, (first, second) in enumerate(zip(calls, others, strict=False), start=1):
-        if not first.is_as(second) or (ends_alike and number == len(calls) == len(others)):
+        is_end_of_failure = one.finding is not None and ends_alike and number == len(calls) == len(others)
+        if not first.is_as(second) or is_end_of_failure:
             break
         if first.form != second.form:
             answer, again = _answers(first, second)
-            return f"call {number}, {first}; it answered {_cut(answer)}, then {_cut(again)}"
+            return f"call {number}, {first}; it answered {_cut(answer)}, then {_cut(again)}", number
     if not ends_alike:
-        return f"first {_outcome(one.finding)}, then {_outcome(other.finding)}"
-    return None
+        return f"first {_outcome(one.finding)}, then {_outcome(other.finding)}", None
+    return None, None
 
 
 def _answers(one: Call, other: Call) -> tuple[str, str]:
@@ -361,8 +373,11 @@ def unrepeated(
     operations: Sequence[Operation],
     finding: Finding | None,
     earlier: ReplayResult | None = None,
-) -> Finding | None:
+) -> Counterexample | None:
     """The finding `nondeterministic`, if two runs of the operations do not both give `finding`, in the same calls.
+
+    Its run ends with the operation in which the first call answered differently, if that differs again without the
+    operations behind it.
 
     finding: what a run before these refuted, None for nothing. earlier: the first of the two, if it was recorded when
     the operations were drawn. A sparse judge calls a subject otherwise then, so its run is repeated twice.
@@ -373,18 +388,22 @@ def unrepeated(
         return None
     if finding is not None and (is_cut_short(first) or is_cut_short(second)):
         return None  # this machine is too slow now to repeat the run; that is no doubt about the finding
-    parted = difference(first, second)
+    parted, number = _difference(first, second)
     if parted is None and not is_same_failure(first.finding, finding):
         parted = f"first {_outcome(finding)}, then, on a fresh subject, {_outcome(first.finding)}"
-    return None if parted is None else nondeterministic(parted)
+    if parted is None:
+        return None
+    short = [] if number is None else operations[: second.num_operations_up_to(number)]
+    is_whole = number is None or len(short) == len(operations)
+    kept = operations if is_whole or unrepeated(make, config, short, None) is None else short
+    return Counterexample(config, list(kept), nondeterministic(parted))
 
 
 def confirm(make: Callable[[], Any], found: Counterexample) -> Counterexample:
     """The counterexample if two more runs repeat it; else its finding is that the subject does not repeat itself."""
     if found.finding.property == "nondeterministic":
         return found
-    doubt = unrepeated(make, found.config, found.operations, found.finding)
-    return found if doubt is None else replace(found, finding=doubt)
+    return unrepeated(make, found.config, found.operations, found.finding) or found
 
 
 def nondeterministic(parted: str) -> Finding:

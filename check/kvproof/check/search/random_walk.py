@@ -93,6 +93,7 @@ def walk(
     call_seconds = min(options.call_seconds, max(CALL_SECONDS_MIN, seconds / 4))
     while done.num_operations < end and monotonic() - began < seconds:
         run: OperationGenerator | None = None
+        found: Counterexample | None = None
         parts: Parts | None = None
         run_random = Random(random.getrandbits(64))
         without = options.disabled | suppression.disabled_features(run_random, options.known)
@@ -115,7 +116,7 @@ def walk(
                 run.run(operations, length)
                 parts.end_run()
             if is_repeated and len(operations) <= NUM_REPEATED_OPERATIONS:
-                _check_repetition(subject, config, operations, recorder)
+                found = _repeated_otherwise(subject, config, operations, recorder)
         except Unsupported as error:
             if _ends_refused(done, str(error)):
                 break
@@ -125,11 +126,14 @@ def walk(
                 raise
             seconds = 0.0
         except Finding as finding:
-            found = located(subject, Counterexample(config, operations, finding), parts.num_good if parts else 0)
+            found = Counterexample(config, operations, finding)
+        if found is not None:
+            found = located(subject, found, parts.num_good if parts else 0)
             if options.ends(found):
                 done.counterexample = found
             elif not operations:  # a run can do nothing where the finding that is known comes first
-                if _ends_refused(done, f"{finding.property} is refuted before the first operation: {finding.text}"):
+                first = f"{found.finding.property} is refuted before the first operation: {found.finding.text}"
+                if _ends_refused(done, first):
                     break
                 continue
         done.num_operations += len(operations)
@@ -201,11 +205,12 @@ class Parts:
         self.num_good = len(self.operations)
 
 
-def _check_repetition(subject: Any, config: Config, operations: list[Operation], recorder: CallRecorder | None) -> None:
-    """Raise Finding if the same operations, on the subject opened again, get other answers.
+def _repeated_otherwise(
+    subject: Any, config: Config, operations: list[Operation], recorder: CallRecorder | None
+) -> Counterexample | None:
+    """The finding that the same operations, on the subject opened again, get other answers; None if they do not.
 
     recorder: has the calls of the run; None if the run was not recorded.
     """
     run = None if recorder is None else ReplayResult(recorder.calls)
-    if (finding := unrepeated(lambda: subject, config, operations, None, run)) is not None:
-        raise finding
+    return unrepeated(lambda: subject, config, operations, None, run)
