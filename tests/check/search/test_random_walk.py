@@ -1,11 +1,12 @@
 """What a walk does to the process that it runs in, and when it ends."""
 
 import gc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kvproof.check.protocol.manager import Config, Observation
+from kvproof.check.protocol.manager import Config, ManagerSubject, Observation
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.search import random_walk
 from kvproof.check.search.random_walk import NUM_NEW_OBJECTS, NUM_REPEATED_RUNS, REPEATED_STEP, WalkOptions, walk
@@ -105,3 +106,15 @@ def test_no_run_after_the_first_ones_is_repeated() -> None:
     done = walk(POOLS, subject, 1, max_operations=14_000, seconds=60, fixed=fixed)
     assert done.num_runs > NUM_REPEATED_RUNS + REPEATED_STEP
     assert subject.num_opened - done.num_runs == NUM_REPEATED_RUNS // REPEATED_STEP
+
+
+def test_an_empty_table_of_a_sequence_without_blocks_is_as_good_as_none(
+    altered: Callable[..., Callable[[], ManagerSubject]],
+) -> None:
+    def tables(self: Any) -> dict[int, list[int]]:
+        return {seq: self.manager.tables.get(seq, []) for seq in [*self.tokens, *self.manager.tables]}
+
+    shown = walk(MANAGERS, altered(tables=tables)(), 1, max_operations=1_000, seconds=60)
+    left_out = walk(MANAGERS, altered()(), 1, max_operations=1_000, seconds=60)
+    assert shown.finding is None
+    assert (shown.kinds, shown.coverage) == (left_out.kinds, left_out.coverage)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from kvproof.check.oracle.enabled import RuledJudge
 from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
-from kvproof.check.oracle.oracle import Oracle
+from kvproof.check.oracle.oracle import Oracle, has_blocks
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.oracle.scheduler.host_memory import HostMemory
 from kvproof.check.protocol.adapter_check import check_adapter
@@ -262,7 +262,7 @@ class SchedulerState(Oracle, RuledJudge):
         released = []
         if doomed:
             tables = self.observed_part([seq.id for seq in doomed]).tables
-            released = [seq for seq in doomed if seq.slot >= 0 and tables.get(seq.id) is None]
+            released = [seq for seq in doomed if seq.slot >= 0 and not has_blocks(tables.get(seq.id))]
         if released:
             self.execute()
         self.observe(context, [*released, *touched, *exchanged])

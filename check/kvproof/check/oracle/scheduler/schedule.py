@@ -13,7 +13,7 @@ the swap make of the table before.
 from collections.abc import Sequence
 
 from kvproof.check.oracle.expected import ExpectedSequence, Status
-from kvproof.check.oracle.oracle import leaked, table_changed, tables_left
+from kvproof.check.oracle.oracle import has_blocks, leaked, table_changed, tables_left
 from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Pair
@@ -161,10 +161,9 @@ class StepExplainer:
             observed = tables.get(seq_id)
             has_encoded = seq.is_encoder and seq.group.members[0].id in scheduled
             if seq.status is WAITING:
-                if observed:
-                    num_tables += 1
-                    if not has_encoded:
-                        raise leaked(SCHEDULE, seq, observed)
+                num_tables += observed is not None
+                if observed is not None and has_blocks(observed) and not has_encoded:
+                    raise leaked(SCHEDULE, seq, observed)
                 continue
             if observed is not None:
                 num_tables += 1
@@ -178,7 +177,7 @@ class StepExplainer:
             if request not in leaving:
                 leaving.append(request)
         if len(tables) > num_tables:
-            left = {s: t for s, t in tables.items() if s not in seqs}
+            left = {s: t for s, t in tables.items() if s not in seqs and has_blocks(t)}
             if left:
                 raise tables_left(SCHEDULE, left)
         going_out = [request for request in leaving if any(seq.id in tables for seq in request.members)]
