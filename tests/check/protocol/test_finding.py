@@ -29,6 +29,18 @@ def test_the_key_has_no_numbers() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("sentence", "mechanism"),
+    [
+        ("can_admit only asks, but tables went {} -> {1: [[0]]}", "admit: can_admit only asks but tables went >"),
+        ("open({'block_size': 1}) raised ValueError: too small", "admit: too small"),
+        ("the subject says: [[]]", "admit: the subject says:"),
+    ],
+)
+def test_the_key_has_words_of_the_sentence_and_no_tables(sentence: str, mechanism: str) -> None:
+    assert Finding("failed-call-changes-nothing", sentence).mechanism("admit") == mechanism
+
+
 def test_every_field_reaches_another_process() -> None:
     arrived = unpack(pack(REFCOUNT))
     assert vars(arrived) == vars(REFCOUNT)

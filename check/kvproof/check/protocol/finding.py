@@ -7,6 +7,7 @@ from typing import Any
 from kvproof.spec.trace import CodePlace, Operation
 
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the text of an object; it differs from run to run
+DICT = re.compile(r"{[^{}]*}")  # tables in the text of a finding, or a configuration
 CONTRACT = "contract "  # how the cause begins if the call was outside the contract of the engine
 LINE_CHARACTERS, COLUMN_GAP = 60, "   "  # of a comparison in one line
 
@@ -80,9 +81,10 @@ class Finding(Exception):
 
         Reports print it, and a list of known findings is compared with it.
         """
-        _, _, rest = self.text.partition(": ")
-        sentence = (rest or self.text).partition("\n")[0].partition(";")[0]
-        words = re.sub(r"[-\d(),.\[\]' ]+", " ", sentence).strip().replace(" :", ":")
+        text = DICT.sub("", self.text)
+        words = _words_of(text.partition(": ")[2] or text)
+        if not (words or self.cause):
+            words = _words_of(text)
         return f"{self.cause or operation}: {words}"
 
     def key(self, operations: Sequence[Operation]) -> tuple[str, str]:
@@ -93,6 +95,12 @@ class Finding(Exception):
     def contract(self) -> str:
         """The assumption that the call broke, if it was outside the contract of the engine."""
         return self.cause.removeprefix(CONTRACT) if self.cause.startswith(CONTRACT) else ""
+
+
+def _words_of(sentence: str) -> str:
+    """The first part of a sentence without numbers and brackets; empty if it has no word."""
+    words = re.sub(r"[-\d(),.\[\]' ]+", " ", sentence.partition("\n")[0].partition(";")[0])
+    return words.strip().replace(" :", ":") if re.search(r"\w", words) else ""
 
 
 def text_of(finding: Finding) -> str:
