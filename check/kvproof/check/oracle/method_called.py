@@ -20,7 +20,7 @@ from kvproof.spec.trace import CodePlace
 
 ONLY_LOOK = ("observe", "observe_part", "step_scheduled")  # calls that change nothing
 QUESTIONS = ("can_admit", "can_append", "can_swap_out", "can_swap_in", "hits", "forget")
-CALL = re.compile(r"(\w+)\(")
+CALL = re.compile(r"(\w+)(?:\(| only asks)")  # how a finding names one
 ADAPTERS = "kvproof.check.subjects."
 Methods = list[tuple[str, CodePlace]]  # each with the call of the protocol in which it was called
 

@@ -121,6 +121,40 @@ def test_a_function_of_kvproofs_own_adapters_is_not_the_method_at_fault() -> Non
     assert place.function == "Lazy.forget"
 
 
+class Asked:
+    """A manager that a question changes."""
+
+    is_changed = False
+
+    def can_allocate(self) -> Admission:
+        self.is_changed = True
+        return Admission.OK
+
+
+class LosesWhenAsked(BuiltIn):
+    """Counts a block less once it was asked."""
+
+    def open(self, config: Config) -> None:
+        super().open(config)
+        self.asked = Asked()
+
+    def can_admit(self, group: int) -> Admission:
+        return self.asked.can_allocate()
+
+    def observe(self) -> Observation:
+        seen = super().observe()
+        return seen._replace(free=(seen.free[0] - self.asked.is_changed, seen.free[1]))
+
+
+def test_the_question_is_at_fault_that_changes_something() -> None:
+    config, operations = Config(1, 2), TWO_TOKENS
+    found = run(LosesWhenAsked(), config, operations)
+    place, _ = method_called(LosesWhenAsked(), Counterexample(config, operations, found))
+    assert found.property == "failed-call-changes-nothing"
+    assert place is not None
+    assert place.function == "Asked.can_allocate"
+
+
 class Short(BuiltIn):
     """Gives a slot to the token, and none beyond it."""
 
