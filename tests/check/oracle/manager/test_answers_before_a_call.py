@@ -155,6 +155,25 @@ def test_the_question_is_at_fault_that_changes_something() -> None:
     assert place.function == "Asked.can_allocate"
 
 
+class Hangs(BuiltIn):
+    """As a subject in a process of its own: after a call that gave no answer there is no process to ask."""
+
+    has_ended = False
+
+    def admit(self, group: int, num_tokens: int) -> Any:
+        self.has_ended = True
+        raise Finding("total-calls", "admit(1) gave no answer within 3 s", "admit hang")
+
+    def observe(self) -> Observation:
+        if self.has_ended:
+            raise AssertionError("observe() was called after the process of the subject had ended")
+        return super().observe()
+
+
+def test_nothing_is_observed_after_an_admission_that_did_not_return() -> None:
+    assert run(Hangs(), Config(1, 2), TWO_TOKENS).kind == ("total-calls", "admit hang")
+
+
 class Short(BuiltIn):
     """Gives a slot to the token, and none beyond it."""
 

@@ -132,9 +132,10 @@ class Admitting(ManagerBase):
         try:
             result = self.call("admission-sound", "admit", gid, chunk)
         except Finding as finding:
-            after = self.call("total-calls", "observe").free
-            if after != before.free:
-                finding.sentence += f"; and free blocks went {before.free} -> {after}"
+            if finding.property != "total-calls":  # after a call that did not return there is nothing to observe
+                after = self.call("total-calls", "observe").free
+                if after != before.free:
+                    finding.sentence += f"; and free blocks went {before.free} -> {after}"
             num_hit = sum([layout.entries(looked_up or 0) for layout in self.layouts])
             self.blame(finding, gid, self.num_blocks_admitted(group) - num_hit, GPU)
             raise
