@@ -160,6 +160,20 @@ def test_a_call_that_two_clocks_watch_repeats_itself(altered: Altered) -> None:
     assert confirm(make, Counterexample(CONFIG, run, found)).finding is found
 
 
+def test_a_call_that_hangs_once_while_a_finding_is_repeated_does_not_replace_the_finding(altered: Altered) -> None:
+    hangs = itertools.chain([False, True], itertools.repeat(False))
+
+    def release(self: Any, seq: int) -> None:
+        if next(hangs):
+            raise HANG
+        keep_it(self, seq)
+
+    make = altered(release=release)
+    found = replay(make, CONFIG, RUN).finding
+    assert found is not None
+    assert confirm(make, Counterexample(CONFIG, RUN, found)).finding is found
+
+
 def test_a_replay_that_a_slow_machine_cannot_end_in_time_does_not_replace_the_finding(
     altered: Altered, monkeypatch: pytest.MonkeyPatch
 ) -> None:

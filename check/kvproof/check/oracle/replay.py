@@ -382,8 +382,8 @@ def unrepeated(
     finding: what a run before these refuted, None for nothing. earlier: the first of the two, if it was recorded when
     the operations were drawn. A sparse judge calls a subject otherwise then, so its run is repeated twice.
     """
-    first = earlier or replay(make, config, operations, finding, keeps_answers=False)
-    second = replay(make, config, operations, finding, keeps_answers=False)
+    first = earlier or _replayed(make, config, operations, finding)
+    second = _replayed(make, config, operations, finding)
     if first.is_out_of_time or second.is_out_of_time:
         return None
     if finding is not None and (is_cut_short(first) or is_cut_short(second)):
@@ -397,6 +397,17 @@ def unrepeated(
     is_whole = number is None or len(short) == len(operations)
     kept = operations if is_whole or unrepeated(make, config, short, None) is None else short
     return Counterexample(config, list(kept), nondeterministic(parted))
+
+
+def _replayed(
+    make: Callable[[], Any], config: Config, operations: Sequence[Operation], finding: Finding | None
+) -> ReplayResult:
+    """A run of the operations. It is done once more if a call hangs that did not before: a process can stand still."""
+    done = replay(make, config, operations, finding, keeps_answers=False)
+    hangs = done.finding is not None and is_hang(done.finding) and not is_cut_short(done)
+    if not hangs or is_same_failure(done.finding, finding):
+        return done
+    return replay(make, config, operations, finding, keeps_answers=False)
 
 
 def confirm(make: Callable[[], Any], found: Counterexample) -> Counterexample:
