@@ -17,10 +17,12 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.protocol.time_limit import GRACE_SECONDS, OutOfTime, calls_end_at, search_ends_after
+from kvproof.check.runs import hypothesis_stage
 from kvproof.check.search.hypothesis_machine import drive
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.shrinking import shrink
 from kvproof.check.search.strategies import MANAGERS
+from kvproof.check.subjects.builtin.manager import BuiltIn
 
 SLOW = """
 import os, signal, time
@@ -117,8 +119,9 @@ def test_what_was_reached_before_a_call_that_did_not_end_in_time_is_kept(tmp_pat
     [
         lambda subject: remote_search.walk(MANAGERS, subject, 1, max_operations=1_000, seconds=60),
         lambda subject: remote_search.explore(MANAGERS, subject, Scope(2, num_seqs=2, num_tokens=2), seconds=60),
+        lambda subject: hypothesis_stage.driven(subject, 1),
     ],
-    ids=["walk", "explore"],
+    ids=["walk", "explore", "hypothesis"],
 )
 def test_a_process_that_was_stopped_once_changes_nothing_in_the_result(
     make: Callable[[str], RemoteFactory], tmp_path: Path, search: Callable[[Any], SearchResult]
@@ -130,6 +133,28 @@ def test_a_process_that_was_stopped_once_changes_nothing_in_the_result(
     assert not marker.exists()
     assert usual.num_operations > 200
     assert replace(stalled, seconds=0.0) == replace(usual, seconds=0.0)
+
+
+class LateOnce(BuiltIn):
+    """As a program behind a pipe, whose calls have limits; it gives no answer to one call."""
+
+    limits_its_calls = True
+    num_left = 0
+
+    def admit(self, group: int, num_tokens: int) -> Any:
+        self.num_left -= 1
+        if not self.num_left:
+            raise Finding("total-calls", "no answer", "admit hang")
+        return super().admit(group, num_tokens)
+
+
+def test_a_program_that_was_late_once_changes_nothing_in_the_walk() -> None:
+    subject = LateOnce()
+    usual = remote_search.walk(MANAGERS, subject, 1, max_operations=1_000, seconds=60)
+    subject.num_left = 60
+    late = remote_search.walk(MANAGERS, subject, 1, max_operations=1_000, seconds=60)
+    assert subject.num_left < 0
+    assert replace(late, seconds=0.0) == replace(usual, seconds=0.0)
 
 
 def test_a_finding_for_whose_replays_no_time_is_left_is_kept_as_it_is(make: Callable[[str], RemoteFactory]) -> None:

@@ -22,10 +22,10 @@ from kvproof.check.isolation.search_process import (
     result_of,
 )
 from kvproof.check.oracle import method_called as local
-from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.oracle.replay import Counterexample, finding_of, is_hang
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.protocol.time_limit import seconds_left
+from kvproof.check.protocol.time_limit import OutOfTime, seconds_left
 from kvproof.check.search import random_walk, shrinking
 from kvproof.check.search.exhaustive import subject as exhaustive
 from kvproof.check.search.random_walk import DEFAULT_OPTIONS, WalkOptions
@@ -52,8 +52,14 @@ def walk(
     If the judge failed in the process of the subject, it judges the walk here, where the subject cannot change it.
     """
     if not isinstance(subject, RemoteSubject):
-        limits: dict[str, Any] = {"max_operations": max_operations, "seconds": seconds, "fixed": fixed}
-        return random_walk.walk(strategy, subject, seed, progress=progress, options=options, **limits)
+        ends = time.monotonic() + seconds
+        limits: dict[str, Any] = {"max_operations": max_operations, "fixed": fixed, "progress": progress}
+
+        def here() -> SearchResult:
+            left = max(0.0, ends - time.monotonic())
+            return random_walk.walk(strategy, subject, seed, seconds=left, options=options, **limits)
+
+        return despite_a_late_answer(subject, here)
     remote = RemoteWalk(strategy, subject, seed, max_operations, seconds, fixed, options)
     total = remote.total
     while True:
@@ -115,7 +121,10 @@ class RemoteWalk:
         return self._walked(replace(self._options(), pause_after=1))
 
     def _walked(self, options: WalkOptions) -> SearchResult:
-        return random_walk.walk(self.strategy, self.subject, self.seed, options=options, **self._limits())
+        return despite_a_late_answer(
+            self.subject,
+            lambda: random_walk.walk(self.strategy, self.subject, self.seed, options=options, **self._limits()),
+        )
 
     def stuck(self, stuck: Stuck) -> SearchResult:
         """What a process that ended has reached, with the run under way.
@@ -218,6 +227,23 @@ def method_called(make: Callable[[], Any], found: Counterexample) -> tuple[CodeP
         return None if method is None else CodePlace(*method), [CodePlace(*frame) for frame in frames]
     except (Stuck, Finding, TypeError, ValueError):  # the subject does not repeat itself, or sent something else
         return None, []
+
+
+def despite_a_late_answer(subject: Any, search: Callable[[], SearchResult]) -> SearchResult:
+    """The result of a search that is done call by call.
+
+    It is done once more if it ended at a call that gave no answer in time, and that gives one when the run is repeated:
+    the process of the subject stood still.
+    """
+    done = search()
+    found = done.counterexample
+    if found is None or not is_hang(found.finding) or not getattr(subject, "limits_its_calls", False):
+        return done
+    try:
+        again = finding_of(subject, found.config, found.operations)
+    except OutOfTime:
+        return done
+    return search() if again is None else done
 
 
 def _no_progress(runs: int, operations: int) -> None:

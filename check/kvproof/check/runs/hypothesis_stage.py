@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from kvproof.check.isolation.remote_search import despite_a_late_answer
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.protocol.time_limit import search_ends_after
@@ -22,11 +23,17 @@ from kvproof.check.runs.verdicts import (
     witness_counts,
 )
 from kvproof.check.search.hypothesis_machine import drive
+from kvproof.check.search.result import SearchResult
 from kvproof.spec.verdict import Verdict
 
 JUDGE = "hypothesis"
 NUM_EXAMPLES = 50  # of a round: about a second, so that rounds can be ended between by the clock
 NUM_STEPS = 50
+
+
+def driven(subject: ManagerSubject, seed: int) -> SearchResult:
+    """A round of Hypothesis, as if a process of the subject that stood still once had not."""
+    return despite_a_late_answer(subject, lambda: drive(subject, seed, examples=NUM_EXAMPLES, steps=NUM_STEPS))
 
 
 def hypothesis_stage(
@@ -54,7 +61,7 @@ def hypothesis_stage(
                     outcome.verdict, outcome.text = Verdict.UNKNOWN, stopped
                 break
             with search_ends_after(began + stint.seconds - time.monotonic()):
-                done = drive(make(), stint.seed + number, examples=NUM_EXAMPLES, steps=NUM_STEPS)
+                done = driven(make(), stint.seed + number)
             outcome.counts["operations"] += done.num_operations
             outcome.counts["runs"] += done.num_runs
             witnesses.update(done.coverage)
