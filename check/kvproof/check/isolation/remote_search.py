@@ -71,7 +71,7 @@ def walk(
             total.continue_with(SearchResult(Counterexample(strategy.level.config(), [], finding)))
             break
         except Stuck as stuck:
-            if not stuck.is_slow:
+            if not stuck.is_slow or remote.is_late:
                 total.continue_with(remote.stuck(stuck))
                 break
             total.continue_with(stuck.before)
@@ -98,11 +98,16 @@ class RemoteWalk:
     began: float = field(default_factory=time.monotonic)
 
     @property
+    def is_late(self) -> bool:
+        """Whether the time of the walk is over."""
+        return time.monotonic() - self.began >= self.seconds or seconds_left() <= 0
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing is left of the walk."""
         end = min(self.max_operations, self.options.pause_after)
         is_ended = self.total.finding is not None or self.total.is_unsupported or self.total.num_operations >= end
-        return is_ended or time.monotonic() - self.began >= self.seconds or seconds_left() <= 0
+        return is_ended or self.is_late
 
     def there(self, report: OnAdvance) -> SearchResult:
         """What is left, in a new process of the subject. Raises Stuck, and Finding if there cannot be one."""
@@ -127,7 +132,7 @@ class RemoteWalk:
         )
 
     def stuck(self, stuck: Stuck) -> SearchResult:
-        """What a process that ended has reached, with the run under way.
+        """What a process that ended, or did not advance when time was over, has reached with the run under way.
 
         If the judge failed, the same runs are judged again here; a fault of kvproof shows itself again.
         """
@@ -135,7 +140,7 @@ class RemoteWalk:
             done = refuted_by_run_of(self.strategy, self.subject, stuck)
         except JudgeFailed:
             return self.here()
-        if done.finding is not None:
+        if done.finding is not None or stuck.is_slow:
             done = replace(stuck.before, counterexample=done.counterexample, num_runs=done.num_runs)
         done.num_operations = min(stuck.num_operations, self.max_operations - self.total.num_operations)
         done.num_drawn = stuck.num_runs
