@@ -37,6 +37,13 @@ def hangs_when_made_again():
     MADE.touch()
     return BuiltIn()
 
+def stalls_when_made():
+    stalls = Path(__file__).with_name("stalls")
+    if stalls.exists():
+        stalls.unlink()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return BuiltIn()
+
 class Slow(BuiltIn):
     def can_append(self, *arguments):
         time.sleep(0.3)
@@ -133,6 +140,16 @@ def test_a_process_that_was_stopped_once_changes_nothing_in_the_result(
     assert not marker.exists()
     assert usual.num_operations > 200
     assert replace(stalled, seconds=0.0) == replace(usual, seconds=0.0)
+
+
+def test_a_process_that_was_stopped_before_its_first_run_is_not_refuted(
+    make: Callable[[str], RemoteFactory], tmp_path: Path
+) -> None:
+    factory, marker = make("stalls_when_made"), tmp_path / "stalls"
+    marker.touch()
+    done = remote_search.explore(MANAGERS, factory(), Scope(2, num_seqs=2, num_tokens=2), seconds=60)
+    assert not marker.exists()
+    assert (done.finding, done.is_exhausted) == (None, True)
 
 
 class LateOnce(BuiltIn):

@@ -183,7 +183,10 @@ def refuted_by_run_of(strategy: Strategy, subject: RemoteSubject, stuck: Stuck) 
     if stuck.run is None:
         config = strategy.level.config()
         text = f"the process of a search {stuck.how}, and left no run that can be repeated"
-        found = finding_of(subject, config, []) or Finding("total-calls", text, f"make {CRASH}")
+        found = finding_of(subject, config, [])
+        if found is None and stuck.is_slow:
+            return SearchResult(num_runs=stuck.num_runs)
+        found = found or Finding("total-calls", text, f"make {CRASH}")
         return SearchResult(Counterexample(config, [], found), num_runs=stuck.num_runs)
     config, operations = stuck.run
     is_slow, finding = stuck.is_slow, None
