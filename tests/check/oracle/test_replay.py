@@ -74,7 +74,7 @@ def test_a_run_ends_with_the_operation_of_the_call_that_differs_if_it_differs_ag
 
     doubted = confirm(altered(allocate=allocate), Counterexample(CONFIG, RUN, Finding("refcount-exact", "wrong")))
 
-    assert "call 7, observe(); it answered ([(1, [[0]])]" in doubted.finding.text
+    assert "call 7, observe(); it answered tables {1: [[0]]}, refs [1, 0], then " in doubted.finding.text
     assert doubted.operations == RUN[:length]
 
 
