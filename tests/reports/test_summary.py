@@ -132,6 +132,10 @@ def test_an_inconclusive_run_says_what_to_do(passed: Result) -> None:
     assert "needed by walker." in reach
     passed.run.is_complete = False
     assert advice(passed)[0] == "The run did not finish: run the command again."
+    passed.run.command = "hunt"
+    assert advice(passed)[0].endswith("again, or continue it with `kvproof hunt --resume` and its --out folder.")
+    passed.run.host = {"workers": "2 processes"}  # a walk in units is not resumed
+    assert advice(passed)[0].endswith("run the command again.")
 
 
 def test_one_of_a_kind_is_written_without_an_s() -> None:

@@ -167,7 +167,9 @@ def advice(result: Result) -> list[str]:
     if option and any(words in text for text in reasons for words in OUT_OF_TIME):
         option = f"{BY_TIME}, or leave it out"
     if not result.run.is_complete:
-        sentences.append("The run did not finish: run the command again.")
+        is_resumed = result.run.command == "hunt" and "workers" not in result.run.host
+        rest = ", or continue it with `kvproof hunt --resume` and its --out folder" if is_resumed else ""
+        sentences.append(f"The run did not finish: run the command again{rest}.")
     elif open_judges and option:
         sentences.append(
             f"To decide the unknown checks, raise {option}; more work is needed by {_listed(open_judges)}."
