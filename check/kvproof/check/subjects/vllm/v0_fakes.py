@@ -30,7 +30,9 @@ class FakeSequence:
     ) -> None:
         self.seq_id, self.group, self.tokens, self.lora_int_id = seq_id, group, tokens, adapter
         self.status, self.block_size = status, block_size
-        self.extra = hash((0, adapter)) if adapter else None  # (prompt adapter, LoRA)
+        # (prompt adapter, LoRA). Without an adapter vLLM has None. Its hash differs in each process before Python 3.12,
+        # and a tie in the evictor's heap is decided by hashes.
+        self.extra = hash((0, adapter))
         self.num_computed = 0
         self.is_prompt = True  # until all its tokens are computed; then each step is a decode
         self.is_looked_up = False
@@ -57,7 +59,7 @@ class FakeSequence:
     def is_finished(self) -> bool:
         return False
 
-    def extra_hash(self) -> int | None:
+    def extra_hash(self) -> int:
         return self.extra
 
     @property
