@@ -98,6 +98,13 @@ def test_some_runs_of_a_store_keep_many_transfers_under_way() -> None:
     assert sum(number > max(NUM_TRANSFERS) for number in most) < 10
 
 
+def test_a_store_run_with_many_transfers_keeps_out_what_the_run_is_without() -> None:
+    subject: Any = OwnStore()
+    for seed in range(40):
+        drawn = StoreOperations(subject, Random(seed), StoreConfig(num_gpu_blocks=8), frozenset({"begin_load"}))
+        assert not drawn.weights["begin_load"]
+
+
 def test_values_differ_in_one_bit() -> None:
     first, *others = differing_in_one_bit(Random(5), 4)
 

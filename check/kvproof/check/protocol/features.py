@@ -134,27 +134,27 @@ def hybrid_kv_groups(random: Random, drawn: Fields, can: Capabilities) -> dict[s
     return {"kv_groups": tuple(groups), "window": window}
 
 
-def _apart(random: Random) -> Random:
-    """A source of randomness that depends on `random`, and takes nothing from it: the other draws stay as they were."""
+def side_stream(random: Random) -> Random:
+    """A source of randomness for further draws: it depends on `random`, and takes nothing from it."""
     return Random(hash(random.getstate()[1]))
 
 
 def window_drawn(random: Random, drawn: Fields) -> int:
     """The tokens of a window: up to a little more than three blocks, in some of the configurations up to twelve."""
-    tokens, apart = random.randint(1, 3 * drawn["block_size"] + 1), _apart(random)
+    tokens, apart = random.randint(1, 3 * drawn["block_size"] + 1), side_stream(random)
     return apart.randint(tokens, 12 * drawn["block_size"]) if apart.random() < LONG_WINDOW_SHARE else tokens
 
 
 def _group_size_drawn(random: Random, drawn: Fields, fixed: Fields) -> int:
     """Groups of several sequences in a quarter of the configurations, of two in half of these."""
-    return _apart(random).choice((2, 2, 3, 4)) if random.choice((1, 1, 1, 2)) > 1 else 1
+    return side_stream(random).choice((2, 2, 3, 4)) if random.choice((1, 1, 1, 2)) > 1 else 1
 
 
 def _watermark_drawn(random: Random, drawn: Fields, fixed: Fields) -> float:
     """The part of the blocks that is held back, in most configurations; of many blocks it may be as small as 0.01."""
     watermark = random.choice((0.0, 0.0, 0.1, 0.2, 0.34))
     if watermark and drawn["num_gpu_blocks"] > NUM_BLOCKS_MAX:
-        return _apart(random).choice((watermark, watermark, 0.01, 0.05))
+        return side_stream(random).choice((watermark, watermark, 0.01, 0.05))
     return watermark
 
 
@@ -179,7 +179,7 @@ def _kv_groups_drawn(random: Random, drawn: Fields, fixed: Fields) -> tuple[str,
 
 def _hash_seed_drawn(random: Random, drawn: Fields, fixed: Fields) -> int:
     """A seed, in some of the configurations with a prefix cache; the source of randomness stays as it was."""
-    apart = _apart(random)
+    apart = side_stream(random)
     return apart.choice((0, 0, 0, 1, 2, apart.randrange(1 << 32))) if drawn["caching"] else 0
 
 

@@ -19,12 +19,13 @@ from kvproof.check.protocol.features import (
     hybrid_kv_groups,
     in_draw_order,
     is_windowed,
+    side_stream,
     window_drawn,
 )
 from kvproof.check.protocol.manager import FULL, Capabilities, Config, PromptKeys, common_block_size
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.search.prompts import NUM_TOKENS_MAX
-from kvproof.check.search.worlds import NUM_BLOCKS_MIN, draw_sizes, has_large_sizes, side_stream
+from kvproof.check.search.worlds import NUM_BLOCKS_MIN, draw_sizes, has_large_sizes
 
 NUM_ENTRIES_FOR_LOOKAHEAD = 10
 VALUES: dict[Any, str] = {  # of a field of a configuration, by its type
@@ -60,7 +61,7 @@ def draw(
         drawn[feature.field] = feature.off
         if feature.can_be_had(capabilities):
             if feature.is_drawn_apart and others is random:
-                others = Random(hash(random.getstate()[1]))
+                others = side_stream(random)
             drawn[feature.field] = feature.draw(others if feature.is_drawn_apart else random, drawn, fixed)
     if drawn["local_chunk"]:
         drawn |= {"window": None, "drafting": False}
@@ -70,7 +71,7 @@ def draw(
         drawn["num_gpu_blocks"] = max(num_blocks, random.randint(NUM_BLOCKS_MIN, NUM_BLOCKS_MAX * len(groups)))
         drawn["window"] = window_drawn(random, drawn) if any(map(is_windowed, groups)) else None
     if "kv_groups" not in fixed and (capabilities.block_sizes or capabilities.states):
-        drawn |= hybrid_kv_groups(Random(hash(random.getstate()[1])), drawn, capabilities)
+        drawn |= hybrid_kv_groups(side_stream(random), drawn, capabilities)
     drawn |= fixed
     drawn["kv_groups"] = tuple(drawn["kv_groups"])
     return Config(**settled(drawn, capabilities, fixed))

@@ -14,13 +14,14 @@ from random import Random
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.manager.base import Limits
+from kvproof.check.protocol.features import side_stream
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.search.openings import NUM_NUMBERS, opening
 from kvproof.check.search.operations_by_kind import OperationsByKind
 from kvproof.check.search.partings import NUM_GROUPS_OF_PARTINGS, Partings
 from kvproof.check.search.prompts import Chats, PrefixNames, Prompts
 from kvproof.check.search.refusals import Refusals
-from kvproof.check.search.worlds import NUM_AT_A_TIME, has_large_sizes, side_stream
+from kvproof.check.search.worlds import NUM_AT_A_TIME, has_large_sizes
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 80

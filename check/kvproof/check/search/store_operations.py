@@ -10,15 +10,17 @@ from typing import Any
 
 from kvproof.check.oracle.replay import NUM_TIMED
 from kvproof.check.oracle.store.judge import StoreJudge
+from kvproof.check.protocol.features import side_stream
 from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.protocol.store import StoreConfig, StoreSubject, path_to
 from kvproof.check.search.operations_by_kind import do_nothing
-from kvproof.check.search.worlds import draw_sizes, has_large_sizes, log_uniform, side_stream
+from kvproof.check.search.worlds import draw_sizes, has_large_sizes, log_uniform
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 60
 NUM_TRANSFERS = (1, 2, 3, 6)  # under way at once, at most; in some runs more, which stay long
 MANY_TRANSFERS, MANY_TRANSFERS_SHARE = (12, 24), 1 / 16
+MANY_STAY_LONG = {"begin_load": 3.0, "land": 0.1, "report": 0.1}  # weights of such a run
 NUM_REQUESTS = (1, 2, 4)
 KEYS_PER_SLOT = (1.0, 1.5, 2.0, 4.0)
 RUN_OF_KEYS_SHARE = 0.5  # of the lists of keys: those that are consecutive numbers
@@ -67,7 +69,7 @@ class StoreOperations:
         self.num_transfers_max, self.num_requests_max = pick(NUM_TRANSFERS), pick(NUM_REQUESTS)
         if (apart := side_stream(random)).random() < MANY_TRANSFERS_SHARE:
             self.num_transfers_max = apart.choice(MANY_TRANSFERS)
-            self.weights |= {"begin_load": 3.0, "land": 0.1, "report": 0.1}
+            self.weights |= {kind: weight for kind, weight in MANY_STAY_LONG.items() if self.weights[kind]}
         self.num_transfers = self.num_requests = 0
         self.pause: Callable[[], None] = do_nothing
 

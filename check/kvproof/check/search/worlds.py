@@ -14,7 +14,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
-from kvproof.check.protocol.features import NUM_BLOCKS_MAX
+from kvproof.check.protocol.features import NUM_BLOCKS_MAX, side_stream
 from kvproof.check.protocol.manager import Config
 
 BLOCK_SIZES = (1, 2, 2, 3, 4)
@@ -32,11 +32,6 @@ VALUE_BITS = 31  # of tokens and adapters: engines keep them in signed 32-bit nu
 DIGITS_SHARE = 1 / 10  # of the runs: those whose values differ in their number of digits only
 PLAIN_SHARE = 0.6  # of the runs: those whose values are the first numbers
 C = TypeVar("C", bound=Config)
-
-
-def side_stream(random: Random) -> Random:
-    """A source of randomness for further features: it depends on `random`, and takes nothing from it."""
-    return Random(hash(random.getstate()[1]))
 
 
 def log_uniform(random: Random, least: int, most: int) -> int:
