@@ -119,24 +119,22 @@ class Saving:
 
     def _excuse(self, found: ReportedFinding, finding: Finding) -> None:
         """Say why the finding is no failure, or that it was none until a day."""
-        if finding.contract and not self.contract_fails:
-            found.excused = f"outside the contract of the engine: {finding.contract}"
-            return
-        context = found.property, found.signature, self.subject
-        found.excused = self.known.excuse(*context)
-        if not found.excused and context[:2] in self.accepted:
-            found.excused = ACCEPTED
+        kind = found.property, found.signature
+        found.excused = self._excuse_of(kind, finding)
         if not found.excused and not self._is_wanted(finding):
             found.excused = NOT_WANTED
-        if not found.excused and (expired := self.known.expired(*context)):
+        if not found.excused and (expired := self.known.expired(*kind, self.subject)):
             found.text += f"\n{expired}"
 
     def is_excused(self, found: Counterexample) -> bool:
         """Whether the finding is excused for what it is, and not because another property is hunted for."""
-        property, signature = found.kind
-        is_outside = bool(found.finding.contract) and not self.contract_fails
-        is_listed = bool(self.known.excuse(property, signature, self.subject))
-        return is_outside or is_listed or found.kind in self.accepted
+        return bool(self._excuse_of(found.kind, found.finding))
+
+    def _excuse_of(self, kind: tuple[str, str], finding: Finding) -> str:
+        """Why a finding of this property and signature is no failure, whatever is hunted for; empty if it is one."""
+        if finding.contract and not self.contract_fails:
+            return f"outside the contract of the engine: {finding.contract}"
+        return self.known.excuse(*kind, self.subject) or (ACCEPTED if kind in self.accepted else "")
 
     def _is_wanted(self, finding: Finding) -> bool:
         return not self.wanted or finding.property in self.wanted
