@@ -35,7 +35,6 @@ from kvproof.spec.verdict import Verdict
 SPECIFICATION = "specification"
 EXCUSED = "the search ended at a finding that is excused"
 EXPLORER = "explorer"
-NO_SUCH_CONFIGURATION = "the subject has no such configuration: "
 
 
 @dataclass
@@ -62,7 +61,7 @@ class Searches:
     def run(self, stint: StageBudget) -> Iterator[StageOutput]:
         deadline, num_left = time.monotonic() + stint.seconds, self.max_transitions
         coverage, num_states, is_cut_short = Counter[str](), 0, False
-        refused: dict[str, JudgeOutcome] = {}
+        refused: dict[str, JudgeOutcome] = {}  # of a hunt
         for number, (name, scope) in enumerate(self.scopes.items()):
             left = deadline - time.monotonic()
             if self.is_hunt and (left <= 0 or num_left <= 0):
@@ -74,7 +73,12 @@ class Searches:
             try:
                 done = self.explore(scope, max(0.0, left), num_left, stint.further(num_states))
             except Unsupported as error:
-                refused[name] = JudgeOutcome(Verdict.UNSUPPORTED, {}, 0.0, f"{NO_SUCH_CONFIGURATION}{error}")
+                reason = f"the subject has no such configuration: {error}"
+                outcome = JudgeOutcome(Verdict.UNSUPPORTED, {}, 0.0, reason)
+                if self.is_hunt:
+                    refused[name] = outcome
+                else:
+                    yield from self._decided(name, outcome)
                 continue
             except KeyboardInterrupt:
                 if self.is_hunt:
