@@ -90,7 +90,7 @@ def _why_open(trace: Trace, config: Config, make: Factory, done: ReplayResult) -
     is_of_one_run = trace.property in PROPERTIES and trace.property != "nondeterministic"
     if is_of_one_run and (reason := level.unsupported(trace.property, level.facts_of(make()))) is not None:
         return reason
-    if done.steps[-1].is_enabled or level.name not in (MANAGER.name, POOL.name) or any(map(_is_refusal, done.calls())):
+    if done.steps[-1].is_enabled or level not in (MANAGER, POOL) or any(map(_is_refusal, done.calls())):
         return ""
     return f"operation {len(done.steps)}, in which it was refuted, is not possible here, and nothing was refused before"
 

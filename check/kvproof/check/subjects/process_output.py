@@ -54,7 +54,7 @@ class SubjectOutput:
         readable.register(self._source, select.POLLIN)
         with suppress(OSError):
             while readable.poll():
-                with self._lock:  # so whoever finds the pipe empty, and then has the lock, has everything counted
+                with self._lock:  # a caller that finds the pipe empty, and then gets the lock, sees all counted
                     chunk = os.read(self._source, CHUNK_BYTES)
                     if not chunk:
                         break
