@@ -12,7 +12,7 @@ from tests.attacks.case import ENOUGH_SECONDS, OK, REFUTED, USAGE, Attack
 
 FILE = "program.py"
 ARGUMENTS = (
-    *("verify", "--subject", f"pipe:python3 {FILE}", "--judges", "walker", "--effort", "300", "--seed", "1"),
+    *("verify", "--subject", f"pipe:python3 {FILE}", "--judges", "walker", "--effort", "600", "--seed", "1"),
     *("--budget", f"{ENOUGH_SECONDS:g}", "--out", "out"),
 )
 MANAGER = """
@@ -124,6 +124,7 @@ ATTACKS = [
     at("share", "no JSON", "say('nothing'); continue", USAGE, "not JSON"),
     at("share", "two lines", "say(answer)", USAGE, "more than one line"),
     at("share", "a second line, late", "say(answer); time.sleep(0.05); say(answer); continue", USAGE, "more than one line"),
+    at("share", "a second line, at the next call", "say(answer); sys.stdin.readline(); say(answer)", USAGE, "more than one line"),
     at("share", "half a line", "sys.stdout.write('{'); sys.stdout.flush(); time.sleep(100)", REFUTED, "total-calls"),
     at("share", "a line without end", "while True: os.write(1, b'x' * 65536)", USAGE),
     at("share", "deep", "say('[' * 100_000); continue", USAGE),

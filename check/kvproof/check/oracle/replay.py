@@ -253,12 +253,15 @@ def replay(
 ) -> ReplayResult:
     """Run the operations until one refutes. Raises Unsupported, and AdapterError.
 
+    A program that answered a call twice has refuted nothing: all its answers after that belong to earlier calls.
+
     finding: what an earlier run found; if that was a hang, this run waits less long for it. watch: called with the
     judge when the subject is open and after each step, also after the step that refutes. keeps_answers: keep what each
     call answered as data, which takes most of the time.
     """
     level = level_of_config(config)
-    recorder = CallRecorder(make(), level.calls.all, keeps_answers)
+    subject = make()
+    recorder = CallRecorder(subject, level.calls.all, keeps_answers)
     done = ReplayResult()
     judge: LevelJudge | None = None
     try:
@@ -274,8 +277,8 @@ def replay(
                 step.is_enabled = next(enabled)
                 step.answer, recorder.calls = judge.answer, []
                 watch(judge)
-    except Finding as finding:
-        done.finding = finding
+    except Finding as refuted:
+        done.finding = refuted
         if judge is None:
             done.opening = recorder.calls
         elif done.steps:
@@ -283,6 +286,8 @@ def replay(
             watch(judge)
     except OutOfTime:
         done.is_out_of_time = True
+    if getattr(subject, "is_program", False) and (done.finding or finding):
+        subject.require_in_step()
     return done
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from kvproof.check.cli.app import app
 from kvproof.check.isolation.factory import factory_for
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.remote_search import shortest
-from kvproof.check.oracle.replay import confirm
+from kvproof.check.oracle.replay import confirm, replay
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Capabilities, Config, Unsupported
 from kvproof.check.search.random_walk import walk
@@ -186,6 +187,26 @@ def test_a_line_that_comes_after_the_answer_is_the_fault_of_the_program(odd: Cal
     time.sleep(0.2)
     with pytest.raises(AdapterError, match=r"the call before hits.* was answered by more than one line, late"):
         subject.hits(1)
+
+
+def test_a_second_answer_that_is_read_as_the_next_one_is_the_fault_of_the_program(odd: Callable[..., str]) -> None:
+    """It comes with the next call, so only what is left over at the end of the input shows it."""
+    late = 'print("{\\"answer\\":[]}", flush=True); time.sleep(0.2); print("{\\"answer\\":1}")'
+    subject = factory_for(odd(late))()
+    for _ in range(2):  # it is started again
+        subject.open(Config(caching=True))
+        subject.new(1, [1], [0], Key(), ())
+        with pytest.raises(AdapterError, match=r"more than one line; after .* there is still '\{\"answer\":1\}'"):
+            subject.hits(1)
+
+
+@pytest.mark.parametrize(("more", "is_refuted"), [("", True), ('; time.sleep(0.2); print("{}")', False)])
+def test_a_finding_of_a_program_that_answered_twice_is_not_told(
+    odd: Callable[..., str], more: str, is_refuted: bool
+) -> None:
+    lost = 'print("{\\"answer\\":{\\"tables\\":{},\\"num_free\\":0}}", flush=True)'
+    with nullcontext() if is_refuted else pytest.raises(AdapterError, match="more than one line"):
+        assert replay(factory_for(odd(lost + more)), Config(), []).finding is not None
 
 
 def test_a_program_that_does_not_read_is_refuted(odd: Callable[..., str]) -> None:

@@ -170,6 +170,29 @@ class Program:
             raise AdapterError(f"{context} was answered by more than one line: {_cut(line)}, then {_cut(second)}")
         return line
 
+    def require_in_step(self) -> None:
+        """End the program; raise AdapterError if it wrote more lines than it was asked for.
+
+        A second answer that comes late is read as the answer to the next call, so each answer after it belongs to the
+        call before. The last one is then left over when the program has seen the end of its input.
+        """
+        if not self.is_alive:
+            return
+        assert self.process.stdin is not None
+        with suppress(OSError):
+            self.process.stdin.close()
+        deadline = time.monotonic() + END_SECONDS_MAX
+        while len(self._rest) <= LINE_BYTES_MAX and self._can_read(max(0, deadline - time.monotonic())):
+            part = os.read(self._output, CHUNK_BYTES)
+            if not part:
+                break
+            self._rest += part
+        self.end()
+        if self._rest:
+            text = "a call was answered by more than one line; after the answer to the last call there is still"
+            first = self._rest.partition(b"\n")[0]
+            raise AdapterError(f"{text} {_cut(first)}")
+
     def end(self) -> None:
         self._end()
 

@@ -103,6 +103,17 @@ class PipeSubject(ManagerAdapter):
         """The answer to a call, converted to the type `kind`."""
         self._observed = None
         answer = self.program.ask(call, **arguments)
+        try:
+            return self._converted(call, answer, kind)
+        except AdapterError:
+            self.require_in_step()
+            raise
+
+    def require_in_step(self) -> None:
+        """Raise AdapterError if the program wrote more lines than it was asked for. It is started again by `open`."""
+        self.program.require_in_step()
+
+    def _converted(self, call: str, answer: dict[str, Any], kind: Any) -> Any:
         if "unsupported" in answer:
             raise Unsupported(str(answer["unsupported"]))
         if "refused" in answer:
