@@ -266,6 +266,19 @@ def test_the_summary_begins_with_the_verdict_and_folds_the_argument(refuted: Res
     assert text.index("<details open>") < text.index("| property |")
 
 
+def test_the_summary_shows_a_mechanism_once_and_says_who_else_found_it(refuted: Result, tmp_path: Path) -> None:
+    check = refuted.checks[2]
+    refuted.checks.append(replace(check, id="explorer/refcount-exact", judge="explorer"))
+    text = markdown(refuted, tmp_path)
+    assert (text.count("<details"), text.count("Also found by explorer, once")) == (1, 1)
+
+
+def test_a_run_in_which_nothing_is_drawn_names_no_seed(refuted: Result, tmp_path: Path) -> None:
+    assert ("Seed 7" in markdown(refuted, tmp_path), "seed 7" in plain_text(refuted, tmp_path)) == (True, True)
+    refuted.run.command = "validate"
+    assert ("eed 7" in markdown(refuted, tmp_path), "eed 7" in plain_text(refuted, tmp_path)) == (False, False)
+
+
 def test_the_summary_is_not_broken_by_what_an_engine_says(refuted: Result, tmp_path: Path) -> None:
     refuted.checks[2].text = "text ``` and </details>"
     refuted.messages = ["a | b <b>c</b>\n## d"]
@@ -277,7 +290,8 @@ def test_the_summary_is_not_broken_by_what_an_engine_says(refuted: Result, tmp_p
 def test_the_summary_stays_below_its_limit_and_says_what_it_left_out(refuted: Result, tmp_path: Path) -> None:
     check = refuted.checks[2]
     check.text = "é" * 200_000
-    refuted.checks = [replace(check, id=f"walker/refcount-exact/{number}") for number in range(40)]
+    checks = [replace(check, id=f"walker/refcount-exact/{name}", signature=name) for name in map(str, range(40))]
+    refuted.checks = checks
     refuted.messages = ["m" * 2_000_000]
     text = markdown(refuted, tmp_path)
     assert len(text.encode()) < SUMMARY_BYTES_MAX

@@ -7,6 +7,7 @@ saved trace has them all.
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,6 +162,19 @@ def shortest_first(examples: list[Counterexample]) -> list[tuple[Counterexample,
         groups.setdefault((check.is_failure, check.property, mechanism), []).append(example)
     ordered = [sorted(group, key=lambda one: (one.num_steps is None, one.num_steps)) for group in groups.values()]
     return [(group[0], group[1:]) for group in ordered]
+
+
+def also_found(found: Counterexample, others: list[Counterexample]) -> Iterator[str]:
+    """Lines about the other examples of its mechanism: who found them, and where they are saved."""
+    if others:
+        counts = Counter(other.check.judge for other in others)
+        yield f"  Also found by {', '.join(f'{judge}, {_times(count)}' for judge, count in counts.items())}"
+    for path in dict.fromkeys(other.path for other in others if other.path not in (None, found.path)):
+        yield f"  {SAVED} {path}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _read(check: Check, result: Result, folder: Path) -> Counterexample:

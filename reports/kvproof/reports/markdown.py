@@ -4,7 +4,7 @@ import re
 from html import escape
 from pathlib import Path
 
-from kvproof.reports.counterexample import Counterexample, counterexamples
+from kvproof.reports.counterexample import Counterexample, also_found, counterexamples, shortest_first
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Result
 from kvproof.reports.summary import advice, cell, judges, left_out, properties, sentence, work, work_line
@@ -18,7 +18,8 @@ MARKS = {Exit.OK: "✅", Exit.REFUTED: "❌"}
 
 def markdown(result: Result, folder: Path) -> str:
     """The verdict, what it means for a user, the counterexamples in folded sections, the table, and the work done."""
-    verdict = f"{MARKS.get(result.exit_code(), '⚠️')} **{_inline(sentence(result))}** Seed {result.run.seed}."
+    verdict = f"{MARKS.get(result.exit_code(), '⚠️')} **{_inline(sentence(result))}**"
+    verdict += f" Seed {result.run.seed}." if result.run.has_seed else ""
     done = [f"{judge}: {work_line(counts)}" for judge, counts in work(result).items() if counts]
     unmet = [f"never reached: {witness.name} ({witness.judge})" for witness in result.unmet_witnesses()]
     facts = "\n".join(
@@ -27,7 +28,7 @@ def markdown(result: Result, folder: Path) -> str:
     )
     to_do = "\n\n".join(map(_inline, advice(result)))
     head = [f"## kvproof {_inline(result.run.command)}", verdict, _explained(result), to_do]
-    examples = [_folded(found) for found in counterexamples(result, folder)]
+    examples = [_folded(found, others) for found, others in shortest_first(counterexamples(result, folder))]
     return _fitted([part for part in head if part], examples, [part for part in (_table(result), facts) if part])
 
 
@@ -47,8 +48,9 @@ def _explained(result: Result) -> str:
     return "\n".join(["If it is broken, a user of the server sees:", *rows]) if rows else ""
 
 
-def _folded(found: Counterexample) -> str:
-    text = _cut(found.text_of_details(), PART_BYTES_MAX)
+def _folded(found: Counterexample, others: list[Counterexample]) -> str:
+    lines = [found.text_of_details(), *map(printable, also_found(found, others))]
+    text = _cut("\n".join(lines), PART_BYTES_MAX)
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     is_open = " open" if found.check.is_failure else ""
     return (

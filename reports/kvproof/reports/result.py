@@ -94,6 +94,11 @@ class Run:
     processor_seconds: float | None = None
     options: list[str] = field(default_factory=list)
 
+    @property
+    def has_seed(self) -> bool:
+        """Whether anything is drawn: recordings are read, and a scope is searched in the order of its operations."""
+        return self.command not in ("validate", "explore")
+
 
 def operations_of(effort: str) -> int:
     """The operations of the random walk at an effort, as a Run names it; 0 if it names none."""

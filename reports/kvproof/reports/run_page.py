@@ -334,7 +334,7 @@ def _command(result: Result) -> str:
         return ""
     is_named = run.command in ("hunt", "verify") or (run.command == "explore" and run.subject != SPECIFICATION)
     words = ["--subject", run.subject] if is_named else []
-    words += [] if run.command == "explore" else ["--seed", str(run.seed)]
+    words += ["--seed", str(run.seed)] if run.has_seed else []
     words += ["--effort", run.effort] if run.effort else []
     words += [] if run.budget_seconds is None else ["--budget", f"{run.budget_seconds:g}"]
     return shlex.join(["kvproof", run.command, *words, *run.options])

@@ -19,7 +19,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from kvproof.reports.counterexample import REPEAT, SAVED, SIGNATURE, counterexamples, shortest_first
+from kvproof.reports.counterexample import REPEAT, SAVED, SIGNATURE, also_found, counterexamples, shortest_first
 from kvproof.reports.data_plane_result import Bandwidth, Comparison, DataPlane, Speed
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Result
@@ -122,21 +122,14 @@ def _findings(result: Result, folder: Path) -> Iterator[Line]:
         headline, *rest = found.lines()
         yield headline, "bold red" if found.check.is_failure else "bold yellow"
         yield from ((line, "") for line in rest)
-        if others:
-            counts = Counter(other.check.judge for other in others)
-            yield f"  Also found by {', '.join(f'{judge}, {_times(count)}' for judge, count in counts.items())}", ""
-        for path in dict.fromkeys(other.path for other in others if other.path not in (None, found.path)):
-            yield f"  {SAVED} {path}", ""
+        yield from ((line, "") for line in also_found(found, others))
         yield "", ""
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
 
 
 def _verdict(result: Result) -> Line:
     style = {Exit.OK: "bold green", Exit.REFUTED: "bold red"}.get(result.exit_code(), "bold yellow")
-    return f"{sentence(result)} {result.run.seconds:.1f} s, seed {result.run.seed}.", style
+    run = result.run
+    return f"{sentence(result)} {run.seconds:.1f} s{f', seed {run.seed}' if run.has_seed else ''}.", style
 
 
 # The short report -------------------------------------------------------------------------------------------------

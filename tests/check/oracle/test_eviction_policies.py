@@ -40,6 +40,16 @@ def test_no_block_is_evicted_while_one_without_content_is_free() -> None:
         take(order_of(EMPTY_FIRST_LRU, [EVICTABLE, EVICTABLE, FREE]), 0)
 
 
+@pytest.mark.parametrize(
+    ("released_in", "words"), [(98, "2 calls before"), (99, "1 call before"), (100, "in this call"), (-1, "")]
+)
+def test_a_finding_says_how_many_calls_ago_a_block_was_released(released_in: int, words: str) -> None:
+    order = order_of(EMPTY_FIRST_LRU, [EVICTABLE, FREE])
+    order.last_used[0] = released_in
+    with pytest.raises(Finding, match=rf"block 0 was evicted \((last|never) released ?{words}, prefix of"):
+        take(order, 0)
+
+
 def test_a_block_that_became_free_in_the_same_call_need_not_be_taken_first() -> None:
     order = order_of(EMPTY_FIRST_LRU, [EVICTABLE, EVICTABLE, FREE])
     order.last_used[2] = order.num_calls

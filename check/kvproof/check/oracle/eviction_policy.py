@@ -247,5 +247,8 @@ class EvictionOrder:
     def _described(self, block: int) -> str:
         at, prefix = (ages[block] for ages in self._ages)
         what = "released" if self.is_by_release else "used"
-        used = f"never {what}" if at == NEVER else f"last {what} {'in call' if self.is_by_release else 'at'} {at}"
-        return f"{used}, prefix of {prefix} blocks"
+        if at == NEVER:
+            return f"never {what}, prefix of {prefix} blocks"
+        ago = self.num_calls - at  # the call that is judged is counted already
+        when = "in this call" if ago == 1 else "1 call before" if ago == 2 else f"{ago - 1} calls before"
+        return f"last {what} {when if self.is_by_release else f'at {at}'}, prefix of {prefix} blocks"

@@ -98,7 +98,8 @@ def run_stages(
     limits = [f"effort {run.effort}"] if run.effort else []
     limits += [] if options.seconds is None else [f"budget {options.seconds:g} s"]
     bounds = ", ".join(limits) or "no time limit"
-    say(console, f"kvproof {run.version} {run.command}, subject {run.subject}, seed {run.seed}, {bounds}")
+    seed = f"seed {run.seed}, " if run.has_seed else ""
+    say(console, f"kvproof {run.version} {run.command}, subject {run.subject}, {seed}{bounds}")
     for one in options.assumptions:
         say(console, f"assumed: {one.sentence}")
     seconds = math.inf if options.seconds is None else options.seconds
