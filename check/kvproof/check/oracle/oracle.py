@@ -104,7 +104,7 @@ class Oracle(SubjectCalls):
             if seq in touched:
                 continue
             table = tables.get(seq_id)
-            if table is None or table[0] != seq.observed_table or (len(table) > 1 and table != seq.tables):
+            if not table or table[0] != seq.observed_table or (len(table) > 1 and table != seq.tables):
                 raise table_changed(context, seq, table, "it is not about")
         if len(tables) > num_expected:
             left = {s: t for s, t in tables.items() if s not in self.seqs and has_blocks(t)}

@@ -51,7 +51,7 @@ class Explainer(SpecRunner):
     def shown_table(self, seq: ExpectedSequence, context: str) -> list[int]:
         """The table as the subject shows it; raises Finding as `table_of` does."""
         tables = self.observed.tables.get(seq.id)
-        if tables is None:
+        if not tables:
             sequence = f"sequence {seq.id}"
             raise Finding("frame-kept", "$sequence has no table", call=context, sequence=sequence)
         seq.observed_table = table = tables[seq.kv_group]

@@ -14,6 +14,7 @@ from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.base import ExpectedRequest, num_gains_max
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.finding import AdapterError, Finding
+from kvproof.check.protocol.manager import Observation
 from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.search.configurations import draw_for_scheduler as draw
 from kvproof.check.search.random_walk import walk
@@ -246,3 +247,31 @@ def seeds() -> Iterator[Any]:
     from random import Random
 
     return (Random(seed) for seed in range(10_000))
+
+
+# A subject that shows a sequence without a table ---------------------------------------------------------------------
+
+
+class ShowsNoTable(BuiltInScheduler):
+    """From one observation on, a sequence is shown with an empty list instead of its table."""
+
+    def __init__(self, seq: int, first: int) -> None:
+        super().__init__()
+        self.seq, self.num_before = seq, first
+
+    def observe(self) -> Observation:
+        observed = super().observe()
+        self.num_before -= 1
+        if self.num_before >= 0 or self.seq not in observed.tables:
+            return observed
+        return observed._replace(tables={**observed.tables, self.seq: []})
+
+
+@pytest.mark.parametrize("seq", [10, 20, 21])
+@pytest.mark.parametrize("first", range(1, 6))
+def test_a_sequence_shown_with_an_empty_list_has_no_table(seq: int, first: int) -> None:
+    operations = [add(1, 5, max_tokens=9), add(2, 5, max_tokens=9, num_seqs=2), *STEP * 3]
+    config = SchedulerConfig(num_gpu_blocks=8, block_size=2, max_num_batched_tokens=8, max_num_seqs=3, chunked=True)
+    found = finding_of(ShowsNoTable(seq, first), config, operations)
+    assert found is not None
+    assert found.property == "frame-kept"

@@ -158,7 +158,7 @@ class StepExplainer:
             if seq_id in scheduled:
                 num_tables += 1
                 continue
-            observed = tables.get(seq_id)
+            observed = tables.get(seq_id) or None
             has_encoded = seq.is_encoder and seq.group.members[0].id in scheduled
             if seq.status is WAITING:
                 num_tables += observed is not None
@@ -180,7 +180,7 @@ class StepExplainer:
             left = {s: t for s, t in tables.items() if s not in seqs and has_blocks(t)}
             if left:
                 raise tables_left(SCHEDULE, left)
-        going_out = [request for request in leaving if any(seq.id in tables for seq in request.members)]
+        going_out = [request for request in leaving if any(tables.get(seq.id) for seq in request.members)]
         for request in leaving:
             if request not in going_out:
                 self.preempt(request, SCHEDULE)
@@ -217,7 +217,7 @@ class StepExplainer:
 
     def _swap_out(self, request: ExpectedRequest, step: ScheduledStep) -> None:
         base, everyone = self.config.num_gpu_blocks, request.everyone()
-        mine = {block - base for seq in everyone for block in self.explainer.observed.tables.get(seq.id, [[]])[0]}
+        mine = {block - base for seq in everyone for block in (self.explainer.observed.tables.get(seq.id) or [[]])[0]}
         pairs = [pair for pair in step.swap_out if pair[1] in mine]
         for seq in everyone:
             seq.status = SWAPPED
@@ -273,7 +273,7 @@ class StepExplainer:
             hits_in_step = self.capabilities.same_step_hits
             self.worker.swap_in += explainer.swapped(everyone, pairs, False, SCHEDULE, hits_in_step)
             for seq_id, observed in after.items():
-                if observed is None:
+                if not observed:
                     name = f"sequence {seq_id}"
                     raise Finding(
                         "frame-kept", "$sequence is scheduled, and has no table", call=SCHEDULE, sequence=name

@@ -30,7 +30,7 @@ def born_since(state: SchedulerState) -> tuple[list[Birth], list[Pair]]:
             sentence = f"{child_id} is forked from {parent_id}, and nobody asked for it"
             raise Finding("frame-kept", sentence, call=COMPLETE, sequence=f"sequence {child_id}")
         request.to_come.remove(child_id)
-        born.append((parent, _new_child(state, parent, child_id, request, tables.get(child_id) is not None)))
+        born.append((parent, _new_child(state, parent, child_id, request, bool(tables.get(child_id)))))
     return born, copies
 
 
@@ -56,13 +56,12 @@ def explain_births(state: SchedulerState, born: Sequence[Birth], copies: Sequenc
     If the parent is over by now and shows no table, its table is known from the copies.
     """
     worker, explainer = state.worker, state.explainer
-    tables = explainer.observed.tables
     source_of = {target: source for source, target in copies}
     needed = set[Pair]()
     for parent, child in born:
         if child.status is not Status.RUNNING:
             continue
-        (table,) = tables[child.id]
+        table = explainer.shown_table(child, COMPLETE)
         old = parent.observed_table if parent.slot >= 0 else [source_of.get(block, block) for block in table]
         copied = explain_birth(explainer, parent, old, child, COMPLETE)
         needed |= copied
@@ -82,7 +81,7 @@ def explain_birth(
     old: the table of the parent.
     """
     size, config = explainer.block_size, explainer.config
-    (table,) = explainer.observed.tables[child.id]
+    table = explainer.shown_table(child, context)
     differs = (before != after for before, after in zip(old, table, strict=False))
     num_shared = next((index for index, is_own in enumerate(differs) if is_own), len(old))
     if len(table) != len(old) or num_shared > parent.computed // size:
