@@ -457,7 +457,16 @@ def test_an_adapter_that_shows_too_few_tables_is_no_finding_about_its_manager() 
         judge.apply(("admit", 1, 1))
 
 
-def test_a_table_of_another_group_may_not_change_by_a_call_that_is_not_about_it(plant: Plant) -> None:
+@pytest.mark.parametrize(
+    ("shown", "words"),
+    [
+        ([[0], [7]], r"sequence 1 in KV group 1, which it is not about, went \[1\] -> \[7\]"),
+        ([], r"sequence 1, which it is not about, went \[0\] -> gone"),
+    ],
+)
+def test_a_table_of_another_group_may_not_change_by_a_call_that_is_not_about_it(
+    shown: list[list[int]], words: str
+) -> None:
     config = Config(block_size=1, kv_groups=("full", "full"))
     judge = ManagerJudge(Adapter(), config)
     for number in (1, 2):
@@ -466,10 +475,8 @@ def test_a_table_of_another_group_may_not_change_by_a_call_that_is_not_about_it(
     judge.apply(("run", 0))
     subject = judge.subject
     assert isinstance(subject, Adapter)
-    subject.manager.tables[1][1] = [7]
-    with pytest.raises(
-        Finding, match=r"sequence 1 in KV group 1, which it is not about, went \[1\] -> \[7\]"
-    ) as caught:
+    subject.manager.tables[1] = shown
+    with pytest.raises(Finding, match=words) as caught:
         judge.apply(("free", 2))
     assert caught.value.property == "frame-kept"
 
