@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from kvproof.check.oracle.replay import ReplayResult, replay, replay_twice
+from kvproof.check.oracle.repetition import replay_twice
+from kvproof.check.oracle.replay import ReplayResult, replay
 from kvproof.check.protocol.manager import Config, Refused, Reserved
 from kvproof.check.protocol.scheduler import HostStore, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.store import MISS, StoreConfig

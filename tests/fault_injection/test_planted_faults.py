@@ -13,7 +13,7 @@ import pytest
 
 from kvproof.check.counterexample.replay import ReplayStatus
 from kvproof.check.counterexample.store import make_trace, save
-from kvproof.check.oracle.replay import confirm
+from kvproof.check.oracle.repetition import confirm
 from kvproof.check.runs.replay import replay
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.shrinking import shortest

@@ -12,7 +12,8 @@ import pytest
 from kvproof.check.protocol.manager import Admission, Config
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import strategy_of
-from kvproof.check.subjects.builtin.manager import ANSWERS, BuiltIn, Generation1
+from kvproof.check.subjects.builtin.generation1 import Generation1
+from kvproof.check.subjects.builtin.manager import ANSWERS, BuiltIn
 from kvproof.check.subjects.builtin.pool import OwnPool
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
 from kvproof.impl import BlockManager

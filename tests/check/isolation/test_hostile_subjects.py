@@ -14,7 +14,7 @@ from kvproof.check.isolation.journal import SIZE_BYTES, Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import HEADER, MESSAGE_BYTES_MAX, ChannelError, Connection, pack, unpack
 from kvproof.check.isolation.remote_subject import RemoteFactory, answered
-from kvproof.check.oracle.replay import confirm
+from kvproof.check.oracle.repetition import confirm
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scopes import SCOPES

@@ -19,7 +19,7 @@ from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import Connection, Foreign, pack, unpack
 from kvproof.check.isolation.remote_subject import Raised, RemoteFactory
-from kvproof.check.oracle.replay import confirm
+from kvproof.check.oracle.repetition import confirm
 from kvproof.check.protocol import time_limit
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission, Config, Observation, Refused, Unsupported

@@ -12,7 +12,8 @@ from kvproof.check.isolation import remote_search
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle import replay as replays
-from kvproof.check.oracle.replay import Counterexample, confirm, finding_of, replay
+from kvproof.check.oracle.repetition import confirm
+from kvproof.check.oracle.replay import Counterexample, finding_of, replay
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scopes import Scope

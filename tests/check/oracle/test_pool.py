@@ -15,7 +15,7 @@ from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle.coverage import PROPERTIES
 from kvproof.check.oracle.level import MANAGER, POOL, level_of
 from kvproof.check.oracle.pool import PoolJudge
-from kvproof.check.oracle.replay import confirm
+from kvproof.check.oracle.repetition import confirm
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Observation, Refused
 from kvproof.check.protocol.pool import Find, PoolConfig, Store

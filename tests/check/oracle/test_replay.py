@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.oracle.replay import Counterexample, confirm, difference, is_same_failure, replay
+from kvproof.check.oracle.repetition import confirm, difference, is_same_failure
+from kvproof.check.oracle.replay import Counterexample, replay
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Observation
 from kvproof.spec.trace import Operation

@@ -15,7 +15,8 @@ from kvproof.check.isolation.factory import factory_for
 from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.runs.data_plane_stage import NOTHING_TO_MOVE, SECONDS_MIN, EmittingManager, emitted_stages
 from kvproof.check.runs.session import Stage, StageBudget
-from kvproof.check.subjects.builtin.manager import BuiltIn, Generation1
+from kvproof.check.subjects.builtin.generation1 import Generation1
+from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.check.subjects.loading import download
 from kvproof.reports.result import Check
 from kvproof.spec.verdict import Verdict

@@ -26,7 +26,8 @@ from kvproof.check.counterexample.store import (
     save_test,
     save_trace,
 )
-from kvproof.check.oracle.replay import Counterexample, confirm
+from kvproof.check.oracle.repetition import confirm
+from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.fault_attribution import lack_of
 from kvproof.check.protocol.finding import AdapterError, error_text
 from kvproof.check.protocol.time_limit import OutOfTime

@@ -21,7 +21,8 @@ from kvproof.check.counterexample.store import Factory, load, refutation
 from kvproof.check.counterexample.trace_schema import config_of, operations_of
 from kvproof.check.oracle.coverage import PROPERTIES
 from kvproof.check.oracle.level import MANAGER, POOL, level_of_config
-from kvproof.check.oracle.replay import Call, Counterexample, ReplayResult, nondeterministic, replay_twice
+from kvproof.check.oracle.repetition import nondeterministic, replay_twice
+from kvproof.check.oracle.replay import Call, Counterexample, ReplayResult
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission, Config, Refused
 from kvproof.check.subjects.loading import EngineError, download

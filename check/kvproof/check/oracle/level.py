@@ -60,8 +60,8 @@ from kvproof.check.protocol.scheduler import (
     Load,
     ScheduledStep,
     SchedulerConfig,
-    SchedulerOperation,
 )
+from kvproof.check.protocol.scheduler_operations import SchedulerOperation
 from kvproof.check.protocol.store import (
     STORE_CALLS,
     STORE_SETTINGS,

@@ -4,8 +4,8 @@ A run is a list of operations. Judges and walkers keep an operation as a tuple o
 `("admit", 1, 4)`, because they make millions of them. The class of that name says everything else about it: which
 arguments it takes and of which types (checked when a trace file is read), which simpler operations a shrinker tries,
 how it reads as text, and whether a run can do without its kind. The operations of a level stand with its protocol:
-`manager_operations`, `scheduler`, `pool`. Two levels have no operation of the same name, so that the first operation
-of a trace tells its level.
+`manager_operations`, `scheduler_operations`, `pool`. Two levels have no operation of the same name, so that the first
+operation of a trace tells its level.
 
 To add an operation, write its class there and its handler `op_<name>` in the judge of the level. A trailing argument
 whose default is `UNSET` may be left out; it is left out again when the operation is saved.

@@ -18,31 +18,13 @@ Numbers and observations are those of `protocol.manager`; requests are numbers a
 a configuration that the scheduler cannot have. Any other exception, from any call, is a finding about the subject.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
-
-from msgspec import UNSET, UnsetType
+from typing import Any, NamedTuple, Protocol
 
 from kvproof.check.protocol.adapter_check import RequiredCalls, calls_of
 from kvproof.check.protocol.features import Setting, smaller_sizes
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation, Pair
-from kvproof.check.protocol.operations import (
-    Count,
-    Encoder,
-    Ids,
-    ImageData,
-    KeyData,
-    Positive,
-    Transfer,
-    TypedOperation,
-    count,
-    one_zero,
-    prompt_text,
-    samples_text,
-    simpler_prompts,
-    smaller_numbers,
-)
 from kvproof.spec.text.budgets import FCFS
 from kvproof.spec.text.identity import Image, Key
 
@@ -327,143 +309,3 @@ SCHEDULER_CALLS = RequiredCalls(
     ),
     marks=("schedule", "add_request"),
 )
-
-
-# Operations -------------------------------------------------------------------------------------------------------
-
-
-class SchedulerOperation(TypedOperation, frozen=True):
-    """What users, the model and the worker do around a scheduler."""
-
-
-class Add(SchedulerOperation, tag="add", frozen=True):
-    """A request arrives. Each of its sequences generates at most `max_tokens` tokens."""
-
-    is_prompt: ClassVar[bool] = True
-    request: int
-    seqs: Ids
-    tokens: Ids
-    max_tokens: Positive
-    key: KeyData | UnsetType = UNSET
-    images: tuple[ImageData, ...] | UnsetType = UNSET
-    encoder: Encoder | UnsetType = UNSET
-    transfer: Transfer | UnsetType = UNSET
-    priority: Count | UnsetType = UNSET
-
-    def simpler(self) -> Iterator["Add"]:
-        if self.transfer:
-            num_tokens, is_sent = self.transfer
-            if num_tokens:
-                yield self.changed(transfer=(0, is_sent))
-                yield self.changed(transfer=(num_tokens // 2, is_sent))
-            if is_sent:
-                yield self.changed(transfer=(num_tokens, False))
-        if self.priority:
-            yield self.changed(priority=0)
-        yield from simpler_prompts(self, without_encoder=None)
-        yield from (self.changed(max_tokens=fewer) for fewer in smaller_numbers(self.max_tokens))
-
-    def text(self, config: Config) -> str:
-        num_tokens, is_sent = self.transfer or (0, False)
-        transfers = f", {count(num_tokens, 'token')} from elsewhere" if num_tokens else ""
-        transfers += ", sent when over" if is_sent else ""
-        transfers += f", priority {self.priority}" if self.priority else ""
-        generates = f"generates {count(self.max_tokens, 'token')}"
-        return f"add(request {self.request}, {prompt_text(self)}, {generates}{transfers})"
-
-
-class Abort(SchedulerOperation, tag="abort", frozen=True):
-    """The user of the request has left."""
-
-    is_optional: ClassVar[bool] = True
-    request: int
-
-    @classmethod
-    def is_possible(cls, config: Config, can: Capabilities) -> bool:
-        return can.aborts
-
-
-class Stop(SchedulerOperation, tag="stop", frozen=True):
-    """From now on no request arrives, and no sequence forks."""
-
-
-class Schedule(SchedulerOperation, tag="schedule", frozen=True):
-    """The scheduler decides the next step."""
-
-
-class Launch(SchedulerOperation, tag="launch", frozen=True):
-    """The device starts the step that was scheduled last. tokens: what it samples, if the scheduler runs ahead."""
-
-    tokens: Ids | UnsetType = UNSET
-
-    def simpler(self) -> Iterator["Launch"]:
-        if self.tokens:
-            yield from (self.changed(tokens=tokens) for tokens in one_zero(self.tokens))
-
-    def text(self, config: Config) -> str:
-        return f"launch({samples_text(self.tokens) if self.tokens else ''})"
-
-
-class Complete(SchedulerOperation, tag="complete", frozen=True):
-    """The oldest step under way is executed.
-
-    tokens: given to the sequences that sample, in turn. forks: pairs of a parent and its new child. stops: sequences
-    that end. arrivals: sequences whose transfer is over. copied: places of the copies to and from host memory that are
-    over, among those that can be, the oldest first.
-    """
-
-    tokens: Ids
-    forks: tuple[tuple[int, int], ...] | UnsetType = UNSET
-    stops: tuple[int, ...] | UnsetType = UNSET
-    arrivals: tuple[int, ...] | UnsetType = UNSET
-    copied: tuple[int, ...] | UnsetType = UNSET
-
-    def simpler(self) -> Iterator["Complete"]:
-        events = {name: getattr(self, name) for name in ("forks", "stops", "arrivals", "copied") if getattr(self, name)}
-        if events:
-            yield Complete(self.tokens)
-        for name, ids in events.items():
-            for at in range(len(ids)):
-                yield self.changed(**{name: ids[:at] + ids[at + 1 :]})
-        yield from (self.changed(tokens=tokens) for tokens in one_zero(self.tokens))
-
-    def text(self, config: Config) -> str:
-        parts = [samples_text(self.tokens)]
-        parts += [f"forks sequence {parent} into {child}" for parent, child in self.forks or ()]
-        parts += [f"ends sequence {seq}" for seq in self.stops or ()]
-        parts += [f"the transfer of sequence {seq} is over" for seq in self.arrivals or ()]
-        parts += [f"copies no. {', '.join(map(str, self.copied))} are over"] if self.copied else []
-        return f"complete({', '.join(parts)})"
-
-
-class ResetCaches(SchedulerOperation, tag="reset_caches", frozen=True):
-    """Between steps, drop what is cached on the device, and all that a connector keeps in host memory.
-
-    preempts: whether every running request is preempted first, so that no block is in use.
-    """
-
-    is_optional: ClassVar[bool] = True
-    preempts: bool = False
-
-    def simpler(self) -> Iterator["ResetCaches"]:
-        if self.preempts:
-            yield ResetCaches()
-
-    def text(self, config: Config) -> str:
-        return f"reset_caches({'preempts all' if self.preempts else ''})"
-
-    @classmethod
-    def is_possible(cls, config: Config, can: Capabilities) -> bool:
-        return bool(can.connectors)
-
-
-class Drain(SchedulerOperation, tag="drain", frozen=True):
-    """Stop, then do steps until every request is over, each with the same sampled tokens."""
-
-    tokens: Ids
-
-    def simpler(self) -> Iterator["Drain"]:
-        yield from (self.changed(tokens=tokens) for tokens in one_zero(self.tokens))
-
-    def text(self, config: Config) -> str:
-        return f"drain({samples_text(self.tokens)})"

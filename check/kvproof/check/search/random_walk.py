@@ -12,7 +12,8 @@ from time import monotonic
 from typing import Any
 
 from kvproof.check.oracle.firing import is_large
-from kvproof.check.oracle.replay import CallRecorder, Counterexample, ReplayResult, interval_of, located, unrepeated
+from kvproof.check.oracle.repetition import unrepeated
+from kvproof.check.oracle.replay import CallRecorder, Counterexample, ReplayResult, interval_of, located
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.garbage_collection import collecting_seldom
 from kvproof.check.protocol.manager import Config, Unsupported

@@ -27,7 +27,8 @@ from time import monotonic
 from typing import Any
 
 from kvproof.check.oracle.level import settings_of, typed
-from kvproof.check.oracle.replay import Counterexample, finding_of, is_hang, is_same_failure, located
+from kvproof.check.oracle.repetition import is_same_failure
+from kvproof.check.oracle.replay import Counterexample, finding_of, is_hang, located
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.time_limit import OutOfTime, seconds_left
 from kvproof.check.search.random_walk import WalkOptions, walk

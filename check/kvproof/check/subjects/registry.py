@@ -95,7 +95,7 @@ ROWS = (
         "kvproof-generation1",
         MANAGER,
         "kvproof's manager with the interface of vLLM's first generation; its sliding windows are rings",
-        _by("builtin.manager.Generation1"),
+        _by("builtin.generation1.Generation1"),
     ),
     Row(
         "kvproof-objects",

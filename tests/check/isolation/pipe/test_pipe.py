@@ -16,7 +16,8 @@ from kvproof.check.cli.app import app
 from kvproof.check.isolation.factory import factory_for
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.remote_search import shortest
-from kvproof.check.oracle.replay import confirm, replay
+from kvproof.check.oracle.repetition import confirm
+from kvproof.check.oracle.replay import replay
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Capabilities, Config, Unsupported
 from kvproof.check.search.random_walk import walk

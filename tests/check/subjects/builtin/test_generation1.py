@@ -7,7 +7,7 @@ import pytest
 from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import MANAGERS
-from kvproof.check.subjects.builtin.manager import Generation1
+from kvproof.check.subjects.builtin.generation1 import Generation1
 
 
 @pytest.mark.parametrize("seed", [1, 2])

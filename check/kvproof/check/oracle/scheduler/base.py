@@ -15,9 +15,9 @@ from kvproof.check.protocol.scheduler import (
     SCHEDULER_CALLS,
     ScheduledStep,
     SchedulerConfig,
-    SchedulerOperation,
     SchedulerSubject,
 )
+from kvproof.check.protocol.scheduler_operations import SchedulerOperation
 from kvproof.spec.text.budgets import FCFS
 from kvproof.spec.text.identity import Identities
 

@@ -1,7 +1,7 @@
 """vLLM's V0 block manager of the first generation as a subject: releases 0.2.0 to 0.6.3.
 
 Its sliding window is a ring of W blocks: position p uses the slot of position p - W * block_size, and a table names a
-block again each time the ring comes round. As in kvproof's own first generation (`builtin/manager.py`), the ring
+block again each time the ring comes round. As in kvproof's own first generation (`builtin/generation1.py`), the ring
 is shown as the judge's window: the last W entries as blocks, the earlier ones as the null block. So the manager gets
 the smallest ring for which the judge's window is at most (W - 1) * block_size + 1 tokens.
 
@@ -28,7 +28,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvproof.check.protocol.manager import NULL_BLOCK, Admitted, Assumption, Config, Observation, Scheduled, Unsupported
-from kvproof.check.subjects.builtin.manager import PROMPT_BESIDE_RING, blocks_of_ring
+from kvproof.check.subjects.builtin.generation1 import PROMPT_BESIDE_RING, blocks_of_ring
 from kvproof.check.subjects.vllm.v0_loader import Manager
 from kvproof.check.subjects.vllm.v0_manager import VllmV0
 from kvproof.check.subjects.vllm.v0_observation import BlockPools, absolute_ids
