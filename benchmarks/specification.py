@@ -12,7 +12,8 @@ from typing import Any
 from kvproof.check.protocol.scopes import SCOPES, Scope
 from kvproof.check.search.exhaustive.specification import explore_specification, space_of
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
-from kvproof.spec.native import FIELDS, Machine, Sizes
+from kvproof.spec.native import FIELDS, Machine
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.state import State
 
 SCOPE = Scope(8, 6, 4, 6, 2, caching=True, lookahead=2, swap=True, level="rules")

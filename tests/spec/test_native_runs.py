@@ -13,8 +13,10 @@ from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.mutants import mutated
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.models.mutation.operators import Mutant
-from kvproof.spec import native
-from kvproof.spec.native import FIELDS, CheckFailed, Machine, Sizes
+from kvproof.spec import syntax_trees
+from kvproof.spec.compilation import CheckFailed
+from kvproof.spec.native import FIELDS, Machine
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.state import State
 
 ALL_FEATURES = Scope(5, 3, 3, 6, 2, caching=True, lookahead=2, swap=True, num_flights=4, level="rules", reserving=True)
@@ -104,7 +106,7 @@ def agree(one, other):
     return same(spliced(one, 0, 1, other), one if len(one) == 0 else other, 1)
 """
     functions = {node.name: (node, "<text>") for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
-    names = Machine(Sizes(1, 0, 3, 1, 1), text=native.functions() | functions).names
+    names = Machine(Sizes(1, 0, 3, 1, 1), text=syntax_trees.functions() | functions).names
     assert names["nested"]([1, 2, 3], [4, 5, 6], True) == [4, 7, 3]
     assert names["nested"]([1, 2, 3], [4, 5, 6], False) == [4, 2, 7]
     assert names["chosen"]([1, 2, 3], [4, 5, 6], True) == 1
@@ -128,7 +130,7 @@ def of_transfers(state, a):
 
 def quantified(sizes: Sizes) -> dict[str, Any]:
     nodes = (node for node in ast.parse(QUANTIFIED).body if isinstance(node, ast.FunctionDef))
-    return Machine(sizes, text=native.functions() | {node.name: (node, "<text>") for node in nodes}).names
+    return Machine(sizes, text=syntax_trees.functions() | {node.name: (node, "<text>") for node in nodes}).names
 
 
 def test_a_condition_that_is_asked_early_decides_the_same_and_is_read_only_where_it_was() -> None:
@@ -155,7 +157,7 @@ def test_a_condition_that_no_state_without_transfers_satisfies_is_not_asked() ->
 def test_a_step_that_writes_only_ghosts_is_left_empty_without_them() -> None:
     function = ast.parse("def step(state):\n    state.place[0] = 1").body[0]
     assert isinstance(function, ast.FunctionDef)
-    machine = Machine(Sizes(1, 0, 1, 1, 1), False, text=native.functions() | {"step": (function, "<text>")})
+    machine = Machine(Sizes(1, 0, 1, 1, 1), False, text=syntax_trees.functions() | {"step": (function, "<text>")})
     before, after = machine.first_state(), machine.first_state()
     machine.names["step"](after)
     assert real_fields(after) == real_fields(before)
@@ -164,8 +166,8 @@ def test_a_step_that_writes_only_ghosts_is_left_empty_without_them() -> None:
 def test_contracts_are_loaded_when_something_asks_for_them() -> None:
     program = """
 import sys
-from kvproof.spec import native
-from kvproof.spec.native import Machine, Sizes
+from kvproof.spec.native import Machine
+from kvproof.spec.sizes import Sizes
 machine = Machine(Sizes(2, 0, 1, 1, 1))
 print("kvproof.spec.contracts" in sys.modules)
 print(machine.function("free_precondition")(machine.first_state(), 0))
@@ -180,7 +182,7 @@ def test_a_local_name_never_hides_what_the_compiler_adds() -> None:
     source = "def finish(state, seq):\n    require(state.live[seq], 'it is live')\n"
     (function,) = ast.parse(source + "    GUARD_finish_0 = FAILED_finish_0 = 1\n").body
     assert isinstance(function, ast.FunctionDef)
-    machine = Machine(sizes_of(ALL_FEATURES), text={**native.functions(), "finish": (function, "mine.py")})
+    machine = Machine(sizes_of(ALL_FEATURES), text={**syntax_trees.functions(), "finish": (function, "mine.py")})
     refusal = machine.rules["finish"](machine.first_state(), 0)
     assert refusal is not None
     assert refusal.sentence == "it is live"

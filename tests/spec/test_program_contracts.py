@@ -19,8 +19,9 @@ from kvproof.check.subjects.registry import find
 from kvproof.models.translation.text import specification
 from kvproof.spec.contract_run import ContractBroken
 from kvproof.spec.contract_texts import CONTRACTS
-from kvproof.spec.native import Machine, Sizes
+from kvproof.spec.native import Machine
 from kvproof.spec.program_contracts import PARTS, Followed, followed
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text import operations
 from kvproof.spec.text.operations import Program, RuleCall
 from kvproof.spec.text.state import FREE, State

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from inspect import signature
 from typing import Any
 
+from kvproof.spec.compilation import CheckFailed
 from kvproof.spec.language import COLLECTED, Contract, Least
-from kvproof.spec.native import CheckFailed, Machine
+from kvproof.spec.native import Machine
 from kvproof.spec.text.state import State
 
 NUM_FIRED = "num_fired"  # the parameter of a contract that counts its firings

@@ -21,7 +21,8 @@ from typing import Any
 from kvproof.spec.contract_run import PARAMETERS, ContractBroken, ContractRun, Values
 from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.language import SLOTS
-from kvproof.spec.native import FIELDS, Machine, Sizes
+from kvproof.spec.native import FIELDS, Machine
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text import operations
 from kvproof.spec.text.operations import Program, RuleCall, row_of
 from kvproof.spec.text.state import EVICTABLE, GPU, NONE, State

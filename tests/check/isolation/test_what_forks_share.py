@@ -12,7 +12,7 @@ from kvproof.check.protocol.manager import Config
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.subjects.registry import find
-from kvproof.spec import native
+from kvproof.spec import compilation, native
 
 OWN = {"manager": "kvproof", "scheduler": "kvproof-scheduler", "pool": "kvproof-pool", "store": "kvproof-store"}
 OBJECTS = """
@@ -31,19 +31,19 @@ def test_a_walk_compiles_no_rules_once_those_of_its_level_are_compiled(level: Le
     caches: tuple[functools._lru_cache_wrapper[object], ...] = (
         compile_rules,
         compile_rules_of_stores,
-        native._compiled,
-        native._compiled_text,
-        native._namespace,
+        compilation._compiled,
+        compilation._compiled_text,
+        compilation.namespace,
         native._maker,
-        native.sized_function,
+        compilation.sized_function,
     )
     for cache in caches:
         cache.cache_clear()
     level.compile()
-    num_compiled = native._compiled.cache_info().misses
+    num_compiled = compilation._compiled.cache_info().misses
     done = walk(STRATEGIES[level.name], find(OWN[level.name])(), 1, max_operations=300, seconds=100.0)
     assert done.num_operations >= 300
-    assert native._compiled.cache_info().misses == num_compiled > 0
+    assert compilation._compiled.cache_info().misses == num_compiled > 0
 
 
 def test_the_collector_of_a_fork_leaves_alone_what_its_server_has(tmp_path: Path) -> None:

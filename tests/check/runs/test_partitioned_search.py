@@ -262,8 +262,8 @@ def test_a_part_in_c_that_is_killed_is_made_again_and_nothing_is_counted_twice()
 BROKEN_FORK = """
 import ast, copy
 from functools import partial
-from kvproof.spec import native
-for found in (native.functions(), native.functions(native.BLOCK_MANAGERS)):
+from kvproof.spec import syntax_trees
+for found in (syntax_trees.functions(), syntax_trees.functions(syntax_trees.BLOCK_MANAGERS)):
     function, file = found["fork"]
     function = copy.deepcopy(function)
     function.body = [one for one in function.body if not ast.unparse(one).startswith("state.refcount")]

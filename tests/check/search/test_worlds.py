@@ -29,7 +29,8 @@ from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.check.subjects.builtin.store import OwnStore
 from kvproof.check.subjects.registry import find
 from kvproof.impl import BlockManager
-from kvproof.spec.native import Machine, Sizes
+from kvproof.spec.native import Machine
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.trace import Operation
 
 LIARS = Path(__file__).with_name("liars.py")

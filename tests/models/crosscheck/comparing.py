@@ -28,8 +28,10 @@ from kvproof.models.translation.conditions import Demand
 from kvproof.models.translation.maps import Map, SymbolicState
 from kvproof.models.translation.rules import Outcome
 from kvproof.models.translation.translator import Parameter, Translator
+from kvproof.spec.compilation import CheckFailed
 from kvproof.spec.language import COLLECTED
-from kvproof.spec.native import FIELDS, CheckFailed, Machine, Sizes
+from kvproof.spec.native import FIELDS, Machine
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.state import State
 
 RULE, OF_TWO_STATES, RECORD = "advance", "is_kept", "pair"

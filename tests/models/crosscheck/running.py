@@ -18,9 +18,10 @@ from unittest.mock import patch
 
 from kvproof.models.translation.functions import Functions
 from kvproof.models.translation.text import Text, specification
-from kvproof.spec import language, native
+from kvproof.spec import language, native, syntax_trees
 from kvproof.spec.language import COLLECTED, Domain, Field
-from kvproof.spec.native import FIELDS, Machine, Sizes
+from kvproof.spec.native import FIELDS, Machine
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.state import State
 
 FILE = "/generated/kvproof/generated/program.py"  # what a message names; there is no such file
@@ -174,7 +175,7 @@ class _Strict(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
         self.generic_visit(node)
-        if native.called(node) == "check":
+        if syntax_trees.called(node) == "check":
             condition = node.value.args[0]  # type: ignore[attr-defined]
             node.value = ast.copy_location(_call("noted", condition, ast.Constant(node.lineno)), node)
         return node

@@ -20,7 +20,7 @@ from kvproof.models.refinement.abstraction import Code
 from kvproof.models.refinement.setting import Setting
 from kvproof.models.refinement.simulation import Simulation, explore, obligations
 from kvproof.models.translation.translator import Translator
-from kvproof.spec.native import Sizes
+from kvproof.spec.sizes import Sizes
 
 INSTANCE = Sizes(num_gpu_blocks=3, num_host_blocks=1, block_size=2, num_seqs=2, num_indexes=3)
 

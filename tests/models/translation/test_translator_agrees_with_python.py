@@ -19,7 +19,8 @@ from kvproof.models.translation.maps import Map, SymbolicState, Value
 from kvproof.models.translation.terms import Term
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.language import COLLECTED, SLOTS
-from kvproof.spec.native import FIELDS, Machine, Sizes
+from kvproof.spec.native import FIELDS, Machine
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.state import State
 
 RULES = {rule.__name__ for rule in COLLECTED.rules}

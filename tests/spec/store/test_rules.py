@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kvproof.spec.native import Guard
+from kvproof.spec.compilation import Guard
 from kvproof.spec.store.machine import StoreMachine, StoreSizes
 from kvproof.spec.store.state import HIT, MISS, NONE, PENDING, StoreState
 

@@ -8,7 +8,8 @@ import pytest
 
 from kvproof.impl.evictor import LRUEvictor
 from kvproof.spec.contract_texts import CONTRACTS
-from kvproof.spec.native import Machine, Sizes
+from kvproof.spec.native import Machine
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.operations import lowest_free
 from kvproof.spec.text.state import FREE, GPU, State
 

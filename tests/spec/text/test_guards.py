@@ -10,7 +10,8 @@ from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.mutants import mutated
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.models.mutation.operators import Mutant, deletions
-from kvproof.spec.native import Guard, Machine
+from kvproof.spec.compilation import Guard
+from kvproof.spec.native import Machine
 from kvproof.spec.text.state import State
 
 # The states of each scope that are searched, nearest first: enough for the guards that no scope before it shows alone.

@@ -2,8 +2,10 @@
 
 import pytest
 
+from kvproof.spec.compilation import Guard
 from kvproof.spec.language import COLLECTED
-from kvproof.spec.native import Guard, Machine, Sizes
+from kvproof.spec.native import Machine
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.operations import (
     Program,
     admit_past_window_hit,

@@ -1,6 +1,7 @@
 """A shared block is at the same index of the tables, because an identity fixes its position."""
 
-from kvproof.spec.native import Machine, Sizes
+from kvproof.spec.native import Machine
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.identity import Identities, Key
 
 SIZES = Sizes(num_gpu_blocks=2, num_host_blocks=0, block_size=1, num_seqs=2, num_indexes=2)

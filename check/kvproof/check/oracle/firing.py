@@ -12,7 +12,9 @@ from kvproof.check.oracle.eviction_policy import EvictionOrder
 from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Observation, Pair
-from kvproof.spec.native import Guard, Machine, Sizes
+from kvproof.spec.compilation import Guard
+from kvproof.spec.native import Machine
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.identity import Identities
 from kvproof.spec.text.operations import Program
 from kvproof.spec.text.state import EVICTABLE, State

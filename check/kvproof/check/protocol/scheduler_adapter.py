@@ -16,7 +16,7 @@ from kvproof.check.protocol.features import require_capable
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
 from kvproof.check.protocol.scheduler import ABORTED, IGNORED, Access, ScheduledStep, SchedulerConfig
-from kvproof.spec.native import sized_function
+from kvproof.spec.compilation import sized_function
 from kvproof.spec.text.identity import Image, Key
 
 ALWAYS = ("make", "add", "next_step", "take_results", "observe")

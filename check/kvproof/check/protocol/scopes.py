@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kvproof.check.protocol.manager import Config
-from kvproof.spec.native import Sizes, sized_function
+from kvproof.spec.compilation import sized_function
+from kvproof.spec.sizes import Sizes
 
 Level = Literal["operations", "rules"]
 

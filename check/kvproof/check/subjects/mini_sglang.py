@@ -27,7 +27,7 @@ from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAda
 from kvproof.check.subjects.loading import EngineError, stub_modules
 from kvproof.check.subjects.loading.stub_modules import StubObject, WithoutPinning
 from kvproof.check.subjects.sglang.manager import first_slots
-from kvproof.spec.native import sized_function
+from kvproof.spec.compilation import sized_function
 
 PACKAGE = "minisgl"
 MANAGER = Path("scheduler") / "cache.py"

@@ -8,7 +8,7 @@ from typing import Any
 from kvproof.models.proofs.induction import INITIAL, SUITE, THEOREM
 from kvproof.models.proofs.obligation import WELL_DEFINED, Obligation
 from kvproof.spec.language import COLLECTED
-from kvproof.spec.native import Sizes
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.state import State
 
 CHECK = "check "

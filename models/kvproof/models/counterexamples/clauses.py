@@ -13,7 +13,8 @@ from typing import Any
 from kvproof.models.counterexamples.case import Clause
 from kvproof.models.counterexamples.replay import OutOfRange, TooSmall
 from kvproof.models.translation.text import Text, place_of
-from kvproof.spec.native import FIELDS, Machine, Sizes
+from kvproof.spec.native import FIELDS, Machine
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.state import State
 
 Domains = tuple[tuple[str, str], ...]  # name of a variable -> name of its domain

@@ -24,7 +24,8 @@ from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Parameter
 from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.language import COLLECTED, Contract
-from kvproof.spec.native import Machine, Sizes
+from kvproof.spec.native import Machine
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.state import State
 
 BEGINS, GOES_ON, IS_ENABLED, KEEPS_ON, ENDS, HAS_DONE = (

@@ -21,7 +21,8 @@ from kvproof.models.translation.terms import Number, Truth, is_between
 from kvproof.models.translation.text import Text
 from kvproof.models.translation.translator import Parameter, Translator
 from kvproof.spec.language import Domain
-from kvproof.spec.native import FIELDS, Sizes
+from kvproof.spec.native import FIELDS
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.state import FREE, NONE, State
 
 # In increasing size; each has something that the smaller ones lack.

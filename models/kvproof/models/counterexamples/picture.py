@@ -11,7 +11,8 @@ from typing import Any
 from kvproof.models.counterexamples.case import Clause, Counterexample, Kind
 from kvproof.models.counterexamples.contracts import BEGINS, HAS_DONE, IS_ENABLED, BrokenContract
 from kvproof.spec.language import IDENTITIES
-from kvproof.spec.native import FIELDS, Sizes
+from kvproof.spec.native import FIELDS
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.state import EVICTABLE, FREE, HOST, NONE, RESERVED, USED, State
 
 LISTS = {FREE: "free", USED: "used", EVICTABLE: "evictable", RESERVED: "reserved"}

@@ -14,8 +14,11 @@ from kvproof.models.counterexamples.case import Case, Kind
 from kvproof.models.counterexamples.instances import Candidate
 from kvproof.models.translation.sizes import WITHOUT_END
 from kvproof.models.translation.text import Text
+from kvproof.spec.compilation import CheckFailed
 from kvproof.spec.language import COLLECTED, Domain
-from kvproof.spec.native import CheckFailed, Machine, Sizes, called
+from kvproof.spec.native import Machine
+from kvproof.spec.sizes import Sizes
+from kvproof.spec.syntax_trees import called
 from kvproof.spec.systems import BLOCK_MANAGERS, System
 from kvproof.spec.text.state import State
 

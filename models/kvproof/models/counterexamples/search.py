@@ -10,7 +10,7 @@ from kvproof.models.counterexamples.shrinking import shrink
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solving import Allowance
 from kvproof.models.translation.text import Text, place_of, specification
-from kvproof.spec.native import Sizes
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.properties import MEANINGS
 
 SECONDS = 20.0  # of effort

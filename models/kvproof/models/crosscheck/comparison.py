@@ -37,7 +37,9 @@ from kvproof.models.translation.rules import Outcome, Required
 from kvproof.models.translation.terms import Truth
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Parameter, Translator
-from kvproof.spec.native import CheckFailed, Guard, MachineOf, SizesOf
+from kvproof.spec.compilation import CheckFailed, Guard
+from kvproof.spec.native import MachineOf
+from kvproof.spec.sizes import SizesOf
 
 OUT_OF_RANGE = "a subscript is out of range"  # the result of a native run that reads or writes where nothing is
 

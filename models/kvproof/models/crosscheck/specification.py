@@ -32,7 +32,8 @@ from kvproof.models.crosscheck.walk import SIZES, SIZES_OF_STORES, Arguments, Wa
 from kvproof.models.proofs.endless_quantifiers import LENGTHS
 from kvproof.models.translation.text import Text
 from kvproof.models.translation.translator import Parameter
-from kvproof.spec.native import MachineOf, SizesOf
+from kvproof.spec.native import MachineOf
+from kvproof.spec.sizes import SizesOf
 from kvproof.spec.store.machine import STORES
 
 DRAWN = 2  # rules with drawn arguments that are compared in each state

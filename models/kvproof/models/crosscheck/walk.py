@@ -15,7 +15,8 @@ from typing import Any, get_args, get_origin
 
 from kvproof.models.counterexamples.replay import watched
 from kvproof.models.crosscheck.comparison import Crosscheck, ListEnds, Situation, SymbolicRule, run_natively
-from kvproof.spec.native import MachineOf, Sizes, SizesOf
+from kvproof.spec.native import MachineOf
+from kvproof.spec.sizes import Sizes, SizesOf
 from kvproof.spec.store.machine import STORES, StoreSizes
 
 SIZES = (

@@ -664,7 +664,7 @@ CODE = [
 ]
 
 NATIVE = [
-    Plant(name, "spec/kvproof/spec/native.py", old, new, (f"tests/{test}",))
+    Plant(name, "spec/kvproof/spec/compilation.py", old, new, (f"tests/{test}",))
     for name, old, new, test in (
         (
             "natively rows are the same without their last slot",

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from kvproof.spec.native import called, functions, target_of
 from kvproof.spec.store.machine import STORES
+from kvproof.spec.syntax_trees import called, functions, target_of
 from kvproof.spec.systems import BLOCK_MANAGERS, System
 
 SYSTEMS: dict[str, System] = {one.name: one for one in (BLOCK_MANAGERS, STORES)}

@@ -20,8 +20,8 @@ from kvproof.models.mutation.operators import SYSTEMS, row_of
 from kvproof.models.translation.text import Text, returned, specification
 from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.language import Contract
-from kvproof.spec.native import called
 from kvproof.spec.store.machine import STORES
+from kvproof.spec.syntax_trees import called
 from kvproof.spec.systems import BLOCK_MANAGERS
 
 THEOREMS, INVARIANTS, CHECKS, GUARDS, OF_CONTRACTS = "theorems", "invariants", "checks", "guards", "contracts"

@@ -14,7 +14,8 @@ from kvproof.models.translation.text import Text, specification
 from kvproof.spec.contract_run import ContractBroken, ContractRun, Values
 from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.language import Contract
-from kvproof.spec.native import Machine, Sizes
+from kvproof.spec.native import Machine
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.state import NONE, State
 
 SIZES = Sizes(num_gpu_blocks=4, num_host_blocks=3, block_size=2, num_seqs=3, num_indexes=5, num_flights=2)

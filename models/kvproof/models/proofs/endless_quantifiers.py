@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.translation.sizes import WITHOUT_END
 from kvproof.models.translation.text import Text, parameters_of, place_of, returned
-from kvproof.spec import native
+from kvproof.spec import syntax_trees
 from kvproof.spec.language import Domain
-from kvproof.spec.native import called
+from kvproof.spec.syntax_trees import called
 
 LENGTHS = {  # field -> the size that its values never exceed natively
     "num_blocks": "NUM_INDEXES",  # each entry of a table is written when it is added
@@ -48,7 +48,7 @@ def endless_quantifiers(text: Text) -> Iterator[Finding]:
         if callable(field.start):
             yield from search.function(field.start.__name__, decides=True)
     for marked in collected.functions:  # judges and rules decide by the functions of the text
-        yield from search.function(marked.__name__, decides=marked.__name__ in native.functions(text.system))
+        yield from search.function(marked.__name__, decides=marked.__name__ in syntax_trees.functions(text.system))
 
 
 class _Search:

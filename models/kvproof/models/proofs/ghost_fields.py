@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.translation.dependencies import fields_read, reached
 from kvproof.models.translation.text import Text, parameters_of, place_of, returned
-from kvproof.spec.native import called, target_of, without_ghosts
+from kvproof.spec.syntax_trees import called, target_of, without_ghosts
 
 Names = dict[str, bool]  # local name -> whether it is tainted
 

@@ -22,8 +22,8 @@ from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.translation.dependencies import calls, fields_read, fields_written, nodes_of, reached
 from kvproof.models.translation.text import Text, element_left, parameters_of, place_of, returned, specification
 from kvproof.spec.language import Claim, Contract, Field
-from kvproof.spec.native import called, fields_in, target_of
 from kvproof.spec.store.machine import STORES
+from kvproof.spec.syntax_trees import called, fields_in, target_of
 from kvproof.spec.text.properties import MEANINGS
 
 NUM_PARAMETERS_MAX = 6

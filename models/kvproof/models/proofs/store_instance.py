@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvproof.models.translation.text import Text, specification
-from kvproof.spec.native import CheckFailed
+from kvproof.spec.compilation import CheckFailed
 from kvproof.spec.store.machine import STORES, StoreMachine, StoreSizes
 from kvproof.spec.store.state import NONE, StoreState
 

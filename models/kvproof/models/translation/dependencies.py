@@ -5,7 +5,7 @@ import functools
 from collections.abc import Iterable, Iterator
 
 from kvproof.models.translation.text import Text
-from kvproof.spec.native import target_of
+from kvproof.spec.syntax_trees import target_of
 
 
 @functools.lru_cache(maxsize=4096)

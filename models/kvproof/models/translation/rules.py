@@ -14,7 +14,7 @@ from kvproof.models.translation.states import StateExpressions
 from kvproof.models.translation.terms import Truth, conjunction, negation
 from kvproof.models.translation.text import Frame, Text, element_left, parameters_of, returned
 from kvproof.spec.language import SLOTS, Domain
-from kvproof.spec.native import called
+from kvproof.spec.syntax_trees import called
 
 
 @dataclass(frozen=True, eq=False)

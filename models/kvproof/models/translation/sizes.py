@@ -13,7 +13,7 @@ import z3
 
 from kvproof.models.translation.terms import Number, Truth, is_between
 from kvproof.spec.language import Domain
-from kvproof.spec.native import SizesOf
+from kvproof.spec.sizes import SizesOf
 from kvproof.spec.systems import BLOCK_MANAGERS, System
 
 WITHOUT_END = frozenset({"NUM_INDEXES", "NUM_RANKS", "NUM_STEPS"})

@@ -11,7 +11,7 @@ from typing import Any
 
 from kvproof.models.translation.errors import NotInLanguage
 from kvproof.models.translation.functions import Functions
-from kvproof.spec import native
+from kvproof.spec import syntax_trees
 from kvproof.spec.systems import BLOCK_MANAGERS, System
 
 OF_THE_WHOLE = (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal)  # each decides about a whole function
@@ -102,7 +102,7 @@ def specification(system: System = BLOCK_MANAGERS) -> Text:
             for name, value in vars(text).items()
             if isinstance(value, int) and name == name.upper() and not name.startswith(OF_SIZES)
         }
-    functions = Functions({**native.functions(system), **native.contract_functions(system)})
+    functions = Functions({**syntax_trees.functions(system), **syntax_trees.contract_functions(system)})
     return Text(functions, constants, system)
 
 

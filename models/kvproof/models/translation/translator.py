@@ -16,7 +16,7 @@ from kvproof.models.translation.sizes import Universe
 from kvproof.models.translation.terms import Term, Truth, is_truth
 from kvproof.models.translation.text import Text, parameters_of, returned, specification
 from kvproof.spec.language import Domain, Field
-from kvproof.spec.native import SizesOf
+from kvproof.spec.sizes import SizesOf
 
 
 @dataclass(frozen=True, eq=False)

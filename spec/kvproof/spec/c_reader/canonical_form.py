@@ -23,7 +23,7 @@ from string import Template
 from kvproof.spec.c_reader import meaning
 from kvproof.spec.c_reader.translation import REAL_FIELDS, Translator, Unreadable, size_of
 from kvproof.spec.language import BLOCKS, ENTRIES, FLIGHTS, IDENTITIES, SEQS, Domain, Field
-from kvproof.spec.native import Functions, fields_in, functions_of
+from kvproof.spec.syntax_trees import Functions, fields_in, functions_of
 from kvproof.spec.text.state import NONE
 
 NAMED = {SEQS: "seq", BLOCKS: "block", FLIGHTS: "flight"}  # the ids that a renaming may exchange

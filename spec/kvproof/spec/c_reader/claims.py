@@ -12,7 +12,7 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kvproof.spec.native import ask_early
+from kvproof.spec.compilation import ask_early
 
 Step = ast.comprehension | ast.expr
 Merged = dict[str, tuple[Step, "Merged"]]  # by the text of a step: the step, and what comes after it

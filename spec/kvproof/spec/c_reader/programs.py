@@ -10,7 +10,7 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from kvproof.spec.c_reader.translation import REAL_FIELDS, Translator, is_row, size_of
-from kvproof.spec.native import functions, functions_of
+from kvproof.spec.syntax_trees import functions, functions_of
 from kvproof.spec.text import operations, witnesses
 from kvproof.spec.text.witnesses import SEEN_AFTER, SEEN_BEFORE, WITNESSES, Witness
 

@@ -14,18 +14,11 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 
 from kvproof.spec.c_reader.claims import InC, claims_hold
+from kvproof.spec.compilation import Guard, ask_early
 from kvproof.spec.language import COLLECTED, Claim, Domain
-from kvproof.spec.native import (
-    DOMAINS,
-    FIELDS,
-    Functions,
-    Guard,
-    Sizes,
-    ask_early,
-    fields_in,
-    functions,
-    without_ghosts,
-)
+from kvproof.spec.native import DOMAINS, FIELDS
+from kvproof.spec.sizes import Sizes
+from kvproof.spec.syntax_trees import Functions, fields_in, functions, without_ghosts
 from kvproof.spec.systems import BLOCK_MANAGERS
 from kvproof.spec.text import state as state_text
 
@@ -337,7 +330,7 @@ class Translator:
         return found
 
     def _quantified(self, is_all: bool, every: ast.expr) -> str:
-        """A loop for each domain, left at the first value that decides; see `native.ask_early`."""
+        """A loop for each domain, left at the first value that decides; see `compilation.ask_early`."""
         assert isinstance(every, ast.GeneratorExp)
         every = ast.parse(ast.unparse(every), mode="eval").body  # a copy: its conditions are moved
         assert isinstance(every, ast.GeneratorExp)

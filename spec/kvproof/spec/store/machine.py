@@ -14,7 +14,8 @@ evaluates the invariants and theorems.
 from dataclasses import dataclass
 
 from kvproof.spec.language import COLLECTED_OF_STORES
-from kvproof.spec.native import MachineOf, SizesOf
+from kvproof.spec.native import MachineOf
+from kvproof.spec.sizes import SizesOf
 from kvproof.spec.store import groups, invariants, rules, state, steps, theorems, transfer_rules
 from kvproof.spec.store.domains import DOMAINS
 from kvproof.spec.store.state import StoreState

@@ -17,7 +17,8 @@ from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.registry import find
 from kvproof.spec.language import COLLECTED
-from kvproof.spec.native import Machine, Sizes
+from kvproof.spec.native import Machine
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.operations import admit_sequence, compute_tokens
 from kvproof.spec.text.witnesses import WITNESSES
 

@@ -12,7 +12,7 @@ from typing import Any
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.operations import count
 from kvproof.check.protocol.store import NO_SLOT, StoreConfig, StoreObservation
-from kvproof.spec.native import Guard
+from kvproof.spec.compilation import Guard
 from kvproof.spec.store.machine import StoreMachine, StoreSizes
 from kvproof.spec.store.state import NONE
 

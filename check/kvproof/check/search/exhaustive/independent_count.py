@@ -6,7 +6,7 @@ pair by pair. This count is part of the product on purpose: it needs no ghosts a
 specification, so it also shows whether the invariants say enough.
 """
 
-from kvproof.spec.native import Sizes
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.state import NONE, USED, State
 
 

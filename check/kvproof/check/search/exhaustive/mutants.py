@@ -17,8 +17,10 @@ from kvproof.models.mutation.operators import SYSTEMS, Mutant, changed
 from kvproof.models.mutation.weakenings import Weakening
 from kvproof.models.translation.dependencies import reached
 from kvproof.models.translation.text import specification
-from kvproof.spec.native import Functions, Machine, Sizes, functions
+from kvproof.spec.native import Machine
+from kvproof.spec.sizes import Sizes
 from kvproof.spec.store.machine import STORES, StoreMachine
+from kvproof.spec.syntax_trees import Functions, functions
 from kvproof.spec.systems import BLOCK_MANAGERS
 
 TRANSITIONS_MAX = 1_000_000  # in one scope, nine times as many as any has; a search that needs more found nothing

@@ -26,8 +26,10 @@ from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
 from kvproof.check.search.exhaustive.canonical import StateKeys
 from kvproof.check.search.exhaustive.independent_count import miscounts
+from kvproof.spec.compilation import CheckFailed, Guard
 from kvproof.spec.language import COLLECTED, Claim
-from kvproof.spec.native import CheckFailed, Guard, Machine, fields_in, functions
+from kvproof.spec.native import Machine
+from kvproof.spec.syntax_trees import fields_in, functions
 from kvproof.spec.systems import BLOCK_MANAGERS
 from kvproof.spec.text.operations import RuleCall
 from kvproof.spec.text.state import State

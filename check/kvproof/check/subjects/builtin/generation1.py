@@ -18,7 +18,7 @@ from kvproof.check.protocol.manager import (
 from kvproof.check.subjects.builtin.manager import ASSUMPTIONS, BuiltIn, FakeSequence, Tables
 from kvproof.impl import BlockSpaceManagerV1, Prefix, SequenceStatus
 from kvproof.impl.errors import InvalidValueError
-from kvproof.spec.native import sized_function
+from kvproof.spec.compilation import sized_function
 
 PROMPT_BESIDE_RING = Assumption(
     "prompt-beside-ring", "A prompt longer than the ring is computed in one step, which does not read the ring."

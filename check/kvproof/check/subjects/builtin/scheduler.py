@@ -22,7 +22,7 @@ from kvproof.check.subjects.builtin.manager import (
 from kvproof.impl import BlockManager, InvalidValueError, Sequence, SequenceGroup, SequenceStatus
 from kvproof.impl.scheduler import PreemptionMode, Scheduler, SchedulerOutputs
 from kvproof.impl.scheduler import SchedulerConfig as BuiltInConfig
-from kvproof.spec.native import sized_function
+from kvproof.spec.compilation import sized_function
 from kvproof.spec.text.budgets import FCFS
 from kvproof.spec.text.identity import Image, Key
 

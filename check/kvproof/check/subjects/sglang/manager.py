@@ -32,7 +32,7 @@ from kvproof.check.protocol.manager import Admission, Assumption, Capabilities, 
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
 from kvproof.check.subjects.sglang.fakes import FakeRequest
 from kvproof.check.subjects.sglang.loader import import_release
-from kvproof.spec.native import sized_function
+from kvproof.spec.compilation import sized_function
 
 NUM_ROWS, ROW_LENGTH, ROW_LENGTH_MAX = 96, 256, 8_192  # requests, and tokens of one; beyond any run
 ASSUMPTIONS = (

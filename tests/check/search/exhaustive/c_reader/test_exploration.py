@@ -137,8 +137,8 @@ def test_a_scope_that_bytes_cannot_name_is_refused() -> None:
 
 BROKEN_FORK = """
 import ast, copy
-from kvproof.spec import native
-for found in (native.functions(), native.functions(native.BLOCK_MANAGERS)):
+from kvproof.spec import syntax_trees
+for found in (syntax_trees.functions(), syntax_trees.functions(syntax_trees.BLOCK_MANAGERS)):
     function, file = found["fork"]
     function = copy.deepcopy(function)
     function.body = [one for one in function.body if not ast.unparse(one).startswith("state.refcount")]

@@ -17,7 +17,7 @@ from kvproof.check.search.exhaustive.breadth_first import RefutedAt
 from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, in_use
 from kvproof.check.search.exhaustive.specification_calls import CallSpace
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
-from kvproof.spec.native import CheckFailed, Guard
+from kvproof.spec.compilation import CheckFailed, Guard
 from kvproof.spec.text.state import State
 
 NUM_TRIES = 8  # rules fired from each state of a walk

@@ -1,0 +1,120 @@
+"""The functions of the specification as syntax trees, and what is left of them without ghosts.
+
+The text of the rules, predicates, functions and claims is parsed once. What only ghost fields need may be left out:
+their updates, locals that nothing else reads, branches that became empty.
+"""
+
+import ast
+import functools
+import inspect
+import pickle
+from collections.abc import Iterable, Mapping, Set
+from types import ModuleType
+
+from kvproof.spec.systems import BLOCK_MANAGERS, System
+
+Functions = Mapping[str, tuple[ast.FunctionDef, str]]  # by name, each with the file it stands in
+
+
+def called(statement: ast.stmt) -> str | None:
+    """The name that a statement of the form `f(…)` calls."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        function = statement.value.func
+        return function.id if isinstance(function, ast.Name) else None
+    return None
+
+
+def target_of(statement: ast.stmt) -> tuple[str | None, bool]:
+    """The field or local that a statement assigns, and whether it is a field."""
+    if isinstance(statement, ast.AugAssign):
+        target: ast.expr = statement.target
+    elif isinstance(statement, ast.Assign):
+        target = statement.targets[0]
+    else:
+        return None, False
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    if isinstance(target, ast.Attribute):
+        return target.attr, True
+    return (target.id, False) if isinstance(target, ast.Name) else (None, False)
+
+
+@functools.cache
+def functions(system: System = BLOCK_MANAGERS) -> dict[str, tuple[ast.FunctionDef, str]]:
+    """Every function of the text by name, with its file. The contracts are not included."""
+    return functions_of(system.texts)
+
+
+@functools.cache
+def contract_functions(system: System = BLOCK_MANAGERS) -> dict[str, tuple[ast.FunctionDef, str]]:
+    """Every function of the contracts by name, with its file. The contracts are imported by the first call."""
+    return functions_of(system.contract_texts())
+
+
+def functions_of(texts: Iterable[ModuleType]) -> dict[str, tuple[ast.FunctionDef, str]]:
+    """Every function of these modules by name, with its file."""
+    found = {}
+    for text in texts:
+        file = inspect.getsourcefile(text) or text.__name__
+        for node in parsed(text).body:
+            if isinstance(node, ast.FunctionDef):
+                found[node.name] = (node, file)
+    return found
+
+
+@functools.cache
+def parsed(text: ModuleType) -> ast.Module:
+    """The syntax tree of a module; who changes a part of it makes a copy first."""
+    return ast.parse(inspect.getsource(text))
+
+
+def written(*texts: ModuleType) -> set[str]:
+    """The fields that functions of these modules assign."""
+    nodes = (node for text in texts for node in ast.walk(parsed(text)))
+    return {
+        name
+        for node in nodes
+        if isinstance(node, ast.stmt)
+        for name, is_field in [target_of(node)]
+        if is_field and name
+    }
+
+
+# Leaving the ghosts out --------------------------------------------------------------------------------------------
+
+
+def without_ghosts(function: ast.FunctionDef, ghosts: frozenset[str]) -> ast.FunctionDef:
+    """The function without the statements that only ghost fields need."""
+    function, num_nodes = copied(function), 0
+    while len(nodes := list(ast.walk(function))) != num_nodes:  # leaving out a statement may leave a local unused
+        num_nodes = len(nodes)
+        live = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        function.body = list(_kept(function.body, live, ghosts)) or [ast.Pass()]
+    return function
+
+
+def copied(function: ast.FunctionDef) -> ast.FunctionDef:
+    """A copy of the whole tree, several times as fast as by `copy.deepcopy`: every process compiles the text."""
+    copied: ast.FunctionDef = pickle.loads(pickle.dumps(function))
+    return copied
+
+
+def _kept(body: list[ast.stmt], live: set[str], ghosts: frozenset[str]) -> Iterable[ast.stmt]:
+    for statement in body:
+        name, is_field = target_of(statement)
+        if isinstance(statement, ast.If):
+            statement.body = list(_kept(statement.body, live, ghosts))
+            statement.orelse = list(_kept(statement.orelse, live, ghosts))
+            if not statement.body and not statement.orelse:
+                continue
+            statement.body = statement.body or [ast.Pass()]
+        elif (name in ghosts) if is_field else (name is not None and name not in live):
+            continue
+        elif called(statement) == "check" and fields_in(statement, ghosts):
+            continue
+        yield statement
+
+
+def fields_in(node: ast.AST, fields: Set[str]) -> set[str]:
+    """Those of the fields that an expression or statement reads or writes."""
+    return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)} & fields
