@@ -17,7 +17,7 @@ from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Check, Result
 from kvproof.reports.summary import refuted
 from kvproof.spec.text.properties import MEANINGS, NOTES
-from kvproof.spec.trace import Trace, is_about_an_answer, names_code
+from kvproof.spec.trace import Trace, is_about_a_hang, is_about_an_answer, names_code
 
 NUMBERS = r"[-\d(),.\[\]' ]+"  # findings that differ only in numbers are reported once
 SAME_CHARACTERS = 80
@@ -65,9 +65,16 @@ class Counterexample:
         """The method of the manager in which the run broke, and the last lines of an exception that it raised."""
         if self.trace is None or self.trace.method is None:
             return []
-        raised = [f"  raised in {frame}" for frame in self.trace.frames]
         verb = "answered by" if is_about_an_answer(self.trace) else "while calling"
-        return [f"{verb} {self.trace.method}", *raised]
+        return [f"{verb} {self.trace.method}", *(f"  {line}" for line in self.innermost)]
+
+    @property
+    def innermost(self) -> list[str]:
+        """The last lines of an exception that the manager raised, or those in which it stood."""
+        if self.trace is None:
+            return []
+        what = "stood in" if is_about_a_hang(self.trace) else "raised in"
+        return [f"{what} {frame}" for frame in self.trace.frames]
 
     @property
     def is_note(self) -> bool:

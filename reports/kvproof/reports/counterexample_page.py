@@ -66,7 +66,7 @@ def finding_view(name: str, found: Counterexample, frames: str | None, problem: 
         printable(place.function) if place else "",
         printable(place.file) if place else "",
         place.line if place else 0,
-        [f"raised in {printable(str(frame))}" for frame in found.trace.frames] if place and found.trace else [],
+        list(map(printable, found.innermost)) if place else [],
         sides[1] if sides else "",
         sides[2] if sides else "",
         MEANINGS.get(found.check.property),

@@ -13,6 +13,7 @@ TRACE_SCHEMA_VERSION = 1
 Operation = tuple[Any, ...]  # name, arguments
 
 ANSWER = re.compile(r"can_\w+\([^)]*\) sa(id|ys) ")  # how a text about the answer of a question begins
+NO_ANSWER = "no answer within"  # in a text about a call that did not return
 IN_TABLE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*(==[A-Za-z0-9]+([.!+_-][A-Za-z0-9]+)*)?")
 
 
@@ -44,7 +45,8 @@ class Trace:
     config: the fields of the configuration that the subject was opened with. operations: in order; the last one is
     where the property broke. text: what broke, where exactly. steps: one line for each operation, for people. method:
     the method of the manager that was called when it broke, where it is defined; None if it is not known. frames: if
-    the manager raised an exception, the last lines of its code that were executed, the innermost one last.
+    the manager raised an exception or did not return, the last lines of its code that were executed, the innermost one
+    last.
     """
 
     subject: str
@@ -60,6 +62,11 @@ class Trace:
     method: CodePlace | None = None
     frames: list[CodePlace] = field(default_factory=list)
     schema_version: int = TRACE_SCHEMA_VERSION
+
+
+def is_about_a_hang(trace: Trace) -> bool:
+    """Whether a call did not return in time."""
+    return NO_ANSWER in trace.text
 
 
 def is_about_an_answer(trace: Trace) -> bool:

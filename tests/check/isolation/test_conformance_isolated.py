@@ -25,6 +25,8 @@ class Exits(BuiltIn):
 
 class Hangs(BuiltIn):
     def fork(self, parent, child):
+        self.stand()
+    def stand(self):
         time.sleep(1000)
 
 class Grows(BuiltIn):
@@ -63,7 +65,11 @@ def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("name", "message"),
     [
         ("Exits", r"fork\(sequence 1, into 2\) ended its process, which ended with exit code 0"),
-        ("Hangs", r"fork\(sequence 1, into 2\) gave no answer within 0.5 s"),
+        (
+            "Hangs",
+            r"fork\(sequence 1, into 2\) gave no answer within 0.5 s.*"
+            r"while calling fork of \S+ends.py:11.*stood in stand of \S+ends.py:13",
+        ),
         (
             "Grows",
             r"fork\(sequence 1, into 2\) (raised MemoryError|gave no answer within 0.5 s)",

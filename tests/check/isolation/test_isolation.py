@@ -197,22 +197,23 @@ def test_an_end_that_does_not_come_again_is_nondeterministic(folder: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("call", "arguments", "kind", "message"),
+    ("call", "kind", "message", "frames"),
     [
-        ("preempt", (1,), ("total-calls", "preempt crash"), "which was ended by signal 11 (SIGSEGV)"),
-        ("free", (1,), ("total-calls", "free hang"), "free(1) gave no answer within 0.5 s"),
+        ("preempt", ("total-calls", "preempt crash"), "which was ended by signal 11 (SIGSEGV)", []),
+        ("free", ("total-calls", "free hang"), "free(1) gave no answer within 0.5 s", ["free of ends.py"]),
     ],
 )
 def test_a_call_that_ends_or_stops_the_process_is_a_finding_and_the_next_open_works(
-    ends: RemoteFactory, call: str, arguments: tuple[int, ...], kind: tuple[str, str], message: str
+    ends: RemoteFactory, call: str, kind: tuple[str, str], message: str, frames: list[str]
 ) -> None:
     subject = ends()
     for _ in range(2):
         subject.open(CONFIG)
         with pytest.raises(Finding) as found:
-            getattr(subject, call)(*arguments)
+            getattr(subject, call)(1)
         assert found.value.kind == kind
         assert message in found.value.text
+        assert [f"{place.function} of {Path(place.file).name}" for place in found.value.frames] == frames
 
 
 def test_memory_without_end_is_refused_at_the_limit(ends: RemoteFactory) -> None:

@@ -13,8 +13,10 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.time_limit import (
     OutOfTime,
     Patience,
+    call_seconds,
     calls_end_at,
     calls_interrupted_after,
+    calls_take_at_most,
     time_limit,
 )
 
@@ -33,9 +35,20 @@ def test_a_call_that_waits_for_a_processor_does_not_hang(monkeypatch: pytest.Mon
         time.sleep(0.15)
 
 
-def test_a_call_that_does_not_return_hangs() -> None:
-    with pytest.raises(Finding, match="no answer within 0 s"), time_limit(0.05):
-        time.sleep(10)
+def stand() -> None:
+    time.sleep(10)
+
+
+def test_a_call_that_does_not_return_hangs_and_its_place_is_known() -> None:
+    with pytest.raises(Finding, match=r"no answer within 0\.05 s") as found, time_limit(0.05):
+        stand()
+    assert found.value.frames[-1].function == "stand"
+
+
+def test_calls_may_take_less_within_a_block() -> None:
+    with calls_take_at_most(0.5):
+        assert (call_seconds(3.0), call_seconds(0.1)) == (0.5, 0.1)
+    assert call_seconds(3.0) == 3.0
 
 
 def test_even_a_starving_process_has_no_patience_without_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, PromptKeys
 from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.check.protocol.time_limit import HANG_SECONDS, call_seconds
 from kvproof.check.search import shrinking
 from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.random_walk import walk as random_walk
@@ -152,3 +153,48 @@ def drawn_runs(disabled: frozenset[str]) -> tuple[list[Config], set[str]]:
     options = WalkOptions(begin=begin, disabled=disabled)
     done = random_walk(MANAGERS, find("kvproof")(), 1, max_operations=6_000, seconds=LATER, options=options)
     return configs, set(done.kinds)
+
+
+# A call that does not return ----------------------------------------------------------------------------------------
+
+HANG = Finding("total-calls", "admit(1) gave no answer within 3 s", "admit hang")
+
+
+def hanging(monkeypatch: pytest.MonkeyPatch, call_takes: float) -> list[tuple[int, float]]:
+    """Every run of a shrinker, as its length and the limit of its calls; `admit` takes so many seconds."""
+    done = []
+
+    def finding_of(subject: Any, config: Config, operations: list[Operation]) -> Finding | None:
+        seconds = call_seconds(3.0)
+        done.append((len(operations), seconds))
+        if all(name != "admit" for name, *_ in operations) or call_takes < seconds:
+            return None
+        return Finding("total-calls", f"admit(1) gave no answer within {seconds:g} s", "admit hang")
+
+    monkeypatch.setattr(shrinking, "finding_of", finding_of)
+    return done
+
+
+def test_a_run_that_hangs_is_shrunk_with_short_calls_and_confirmed_with_usual_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done = hanging(monkeypatch, call_takes=100)
+    short = shrinking.shrink(None, Counterexample(CONFIG, [*RUN], HANG), 1e9)
+    assert ([operation[0] for operation in short.operations], short.finding.text) == (["admit"], HANG.text)
+    assert {seconds for _, seconds in done[:-1]} == {HANG_SECONDS}
+    assert done[-1] == (1, 3.0)
+
+
+def test_a_run_with_a_call_that_is_only_slow_stays_as_it_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    done, found = hanging(monkeypatch, call_takes=1), Counterexample(CONFIG, [*RUN], HANG)
+    assert shrinking.shrink(None, found, 1e9) is found
+    assert len(done) > 2
+
+
+def test_a_replay_counts_for_more_only_if_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging(monkeypatch, call_takes=100)
+    shrinker = Shrinker(None, Counterexample(CONFIG, [*RUN], HANG), LATER)
+    assert not shrinker.consider_operations(RUN[:1])
+    assert shrinker.num_operations == 1
+    assert shrinker.consider_operations(RUN[1:])
+    assert shrinker.num_operations > 100

@@ -10,7 +10,7 @@ An `AdapterError` is raised: then what the subject showed cannot be believed. Th
 
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -27,10 +27,10 @@ from kvproof.check.counterexample.store import (
     save_trace,
 )
 from kvproof.check.oracle.repetition import confirm
-from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.oracle.replay import Counterexample, is_hang
 from kvproof.check.protocol.fault_attribution import lack_of
 from kvproof.check.protocol.finding import AdapterError, error_text
-from kvproof.check.protocol.time_limit import OutOfTime
+from kvproof.check.protocol.time_limit import HANG_SECONDS, OutOfTime, calls_take_at_most
 from kvproof.spec.trace import CodePlace, Trace
 
 T = TypeVar("T")
@@ -88,9 +88,10 @@ class KeptFinding:
         short = self.found
         self.trace = self._attempt("the conversion to data", lambda: raw_trace(subject, short, *context), None)
         if self.trace is not None:
-            self.trace = self._attempt(
-                "the description of the steps", lambda: make_trace(subject, short, *context, make=make), self.trace
-            )
+            with calls_take_at_most(HANG_SECONDS) if is_hang(short.finding) else nullcontext():
+                self.trace = self._attempt(
+                    "the description of the steps", lambda: make_trace(subject, short, *context, make=make), self.trace
+                )
             unknown: Located = None, []
             method, frames = self._attempt("the search for the method", lambda: locate(short), unknown)
             self.trace = replace(self.trace, method=method, frames=frames)

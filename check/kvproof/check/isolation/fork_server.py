@@ -20,6 +20,7 @@ from kvproof.check.isolation.factory import found
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import limit_memory
 from kvproof.check.isolation.messages import SEARCH, Connection, pack
+from kvproof.check.isolation.stuck_place import write_frames_on_signal
 from kvproof.check.oracle.level import Level, level_of
 from kvproof.check.protocol.finding import error_text
 from kvproof.check.protocol.garbage_collection import collecting_seldom
@@ -159,6 +160,7 @@ class ForkServer:
             os.close(self.woken)
             os.close(self.waker)
             limit_memory(self.memory_bytes)
+            write_frames_on_signal(journal)
             serve(Connection(socket.socket(fileno=descriptor)), self.factory, Journal(journal))
         except BaseException as error:
             with suppress(BaseException):  # the subject may have changed everything here

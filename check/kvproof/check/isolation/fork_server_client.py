@@ -120,7 +120,7 @@ class ForkClient:
             pid = self._forked(theirs, journal, purpose)
             if_it_fails.pop_all()
         self._ended.pop(pid, None)  # the status of an earlier process with the same id
-        return Fork(self, Connection(ours), pid)
+        return Fork(self, Connection(ours), pid, journal)
 
     def _forked(self, theirs: socket.socket, journal: Journal, purpose: bytes) -> int:
         """The process id of a new fork, which has this end of a connection. Raises ServerGone, OutOfTime."""
@@ -178,8 +178,8 @@ def _close(process: "subprocess.Popen[bytes]", control: Connection, output: Subj
 class Fork:
     """A process with one fresh subject."""
 
-    def __init__(self, server: ForkClient, connection: Connection, pid: int) -> None:
-        self.server, self.connection, self.pid = server, connection, pid
+    def __init__(self, server: ForkClient, connection: Connection, pid: int, journal: Journal) -> None:
+        self.server, self.connection, self.pid, self.journal = server, connection, pid, journal
         self.is_alive = True
         weakref.finalize(self, connection.close)
 

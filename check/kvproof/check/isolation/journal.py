@@ -23,6 +23,7 @@ from kvproof.check.protocol.manager import Config
 from kvproof.spec.trace import Operation
 
 SIZE_BYTES = 1 << 26  # a short run takes a few thousand, a long one with long prompts some millions
+FRAMES_AT, FRAMES_BYTES = SIZE_BYTES, 1 << 16  # behind the run: the frames of a process that gives no answer
 COUNT_PER_SECOND_MAX = 10_000_000  # operations, runs or states; the fastest search of a subject does a twentieth
 HEADER = struct.Struct("=QQQ")  # number of runs, number of operations of all runs, end of the last run
 
@@ -117,7 +118,7 @@ def _shared_file() -> int:
     """The descriptor of an unnamed file; in memory if the system supports it, so that a full disk does not matter."""
     if sys.platform == "linux":
         descriptor = os.memfd_create("kvproof-journal", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(descriptor, SIZE_BYTES)
+        os.ftruncate(descriptor, SIZE_BYTES + FRAMES_BYTES)
         # A subject that makes it smaller would end the process that reads it, by SIGBUS.
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         return descriptor

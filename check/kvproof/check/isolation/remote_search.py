@@ -219,12 +219,12 @@ def shortest(
 
 
 def method_called(make: Callable[[], Any], found: Counterexample) -> tuple[CodePlace | None, list[CodePlace]]:
-    """`oracle.method_called`, where the subject lives. Nothing is known of a call that ends or stops its process."""
+    """`oracle.method_called`, where the subject lives. Nothing is known of a call that ends its process."""
     subject = make()
     if not isinstance(subject, RemoteSubject):
         return local.method_called(subject, found)
     if found.finding.cause.endswith((CRASH, HANG)):
-        return None, []
+        return local.stood_in(found.finding)
     try:
         (method,), frames = despite_a_slow_process(
             lambda: result_of(list, subject, "method_called", {"found": found}, _no_progress)

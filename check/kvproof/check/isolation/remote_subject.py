@@ -5,6 +5,7 @@ is not answered in time or exceeds the memory limit refutes `total-calls`. After
 next `open` gets a new fork. Nothing that the other process sends is trusted: whatever is no answer is a finding, too.
 """
 
+import weakref
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -13,12 +14,13 @@ from kvproof.check.isolation.fork_server_client import Fork, ForkClient, ServerG
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import CALLS_ONLY, SEARCH, ChannelError, pack, text_of, unpack
+from kvproof.check.isolation.stuck_place import places_of_stuck
 from kvproof.check.oracle.level import level_named
 from kvproof.check.protocol.adapter_fault import Remarked
 from kvproof.check.protocol.fault_attribution import StandInError, by_means_of_kvproof
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
-from kvproof.check.protocol.time_limit import require_time
+from kvproof.check.protocol.time_limit import call_seconds, require_time
 from kvproof.spec.trace import names_code
 
 SERVER = "the process from which its process is forked"
@@ -70,12 +72,14 @@ class RemoteSubject:
         require_time()
         with by_means_of_kvproof(f"{context} cannot be called"):
             fork = self._alive(name, context)
-        seconds = self.server.limits.call_seconds
+        seconds = call_seconds(self.server.limits.call_seconds)
         try:
             answer = fork.ask(["call", name, [pack(argument) for argument in arguments]], seconds)
         except TimeoutError:
+            places = places_of_stuck(fork.pid, fork.journal.descriptor)
             fork.end()
-            raise Finding("total-calls", f"{context} gave no answer within {seconds:g} s", f"{name} {HANG}") from None
+            text = f"{context} gave no answer within {seconds:g} s"
+            raise Finding("total-calls", text, f"{name} {HANG}", frames=places) from None
         except ChannelError as error:
             fork.end()
             raise wrote_to_the_channel(context, name, error) from None
@@ -105,14 +109,17 @@ class RemoteSubject:
 
 
 def new_fork(server: ForkClient, journal: Journal | None = None) -> Fork:
-    """A new fork: for a search if a journal is given, otherwise for calls."""
+    """A new fork: for a search if a journal is given, otherwise for calls. It closes a journal of its own."""
     if journal is not None:
         return server.fork(journal, SEARCH)
-    unused = Journal()
+    own = Journal()
     try:
-        return server.fork(unused, CALLS_ONLY)
-    finally:
-        unused.close()
+        fork = server.fork(own, CALLS_ONLY)
+    except BaseException:
+        own.close()
+        raise
+    weakref.finalize(fork, own.close)
+    return fork
 
 
 def wrote_to_the_channel(context: str, name: str, error: ChannelError) -> Finding:

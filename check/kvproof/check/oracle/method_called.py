@@ -72,10 +72,12 @@ def method_called(subject: Any, found: Counterexample) -> tuple[CodePlace | None
     """The method in which the run broke, and the frames of the exception that it raised, if it raised one.
 
     If no method was called in the last operation, it is the last one before that changed something; if none is known at
-    all, the call of the adapter. Nothing is known of a call that does not return, nor of the code of a program.
+    all, the call of the adapter. Nothing is known of the code of a program.
     """
-    if is_hang(found.finding) or getattr(subject, "is_program", False):
+    if getattr(subject, "is_program", False):
         return None, []
+    if is_hang(found.finding):
+        return stood_in(found.finding)
     level = level_of_config(found.config)
     watcher = CallWatcher(subject, level.calls.all)
     earlier: Methods = []
@@ -91,6 +93,11 @@ def method_called(subject: Any, found: Counterexample) -> tuple[CodePlace | None
     except (Unsupported, OutOfTime):
         pass
     return None, []
+
+
+def stood_in(finding: Finding) -> tuple[CodePlace | None, list[CodePlace]]:
+    """The outermost known frame of a call that did not return, and those inside of it."""
+    return (finding.frames[0] if finding.frames else None), list(finding.frames[1:])
 
 
 def _method(subject: Any, finding: Finding, watcher: CallWatcher, earlier: Methods) -> CodePlace | None:

@@ -26,6 +26,7 @@ from time import monotonic
 from types import CodeType, FrameType
 from typing import Any
 
+from kvproof.check.protocol.adapter_fault import places_of
 from kvproof.check.protocol.finding import Finding
 
 LOAD_MAX = 30.0  # a limit never lasts longer than so many times its seconds
@@ -141,8 +142,9 @@ def time_limit(seconds: float, num_done: Callable[[], int] = lambda: 0) -> Itera
     look_after(seconds)
     try:
         yield start
-    except Expired:
-        raise Finding("total-calls", f"no answer within {seconds:.0f} s", "hang") from None
+    except Expired as error:
+        text = f"no answer within {seconds:g} s"
+        raise Finding("total-calls", text, "hang", frames=places_of(error)) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -154,7 +156,7 @@ def time_limit_of(
     """As `time_limit`; without a limit if each call of the subject has one of its own (`limits_its_calls`)."""
     if _parent_watches or getattr(subject, "limits_its_calls", False):
         return nullcontext(_do_nothing)
-    return time_limit(seconds, num_done)
+    return time_limit(call_seconds(seconds), num_done)
 
 
 def _do_nothing() -> None:
@@ -168,6 +170,27 @@ def leave_time_to_parent() -> None:
     """In the process of a subject: the process that asks for calls and searches watches their time."""
     global _parent_watches
     _parent_watches = True
+
+
+# Shorter limits ---------------------------------------------------------------------------------------------------
+
+HANG_SECONDS = 0.25  # where a call is known to hang, or is taken for one that does until that is confirmed
+_call_seconds: ContextVar[float] = ContextVar("call_seconds", default=inf)
+
+
+@contextmanager
+def calls_take_at_most(seconds: float) -> Iterator[None]:
+    """Within the block, a call that takes longer is taken for one that hangs, also where its limit is longer."""
+    token = _call_seconds.set(seconds)
+    try:
+        yield
+    finally:
+        _call_seconds.reset(token)
+
+
+def call_seconds(usual: float) -> float:
+    """The time limit of a call that has this one otherwise."""
+    return min(usual, _call_seconds.get())
 
 
 # The end of a run -------------------------------------------------------------------------------------------------

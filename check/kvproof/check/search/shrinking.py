@@ -29,8 +29,9 @@ from typing import Any
 from kvproof.check.oracle.level import settings_of, typed
 from kvproof.check.oracle.repetition import is_same_failure
 from kvproof.check.oracle.replay import Counterexample, finding_of, is_hang, located
+from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
-from kvproof.check.protocol.time_limit import OutOfTime, seconds_left
+from kvproof.check.protocol.time_limit import HANG_SECONDS, OutOfTime, calls_take_at_most, seconds_left
 from kvproof.check.search.random_walk import WalkOptions, walk
 from kvproof.check.search.renumbering import renumbered
 from kvproof.check.search.result import UNLIMITED
@@ -89,16 +90,25 @@ class Shrinker:
         if sort_key(config, operations) >= sort_key(self.best.config, self.best.operations):
             return False
         self.num_replays += 1
-        self.num_operations += len(operations) + OPERATIONS_OF_A_HANG * is_hang(self.best.finding)
         self.begin(config).extend(operations)
         try:
-            finding = finding_of(self.subject, config, operations)
+            finding = self._replayed(config, operations)
         except OutOfTime:
             return False
         if not is_same_failure(finding, self.best.finding) or finding is None:
             return False
         self.best = Counterexample(config, operations, finding)
         return True
+
+    def _replayed(self, config: Config, operations: list[Operation]) -> Finding | None:
+        self.num_operations += len(operations)
+        if not is_hang(self.best.finding):
+            return finding_of(self.subject, config, operations)
+        with calls_take_at_most(HANG_SECONDS):
+            finding = finding_of(self.subject, config, operations)
+        if finding is not None and is_hang(finding):
+            self.num_operations += OPERATIONS_OF_A_HANG
+        return finding
 
     def consider_operations(self, operations: list[Operation]) -> bool:
         """Consider other operations in the same configuration."""
@@ -115,7 +125,7 @@ class Shrinker:
 
 
 NUM_REPLAYS_MAX = 20_000
-OPERATIONS_OF_A_HANG = 10_000  # what a replay that hangs counts for: it takes seconds
+OPERATIONS_OF_A_HANG = 500  # what a replay that hangs counts for, as it takes HANG_SECONDS
 SLICE_MAX = 6
 NUM_OPERATIONS_MAX = 60  # of a run in which every slice is tried
 FILLING = ("take", "store", "reuse", "begin_store")  # operations of pools and stores that take blocks
@@ -322,9 +332,22 @@ def shrink(subject: Any, found: Counterexample, seconds: float) -> Counterexampl
 
 
 def _shrunk(subject: Any, shrinker: Shrinker) -> Counterexample:
+    found = shrinker.best
     best = shrinker.run(PASSES)
+    if is_hang(found.finding):
+        return best if best is found else _hanging(subject, best) or found
     exact = located(subject, best)
     return exact if exact.finding.kind == best.finding.kind else best
+
+
+def _hanging(subject: Any, found: Counterexample) -> Counterexample | None:
+    """The counterexample, if its call takes longer than the usual limit too, and is not only slow."""
+    try:
+        finding = finding_of(subject, found.config, found.operations)
+    except OutOfTime:
+        return None
+    same = finding if is_same_failure(finding, found.finding) else None
+    return None if same is None else Counterexample(found.config, found.operations, same)
 
 
 def shortest(

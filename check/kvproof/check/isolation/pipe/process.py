@@ -25,7 +25,7 @@ from kvproof.check.isolation.fork_server_client import how_it_ended
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.remote_subject import CRASH, HANG
 from kvproof.check.protocol.finding import AdapterError, Finding
-from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, Patience, require_time
+from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, Patience, call_seconds, require_time
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.kept_process import KeptProcess
 from kvproof.check.subjects.process_output import SubjectOutput
@@ -110,7 +110,7 @@ class Program:
         if self._can_read(0) and (extra := os.read(self._output, CHUNK_BYTES)):
             raise AdapterError(f"the call before {context} was answered by more than one line, late: {_cut(extra)}")
         line = self._encoder.encode({"call": call, **arguments}) + b"\n"
-        patience = Patience(self.limits.call_seconds, self.process.pid)
+        patience = Patience(call_seconds(self.limits.call_seconds), self.process.pid)
         with suppress(BrokenPipeError):
             while line:
                 if select.select([], [self._input], [], max(AGAIN_SECONDS_MIN, min(LOOK_SECONDS, patience.left())))[1]:
@@ -122,7 +122,7 @@ class Program:
         self._num_asked += 1
         if self._num_asked % LOOK_CALLS == 0:
             self._usage(context, call)
-        return self._answer(context, call, self.limits.call_seconds)
+        return self._answer(context, call, call_seconds(self.limits.call_seconds))
 
     def _can_read(self, seconds: float) -> bool:
         """Whether the program has written something, or has ended, within this time."""
