@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Config, ManagerSubject, Observation
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.search import random_walk
@@ -34,6 +35,16 @@ def test_a_walk_collects_garbage_seldom_and_leaves_the_thresholds_as_they_were(b
 
     assert seen == {within}
     assert after == (before, *usual[1:])
+
+
+def test_capabilities_that_are_none_after_a_run_are_the_fault_of_the_adapter() -> None:
+    class Changing(BuiltIn):
+        def fork(self, *arguments: Any) -> None:
+            self.__dict__["capabilities"] = None
+            super().fork(*arguments)
+
+    with pytest.raises(AdapterError, match=r"Changing\.capabilities must be a Capabilities; it is None"):
+        walk(MANAGERS, Changing(), 1, max_operations=1500, seconds=60)
 
 
 class Short(OwnPool):

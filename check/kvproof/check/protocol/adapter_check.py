@@ -70,19 +70,26 @@ def check_adapter(subject: Any, required: RequiredCalls, hint: str = "", name: s
     name = name or type(wrapped(subject)).__name__
     if missing := [call for call in required.always if not _has(subject, call)]:
         raise AdapterError(f"{name} is not a {required.noun}: it has no {', '.join(missing)}{hint}")
-    if not isinstance(offered := getattr(subject, "capabilities", None), Capabilities):
-        raise AdapterError(f"{name}.capabilities must be a Capabilities; it is {short(offered)}")
-    if wrong := _wrong_capability(subject.capabilities):
-        raise AdapterError(f"{name}.capabilities.{wrong}")
+    can = capabilities_of(subject, name)
     for capability, words, calls in required.declared:
         missing = [call for call in calls if not _has(subject, call)]
-        if getattr(subject.capabilities, capability) and missing:
+        if getattr(can, capability) and missing:
             raise AdapterError(f"{name} declares that it {words}, and has no {', '.join(missing)}")
     if not isinstance(getattr(subject, "name", None), str):
         raise AdapterError(f"{name}.name must be a string; it is {short(getattr(subject, 'name', None))}")
     assumptions = getattr(subject, "assumptions", ())
     if not isinstance(assumptions, tuple) or not all(isinstance(one, Assumption) for one in assumptions):
         raise AdapterError(f"{name}.assumptions must be a tuple of Assumption; it is {short(assumptions)}")
+
+
+def capabilities_of(subject: Any, name: str = "") -> Capabilities:
+    """The capabilities of the subject. Raises AdapterError if they are wrong; name: see check_adapter."""
+    name = name or type(wrapped(subject)).__name__
+    if not isinstance(offered := getattr(subject, "capabilities", None), Capabilities):
+        raise AdapterError(f"{name}.capabilities must be a Capabilities; it is {short(offered)}")
+    if wrong := _wrong_capability(offered):
+        raise AdapterError(f"{name}.capabilities.{wrong}")
+    return offered
 
 
 _right: deque[Capabilities] = deque(maxlen=4)  # found right last; a walk asks for the same ones in every run

@@ -14,6 +14,7 @@ from typing import Any
 from kvproof.check.oracle.firing import is_large
 from kvproof.check.oracle.repetition import unrepeated
 from kvproof.check.oracle.replay import CallRecorder, Counterexample, ReplayResult, interval_of, located
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.garbage_collection import collecting_seldom
 from kvproof.check.protocol.manager import Config, Unsupported
@@ -98,7 +99,7 @@ def walk(
         parts: Parts | None = None
         run_random = Random(random.getrandbits(64))
         without = options.disabled | suppression.disabled_features(run_random, options.known)
-        draw = partial(strategy.draw_config, run_random, subject.capabilities, suppression.plain(fixed, without))
+        draw = partial(strategy.draw_config, run_random, capabilities_of(subject), suppression.plain(fixed, without))
         is_first = options.first_run + done.num_drawn < NUM_SMALL_RUNS
         config = draw_small(draw) if is_first else draw()
         operations = options.begin(config)
