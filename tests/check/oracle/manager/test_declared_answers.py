@@ -1,10 +1,12 @@
 """What a manager may declare: how many records it keeps, drafts in own blocks, whole prompts, common blocks."""
 
+import gc
 from typing import Any
 
 import pytest
 
 from kvproof.check.oracle.manager import ManagerJudge
+from kvproof.check.oracle.manager.base import RECORDS_OF_NEW
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.records import num_records
@@ -35,6 +37,29 @@ def test_records_are_counted_once_wherever_they_are() -> None:
 
     shared = Slotted()
     assert num_records({"a": shared, "b": (shared, None)}) == 4 + 2 + 1 + 2
+
+
+def test_records_of_new_managers_are_known_of_each_subject_however_it_compares_and_as_long_as_it_lives() -> None:
+    class Incomparable(BuiltIn):
+        num_counted = 0
+
+        def __eq__(self, other: object) -> bool:
+            raise ZeroDivisionError
+
+        def num_records(self) -> int:
+            self.num_counted += 1
+            return super().num_records()
+
+    before = len(RECORDS_OF_NEW)
+    subjects = [Incomparable(), Incomparable()]
+    for subject in (*subjects, *subjects):
+        ManagerJudge(subject, CACHED)
+    assert [subject.num_counted for subject in subjects] == [1, 1]
+    assert len(RECORDS_OF_NEW) == before + 2
+
+    del subject, subjects
+    gc.collect()
+    assert len(RECORDS_OF_NEW) <= before
 
 
 def test_a_manager_that_keeps_records_of_earlier_requests_is_found_after_a_reset() -> None:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 from kvproof.check.oracle.enabled import OperationJudge
 from kvproof.check.oracle.expected import RUNNING, WAITING, ExpectedSequence, Group
@@ -18,8 +18,18 @@ from kvproof.spec.text.state import GPU
 
 OK, LATER, NEVER = Admission.OK, Admission.LATER, Admission.NEVER  # a look-up in an enumeration is a call in Python
 GROWING, SWAPPING_IN, ADMITTING = 0, 1, 2  # phases of a step, in the order that `ordered_steps` prescribes
-RECORDS_OF_NEW: WeakKeyDictionary[Any, dict[Config, int]] = WeakKeyDictionary()  # by subject and configuration
+# By the identity of the subject, and by configuration: how subjects compare, and whether they have a hash, is theirs.
+RECORDS_OF_NEW: dict[int, tuple[ref[Any], dict[Config, int]]] = {}
 ABOUT_NONE, ABOUT_SEQUENCES = ("new", "run", "reset"), ("extend", "fork", "free")  # the others are about a group
+
+
+def records_of_new(subject: object) -> dict[Config, int]:
+    """How many records new managers of this subject have, as far as known; kept as long as the subject lives."""
+    number, forget = id(subject), RECORDS_OF_NEW.pop
+    kept = RECORDS_OF_NEW.get(number)
+    if kept is None:
+        kept = RECORDS_OF_NEW[number] = ref(subject, lambda _: forget(number, None)), {}
+    return kept[1]
 
 
 class Limits(NamedTuple):
@@ -370,7 +380,7 @@ class ManagerBase(Oracle, OperationJudge):
 
     def _records_of_new_manager(self) -> int:
         """The records that a manager of this configuration has when it is opened; counted once for each of them."""
-        known = RECORDS_OF_NEW.setdefault(self.subject, {})
+        known = records_of_new(self.subject)
         if self.config not in known:
             known[self.config] = self.call("total-calls", "num_records")
         return known[self.config]
