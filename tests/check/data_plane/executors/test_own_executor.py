@@ -294,7 +294,7 @@ def test_an_own_executor_is_timed_in_its_process_by_its_clock_beside_copies_in_t
 ) -> None:
     module = tmp_path / "timed.py"
     module.write_text(TIMED, encoding="utf-8")
-    config = BandwidthConfig((named(f"{module}:sleep"),), seconds=0.1, num_pairs=2, num_places=2)
+    config = BandwidthConfig((named(f"{module}:sleep"),), seconds=10.0, num_pairs=2, num_places=2)
     speeds = run_bandwidth(config)
     assert {(one.name, one.mapping.split(", ")[-1]) for one in speeds.moves} == {(f"{module}:sleep", "own process")}
     assert len(speeds.moves) == len(speeds.host_costs) == 6
@@ -302,6 +302,6 @@ def test_an_own_executor_is_timed_in_its_process_by_its_clock_beside_copies_in_t
     assert {one.reference for one in speeds.moves} <= {name for name in references if name.endswith(", own process")}
     assert int(Path(f"{module}.pid").read_text()) != os.getpid()
 
-    fails = run_bandwidth(BandwidthConfig((named(f"{module}:raises_when_timed"),), seconds=0.1, num_pairs=2))
+    fails = run_bandwidth(BandwidthConfig((named(f"{module}:raises_when_timed"),), seconds=10.0, num_pairs=2))
     assert fails.moves == []
     assert any("LookupError: too often" in reason for reason in fails.skipped)
