@@ -39,8 +39,9 @@ class Attack:
 
     code: the exit code, or several if the machine decides. words: a part of the output. made: files that the attack
     itself leaves beside the output folder. budget: seconds that replace those of the catalogue, for an attack
-    that needs much work: a busy machine does not do it in less. judge: the one that replaces that of the catalogue,
-    as does device.
+    that needs much work: a busy machine does not do it in less. effort: operations that replace those of the
+    catalogue, for an attack that lets a search reach less. judge: the one that replaces that of the catalogue, as does
+    device.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Attack:
     words: str = ""
     made: frozenset[str] = frozenset()
     budget: float = 0.0
+    effort: int = 0
     judge: str = ""
     device: str = ""
 
@@ -73,6 +75,8 @@ def run(folder: Path, file: str, attack: Attack, arguments: Sequence[str]) -> Ou
     """
     if attack.budget:
         arguments = replaced(arguments, "--budget", str(attack.budget))
+    if attack.effort:
+        arguments = replaced(arguments, "--effort", str(attack.effort))
     if attack.judge:
         arguments = replaced(arguments, "--judges", attack.judge)
     if attack.device:

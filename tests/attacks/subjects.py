@@ -187,7 +187,7 @@ OBSERVED: dict[str, tuple[str, int | tuple[int, ...]]] = {
         USAGE,
     ),
     "tables: a table in itself": ("table = []; table.append(table)\nreturn right()._replace(tables={1: table})", USAGE),
-    "tables: a million entries": ("return right()._replace(tables={1: [[0] * 1_000_000]})", REFUTED),
+    "tables: a million entries": ("return right()._replace(tables={1: [[0] * 1_000_000]})", USAGE),
     "tables: a generator": ("return right()._replace(tables={1: (one for one in [[0]])})", USAGE),
     "tables: a negative block": (
         "return right()._replace(tables={s: [[-5] * len(t) for t in ts] for s, ts in right().tables.items()})",
@@ -367,9 +367,18 @@ OUT = [
     at("fork", "a forged trace", "os.makedirs(HERE / 'out' / 'crashes', exist_ok=True); (HERE / 'out' / 'crashes' / 'x.json').write_text('{}')", UNREACHED),
     at("fork", "removes the output folder", "import shutil; shutil.rmtree(HERE / 'out', ignore_errors=True)", USAGE),
 ]  # fmt: skip
+# With the limit alone, what the process has already got may be enough for the rest of the search.
+FILLED = """
+resource.setrlimit(resource.RLIMIT_AS, (1, 1))
+for size in (1 << 20, 1 << 10, 1 << 5):
+    try:
+        while True: sys.path.append(bytes(size))
+    except MemoryError: pass
+"""
 # Code in the process of a search can change the judge itself. What is found before is kept; the rest is what the subject says.
 JUDGE = [
-    at("fork", "its hash raises", "Subject.__hash__ = lambda self: 1 / 0", USAGE, "where no call was asked for"),
+    at("fork", "its hash raises", "Subject.__hash__ = lambda self: 1 / 0", UNREACHED),
+    at("fork", "its capabilities raise", "Subject.capabilities = property(lambda self: 1 / 0)", USAGE, "where no call was asked for"),
     at("fork", "no builtins", "builtins.len = None", REFUTED),
     at("fork", "no modules at all", "sys.modules.clear()", UNREACHED),
     at("fork", "a clock that stands", "time.monotonic = lambda: 0.0", UNREACHED),
@@ -377,7 +386,7 @@ JUDGE = [
     at("fork", "no recursion", "sys.setrecursionlimit(60)", UNREACHED),
     at("fork", "no descriptors left", "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))", UNREACHED),
     at("fork", "no processor time left", "resource.setrlimit(resource.RLIMIT_CPU, (1, 1)); exec('while True: pass')", REFUTED, CRASHED),
-    at("fork", "no memory left", "resource.setrlimit(resource.RLIMIT_AS, (1, 1))", REFUTED),
+    at("fork", "no memory left", FILLED, REFUTED),
     at("fork", "closes every descriptor", "os.closerange(3, 100)", REFUTED),
     at("fork", "writes to every descriptor", "for number in range(3, 40):\n    try: os.write(number, b'\\xff' * 99)\n    except OSError: pass", REFUTED),
     at("fork", "shrinks every file", "for number in range(3, 40):\n    try: os.ftruncate(number, 0)\n    except OSError: pass", UNREACHED),
@@ -434,7 +443,9 @@ ATTACKS: list[Attack] = [
     *(at(call, "raises", "raise RuntimeError('at this call')", REFUTED, "at this call") for call in CALLS),
     *(at("fork", f"raises {name}", code, REFUTED, CRASHED) for name, code in RAISED.items()),
     at("fork", "raises AdapterError", "raise AdapterError('a text')", USAGE, "breaks the protocol: a text"),
-    at("fork", "raises OutsideContract", "raise OutsideContract('asks-first', 'it was not asked')", OK),
+    replace(
+        at("fork", "raises OutsideContract", "raise OutsideContract('asks-first', 'it was not asked')", OK), effort=3000
+    ),
     at("fork", "raises Finding of nothing", "raise Finding('no-such-property', 'I say so')", USAGE, "no property"),
     at("fork", "raises Finding of a property", "raise Finding('no-leak-at-rest', 'x')", REFUTED, "no-leak-at-rest"),
     *(at("fork", f"ends: {name}", code, REFUTED, CRASHED) for name, code in ENDS.items()),

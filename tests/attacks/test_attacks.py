@@ -20,7 +20,7 @@ CATALOGUES = {
 }
 SAMPLE = {
     "fork: raises OutOfTime",
-    "fork: its hash raises",
+    "fork: its capabilities raise",
     "observe: reserved: huge",
     "reserve: copies: a generator",
     "made: capabilities: texts",
