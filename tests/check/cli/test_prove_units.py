@@ -39,6 +39,7 @@ EVICT = """def evict(state: State, block: BlockId) -> None:
 PART = ("specification/evict", "specification/promote", "vacuity/hypotheses")
 PATTERNS = [word for name in PART for word in ("--only", name)]
 OF_A_RUN = "cached", "effort"  # counts that say how the answers came
+MANY = (pytest.mark.long, pytest.mark.timeout(1800))  # five minutes are not enough on a busy machine
 
 
 # A run ----------------------------------------------------------------------------------------------------------------
@@ -263,8 +264,8 @@ def pins(text: Text, suites: Iterable[str]) -> dict[str, tuple[str, object]]:
     [
         pytest.param(OF_A_TEXT, 700, id="block managers"),
         pytest.param(["store"], 150, id="stores"),
-        pytest.param(OF_A_TEXT, 10, id="block managers, many", marks=pytest.mark.long),
-        pytest.param(["store"], 3, id="stores, many", marks=pytest.mark.long),
+        pytest.param(OF_A_TEXT, 10, id="block managers, many", marks=MANY),
+        pytest.param(["store"], 3, id="stores, many", marks=MANY),
     ],
 )
 def test_a_unit_whose_digest_stays_the_same_after_a_plant_has_the_same_obligations(
