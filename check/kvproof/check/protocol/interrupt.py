@@ -6,6 +6,7 @@ interrupts the run as the user does: nothing here says who sent a signal.
 """
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,13 +34,24 @@ def is_from_outside(error: BaseException) -> bool:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM, which CI systems send before they kill a job, interrupt like Ctrl-C. An ignored signal stays so."""
+    """Let SIGTERM, which CI systems send before they kill a job, interrupt like Ctrl-C. An ignored signal stays so.
+
+    Python prints what the `__del__` of an object raises. Of one that the interrupt left half made, that is kept quiet,
+    also after the block: the traceback of the interrupt keeps the object.
+    """
     global _num_handlers
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
+    hook = sys.unraisablehook
+
+    def quiet(ignored: "sys.UnraisableHookArgs") -> None:
+        if ignored.exc_type is not AttributeError or getattr(ignored.object, "__name__", "") != "__del__":
+            hook(ignored)
+
     def interrupt(number: int, frame: FrameType | None) -> None:
+        sys.unraisablehook = quiet
         raise UserInterrupt
 
     numbers = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
