@@ -3,11 +3,14 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
+from kvproof.check.runs import run
+from kvproof.check.runs.run import RunOptions
 from kvproof.spec.verdict import Exit
 
 SMALL = ("explore", "--blocks", "2", "--seqs", "1", "--tokens", "2")
@@ -58,8 +61,44 @@ def test_runs_record_themselves_and_are_shown_and_compared() -> None:
     assert output.splitlines()[-1] == "B is worse than A."
 
 
-def test_a_history_that_cannot_be_used_changes_neither_the_result_nor_the_exit_code() -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        SMALL,
+        ("hunt", "--subject", "kvproof", "--effort", "100"),
+        ("verify", "--subject", "kvproof", "--effort", "100"),
+        ("prove", "--only", "nothing"),
+        ("device", "--device", "cpu"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_history_that_cannot_be_used_is_found_before_the_run(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "run_stages", lambda *given, **named: pytest.fail("the run has begun"))
     Path("runs.db").write_text("notes of somebody " * 100)
+    code, output = kvproof(*arguments, "--history", "runs.db")
+    expected = "kvproof: --history: runs.db cannot be used as a history: file is not a database; name another file"
+    assert (code, " ".join(output.split())) == (Exit.USAGE, expected)
+    Path("kvproof.toml").write_text('history = "runs.db"\n')
+    code, output = kvproof(*arguments)
+    assert (code, " ".join(output.split())) == (
+        Exit.USAGE,
+        expected.replace("kvproof: ", "kvproof: kvproof.toml:1: "),
+    )
+    assert sorted(os.listdir()) == ["kvproof.toml", "runs.db"]
+
+
+def test_a_history_that_breaks_during_the_run_changes_neither_the_result_nor_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def breaks(options: RunOptions, *given: Any, **named: Any) -> Exit:
+        assert options.history is not None
+        options.history.write_text("notes of somebody " * 100)
+        return run_stages(options, *given, **named)
+
+    run_stages = run.run_stages
+    monkeypatch.setattr(run, "run_stages", breaks)
     code, output = kvproof(*SMALL, "--history", "runs.db")
     assert code == Exit.OK
     last = output.splitlines()[-1]

@@ -20,6 +20,7 @@ from kvproof.check.runs.history import (
     host_name,
     record,
     recorded_runs,
+    require_recordable,
     revision_of_folder,
 )
 from kvproof.check.runs.processor_time import processor_seconds
@@ -120,6 +121,47 @@ def test_a_file_that_is_no_history_of_ours_stays_as_it_is_and_is_one_message(
         assert message in str(error.value)
         assert str(error.value).count(str(file)) == 1
     assert (file.read_bytes() if file.is_file() else b"") == before
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (foreign, "history.db is a database of another program; name another file"),
+        (newer, "written by a newer kvproof"),
+        (lambda file: file.mkdir(), "history.db is no regular file"),
+        (lambda file: file.symlink_to(file.parent / "none" / "runs.db"), "history.db cannot be used: No such file"),
+        (lambda file: (file.touch(), file.with_name("history.db-journal").mkdir()), "cannot be used as a history"),
+    ],
+)
+def test_a_file_in_which_no_run_can_be_recorded_is_found_before_the_run(
+    tmp_path: Path, make: Callable[[Path], object], message: str
+) -> None:
+    file = tmp_path / "history.db"
+    make(file)
+    before = file.read_bytes() if file.is_file() else b""
+    with pytest.raises(HistoryError) as error:
+        require_recordable(file)
+    assert (str(error.value).startswith("--history: "), error.value.option) == (True, "history")
+    assert message in str(error.value)
+    assert (file.read_bytes() if file.is_file() else b"") == before
+
+
+def test_a_usable_history_stays_as_it_is_before_the_run(tmp_path: Path, result: Result) -> None:
+    require_recordable(None)
+    file = tmp_path / "new" / "history.db"
+    require_recordable(file)
+    assert not file.exists()
+    file.touch()
+    require_recordable(file)
+    assert file.stat().st_size == 0
+    record(file, result, Exit.OK)
+    before = file.read_bytes()
+    require_recordable(file)
+    with closing(sqlite3.connect(file)) as other:  # a run that ends just now
+        other.execute("BEGIN IMMEDIATE")
+        require_recordable(file)
+    assert file.read_bytes() == before
+    assert [path.name for path in file.parent.iterdir()] == ["history.db"]
 
 
 def test_a_run_that_cannot_be_recorded_reports_it_in_one_line_and_goes_on(

@@ -31,7 +31,7 @@ def configure(context: typer.Context) -> None:
             trusted_subjects(context.obj)
     elif command in WITH_HISTORY and not context.resilient_parsing:
         with error_boundary():
-            found = _found()
+            context.obj = found = _found()
             history = None if found is None else found.options.get("history")
             context.default_map = {command: {"history": history}} if history is not None else {}
 

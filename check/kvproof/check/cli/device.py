@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kvproof.check.cli.config import options_to_repeat
+from kvproof.check.cli.config import options_to_repeat, place_in
 from kvproof.check.cli.device_process import is_apart, report_work, run_apart
 from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
@@ -91,14 +91,15 @@ def device(
     if own and device != "cpu" and not is_apart():
         with error_boundary():
             raise typer.Exit(run_apart(context, own, out, json, history))
-    with error_boundary(json), ExitStack() as simulation:
+    with error_boundary(json, place_in(context)), ExitStack() as simulation:
         from kvproof.check.runs.bandwidth_stage import timing_stage
         from kvproof.check.runs.data_plane_stage import DataPlaneOptions, correctness_stage, generating_stage
-        from kvproof.check.runs.history import host_name
+        from kvproof.check.runs.history import host_name, require_recordable
         from kvproof.check.runs.run import RunOptions, run_stages
         from kvproof.reports.data_plane_result import DataPlane
         from kvproof.reports.device_baseline import read_baseline
 
+        require_recordable(history)
         before = read_baseline(baseline) if baseline is not None else None
         chosen, environment, note = settled_device(device, simulation)
         name = "a simulated CUDA device" if device == SIMULATED else chosen

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from kvproof.check.cli.config import options_to_repeat
+from kvproof.check.cli.config import options_to_repeat, place_in
 from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
     ContractOption,
@@ -115,18 +115,20 @@ def explore(
     json: JsonOption = None,
 ) -> None:
     """Search every reachable state of one scope, of the specification or of a subject. The search needs no seed."""
-    with error_boundary(json):
+    with error_boundary(json, place_in(context)):
         from dataclasses import replace
 
         from kvproof.check.runs.arguments import factory_of
         from kvproof.check.runs.effort import BY_BUDGET, effort_of
         from kvproof.check.runs.errors import did_you_mean
         from kvproof.check.runs.explore_stage import SPECIFICATION, specification_stage, subject_stage
+        from kvproof.check.runs.history import require_recordable
         from kvproof.check.runs.run import RunOptions, run_stages
         from kvproof.check.search.exhaustive.specification import explore_specification
         from kvproof.check.search.strategies import MANAGERS, strategy_of
         from kvproof.check.workers.choice import opened
 
+        require_recordable(history)
         if reader is Reader.C and subject is not None:
             raise UsageError("--reader c explores the specification; leave out --subject, or --reader")
         if reader is Reader.PYTHON and (jobs or memory):

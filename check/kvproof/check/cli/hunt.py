@@ -92,6 +92,7 @@ def hunt(
         from kvproof.check.runs.arguments import agrees, factory_of, fixed_fields, require_fields_of, wanted_properties
         from kvproof.check.runs.effort import effort_of
         from kvproof.check.runs.explore_stage import subject_stage
+        from kvproof.check.runs.history import require_recordable
         from kvproof.check.runs.resume import Bookmark, HuntProgress, resumed
         from kvproof.check.runs.run import RunOptions, run_stages
         from kvproof.check.runs.scope_units import ScopeUnits
@@ -102,6 +103,7 @@ def hunt(
         from kvproof.check.search.strategies import strategy_of
         from kvproof.check.workers.choice import opened
 
+        require_recordable(history)
         if resume is not None:  # the configuration is about new hunts
             subject, seed, fix = (
                 typed(context, name, value) for name, value in (("subject", subject), ("seed", seed), ("fix", fix))

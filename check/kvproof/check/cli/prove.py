@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvproof.check.cli.config import options_to_repeat
+from kvproof.check.cli.config import options_to_repeat, place_in
 from kvproof.check.cli.options import HistoryOption, JsonOption, seconds_option, workers_option
 from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.extras import require_extra
@@ -115,17 +115,19 @@ def prove(
     solver. For an obligation that is not proved, small states are searched for one in which a run breaks it; if
     none is found, the obligation is unknown.
     """
-    with error_boundary(json):
+    with error_boundary(json, place_in(context)):
         require_extra("prove", "kvproof prove")
         if second_solver or certificates is not None:
             require_extra("second-solver", "--second-solver" if second_solver else "--certificates")
         from kvproof.check.cli.prove_options import ProofOptions
         from kvproof.check.cli.prove_run import ProofRequest, run_proofs
+        from kvproof.check.runs.history import require_recordable
         from kvproof.check.workers.solver_questions import deciding
         from kvproof.models.solvers.solving import Settings
         from kvproof.models.translation.errors import NotInLanguage
         from kvproof.models.translation.text import specification
 
+        require_recordable(history)
         compares_efforts = baseline is not None or save_baseline is not None
         settings = Settings.by_effort(timeout, seed, cores, is_alone=compares_efforts)
         options = ProofOptions(second_solver, smt2, baseline, save_baseline, certificates, record)

@@ -69,6 +69,7 @@ def verify(
         from kvproof.check.runs.data_plane_stage import SUBJECTS
         from kvproof.check.runs.effort import effort_of
         from kvproof.check.runs.explore_stage import SPECIFICATION_SCOPES, specification_stage, subject_stage
+        from kvproof.check.runs.history import require_recordable
         from kvproof.check.runs.hypothesis_stage import hypothesis_stage
         from kvproof.check.runs.judges import DATA_PLANE, EXPLORER, HYPOTHESIS, PROVER, SPECIFICATION, settled_judges
         from kvproof.check.runs.run import RunOptions, run_stages
@@ -78,6 +79,7 @@ def verify(
         from kvproof.check.search.strategies import strategy_of
         from kvproof.check.workers.choice import opened
 
+        require_recordable(history)
         chosen_effort = effort_of(effort, budget, subject)
         if device != "auto" and subject not in SUBJECTS:
             raise UsageError(f"--device {device}: {subject} moves no bytes on a device; leave --device out")

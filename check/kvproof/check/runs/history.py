@@ -1,8 +1,9 @@
 """The history: a file with an SQLite database, to which every run adds itself when it has ended.
 
-A run is written in one transaction, after its result. So a run that is killed is in the history as a whole or not at
-all, and of two runs that end at once, one waits for the other. What is wrong with the file is one message; it changes
-neither the result of the run nor its exit code.
+Whether the file can be used is checked before the run, so that no run of hours is found to have no place in it. A run
+is written in one transaction, after its result. So a run that is killed is in the history as a whole or not at all, and
+of two runs that end at once, one waits for the other. What goes wrong with the file meanwhile is one message; it
+changes neither the result of the run nor its exit code.
 
 The file has a number of its own (`application_id`), so that no other database is written to, and the version of its
 tables (`user_version`). `MIGRATIONS` has the statements that lead from each version to the next one; a release only
@@ -17,6 +18,7 @@ import platform
 import secrets
 import sqlite3
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -26,7 +28,7 @@ import msgspec
 from rich.console import Console
 
 from kvproof.check.runs.errors import UsageError
-from kvproof.check.runs.store import fault_of_kvproof
+from kvproof.check.runs.store import StoreError, explained, fault_of_kvproof
 from kvproof.check.runs.terminal import say
 from kvproof.reports.document import encodable
 from kvproof.reports.recorded_run import RecordedRun, recorded
@@ -64,11 +66,7 @@ class HistoryError(UsageError):
 def record(file: Path, result: Result, code: int) -> str:
     """Add a run to the history, and return the id that it gets there. code: its exit code. Raises HistoryError."""
     revision = revision_of_folder()
-    if not file.exists():
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise HistoryError(f"{file.parent} cannot be made: {error.strerror}") from error
+    _make_folder(file)
     with _opened(file, "rwc") as database:
         database.execute("BEGIN IMMEDIATE")
         _require_ours(file, database)
@@ -83,6 +81,32 @@ def record(file: Path, result: Result, code: int) -> str:
         _insert(database, recorded(result, code, id, host_name(), revision))
         database.execute("COMMIT")
     return id
+
+
+def require_recordable(file: Path | None) -> None:
+    """Raise HistoryError if no run can be recorded in this file, before the run. Nothing in it is changed.
+
+    A file that another run writes to is left alone: it is free again when this one ends.
+    """
+    if file is None:
+        return
+    try:
+        _make_folder(file)
+        if not file.exists():
+            with explained(file), tempfile.TemporaryFile(dir=Path(os.path.realpath(file)).parent):
+                return
+        with _opened(file, "rw", seconds=0.0) as database:
+            try:
+                database.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if "locked" in str(error):
+                    return
+                raise
+            _require_ours(file, database)
+            database.execute(f"PRAGMA user_version = {_version(database)}")  # a write, which is not committed
+            database.execute("ROLLBACK")
+    except (HistoryError, StoreError) as error:
+        raise HistoryError(f"--history: {error}", "history") from error
 
 
 def add_to_history(file: Path | None, result: Result, code: int, console: Console) -> None:
@@ -126,20 +150,36 @@ def recorded_runs(file: Path) -> list[RecordedRun]:
             raise HistoryError(f"{file} is damaged: {error}; name another file, or restore it") from error
 
 
+def _make_folder(file: Path) -> None:
+    if not file.exists():
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise HistoryError(f"the folder {file.parent} cannot be made: {why}") from error
+
+
 @contextmanager
-def _opened(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    """The database in a file. Turns every error about it into a HistoryError, and rolls back what is not committed."""
+def _opened(file: Path, mode: str, seconds: float | None = None) -> Iterator[sqlite3.Connection]:
+    """The database in a file. Turns every error about it into a HistoryError, and rolls back what is not committed.
+
+    seconds: to wait for another run that writes; SECONDS_MAX by default.
+    """
     if file.exists() and not file.is_file():
         raise HistoryError(f"{file} is no regular file; --history needs the name of a file")
     try:
         address = f"{file.absolute().as_uri()}?mode={mode}"
-        with closing(sqlite3.connect(address, SECONDS_MAX, isolation_level=None, uri=True)) as database:
+        with closing(_connected(address, seconds)) as database:
             database.execute("PRAGMA trusted_schema = OFF")  # the file may come from anybody
             yield database
     except sqlite3.Error as error:
         raise HistoryError(f"{file} cannot be used as a history: {error}{_what_to_do(str(error))}") from error
     except ValueError as error:  # a NUL in the name
         raise HistoryError(f"{str(file)!r} cannot be used as a history: {error}") from error
+
+
+def _connected(address: str, seconds: float | None) -> sqlite3.Connection:
+    return sqlite3.connect(address, SECONDS_MAX if seconds is None else seconds, isolation_level=None, uri=True)
 
 
 def _what_to_do(reason: str) -> str:
