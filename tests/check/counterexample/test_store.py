@@ -11,14 +11,18 @@ import pytest
 
 from kvproof.check import assert_fixed
 from kvproof.check.counterexample.replay import ReplayStatus
-from kvproof.check.counterexample.store import load, make_trace, path_of_test, save
+from kvproof.check.counterexample.store import load, make_trace, path_of_test, raw_trace, save
 from kvproof.check.counterexample.trace_schema import CounterexampleError
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Config, ManagerSubject, Observation
+from kvproof.check.protocol.manager import Config, ManagerSubject, Observation, Refused
+from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.check.protocol.store import Staged, StoreConfig
 from kvproof.check.runs.replay import replay
 from kvproof.check.runs.trust import Trust
 from kvproof.check.subjects.builtin.manager import BuiltIn
+from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
+from kvproof.check.subjects.builtin.store import OwnStore
 from kvproof.check.subjects.registry import find
 from kvproof.spec.trace import Operation, Trace
 
@@ -148,7 +152,7 @@ class NoRefcounts(BuiltIn):
 @pytest.mark.parametrize(
     ("subject", "said"),
     [
-        (NoForks, "operation 4, in which it was refuted, is not possible here, and nothing was refused before"),
+        (NoForks, "operation 4, in which it was refuted, is fork, which the subject does not declare"),
         (NoRefcounts, "the subject shows no refcounts"),
     ],
 )
@@ -157,6 +161,63 @@ def test_a_replay_that_cannot_show_the_fault_is_no_success(
 ) -> None:
     done = replay(crash_file, subject)
     assert (done.status, done.text) == (ReplayStatus.ERROR, f"refcount-exact is not decided: {said}")
+
+
+class NoAborts(BuiltInScheduler):
+    """No request is aborted any more."""
+
+    capabilities = replace(BuiltInScheduler.capabilities, aborts=False)
+
+
+class NeverEvicts(OwnStore):
+    """It refuses a store that does not fit, and evicts nothing for it."""
+
+    capabilities = replace(OwnStore.capabilities, refusal_slack=None)
+
+    def begin_store(self, transfer: int, request: int, keys: list[int]) -> Staged | Refused:
+        return super().begin_store(transfer, request, keys) if len(self.slots.free) >= len(keys) else Refused("full")
+
+
+class SaysNoEvictions(OwnStore):
+    """It does not say what it evicts."""
+
+    def begin_store(self, transfer: int, request: int, keys: list[int]) -> Staged | Refused:
+        staged = super().begin_store(transfer, request, keys)
+        return staged._replace(evicted=None) if isinstance(staged, Staged) else staged
+
+
+def ran(*tokens: int) -> list[Operation]:
+    """A request with this prompt samples one token, and is then aborted."""
+    step: list[Operation] = [("schedule",), ("launch",), ("complete", (0,))]
+    return [("add", 1, (1,), tokens, 1), *step, ("abort", 1)]
+
+
+def stored(*keys: int) -> list[Operation]:
+    """Each of these keys is stored, one after the other. Then key 1 is loaded."""
+    each = [[("begin_store", key, 1, (key,)), ("land", key), ("report", key)] for key in keys]
+    return [*(operation for store in each for operation in store), ("begin_load", 9, 1, (1,))]
+
+
+@pytest.mark.parametrize(
+    ("subject", "config", "operations", "said"),
+    [
+        (BuiltInScheduler, SchedulerConfig(), ran(0), "operation 5, {} is not possible here, {} refused or ended {}"),
+        (NoAborts, SchedulerConfig(), ran(0), "operation 5, {} is abort, which the subject does not declare"),
+        (BuiltInScheduler, SchedulerConfig(max_model_len=2), ran(0, 0, 0), ""),  # it ignores the prompt
+        (OwnStore, StoreConfig(num_gpu_blocks=2), stored(2), "operation 4, {} is not possible here, {} or evicted {}"),
+        (OwnStore, StoreConfig(num_gpu_blocks=2), stored(1, 2, 3), ""),  # it has evicted key 1
+        (SaysNoEvictions, StoreConfig(num_gpu_blocks=1), stored(1, 2), ""),
+        (NeverEvicts, StoreConfig(num_gpu_blocks=1), stored(2, 1), ""),
+    ],
+)
+def test_a_replay_decides_nothing_if_the_last_operation_is_impossible_and_nothing_was_given_up(
+    tmp_path: Path, subject: Callable[[], Any], config: Config, operations: list[Operation], said: str
+) -> None:
+    trace = raw_trace("kvproof", Counterexample(config, operations, Finding("total-calls", "it raised")), "loop", 1)
+    done = replay(save(tmp_path, trace), subject)
+    pattern = ".*".join(map(re.escape, said.split("{}")))
+    assert (done.status is ReplayStatus.ERROR) == bool(said), done.text
+    assert re.search(pattern or "total-calls holds: .* were not possible", done.text), done.text
 
 
 def test_a_manager_that_refuses_what_led_to_the_fault_is_fixed(crash_file: Path) -> None:

@@ -20,16 +20,24 @@ from kvproof.check.counterexample.steps import narrated, steps_of
 from kvproof.check.counterexample.store import Factory, load, refutation
 from kvproof.check.counterexample.trace_schema import config_of, operations_of
 from kvproof.check.oracle.coverage import PROPERTIES
-from kvproof.check.oracle.level import MANAGER, POOL, level_of_config
+from kvproof.check.oracle.level import MANAGER, POOL, SCHEDULER, STORE, level_of_config
 from kvproof.check.oracle.repetition import nondeterministic, replay_twice
 from kvproof.check.oracle.replay import Call, Counterexample, ReplayResult
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission, Config, Refused
+from kvproof.check.protocol.scheduler import ScheduledStep
+from kvproof.check.protocol.store import NO_SLOT, Staged
 from kvproof.check.subjects.loading import EngineError, download
 from kvproof.check.subjects.registry import engine_of
 from kvproof.spec.trace import Operation, Trace
 
 REFUSALS = Admission.LATER, Admission.NEVER, False
+GIVEN_UP = {  # what makes an operation of a trace impossible on a subject that is right
+    MANAGER.name: "refused",
+    POOL.name: "refused",
+    SCHEDULER.name: "refused or ended",
+    STORE.name: "refused or evicted",
+}
 
 
 class ReplayStatus(Enum):
@@ -84,20 +92,43 @@ def replay_trace(
 def _why_open(trace: Trace, config: Config, make: Factory, done: ReplayResult) -> str:
     """Why a replay that refutes nothing does not show that the property holds; empty if it shows that.
 
-    A manager or a pool that refuses something earlier than it did may have no use for the last operation. In the other
-    levels what can be done depends on more than refusals.
+    The last operation is the one that refuted. A subject may have no use for it if it gave up earlier what that
+    operation is about: a manager or a pool refused something, a scheduler ended a request, a store evicted a key. If it
+    gave up nothing, or cannot do the operation at all, the fault had no chance to show.
     """
-    level = level_of_config(config)
+    level, last = level_of_config(config), done.steps[-1]
+    subject = make()
     is_of_one_run = trace.property in PROPERTIES and trace.property != "nondeterministic"
-    if is_of_one_run and (reason := level.unsupported(trace.property, level.facts_of(make()))) is not None:
+    if is_of_one_run and (reason := level.unsupported(trace.property, level.facts_of(subject))) is not None:
         return reason
-    if done.steps[-1].is_enabled or level not in (MANAGER, POOL) or any(map(_is_refusal, done.calls())):
+    if last.is_enabled:
         return ""
-    return f"operation {len(done.steps)}, in which it was refuted, is not possible here, and nothing was refused before"
+    where = f"operation {len(done.steps)}, in which it was refuted,"
+    if not level.kinds[last.operation[0]].is_possible(config, subject.capabilities):
+        return f"{where} is {last.operation[0]}, which the subject does not declare"
+    given_up = GIVEN_UP[level.name]
+    return "" if _gave_up(done.calls()) else f"{where} is not possible here, and nothing was {given_up} before"
 
 
-def _is_refusal(call: Call) -> bool:
-    return isinstance(call.answer, Refused) or any(call.answer is refusal for refusal in REFUSALS)
+def _gave_up(calls: Iterable[Call]) -> bool:
+    """Whether the subject refused something, ended a request by itself, or evicted or did not take a key."""
+    slots = set[int]()  # that a store has given to keys; it gives one again if it evicted the key there
+    for call in calls:
+        answer = call.answer
+        if isinstance(answer, Refused) or any(answer is refusal for refusal in REFUSALS):
+            return True
+        if isinstance(answer, ScheduledStep) and (answer.ignored or answer.failed):
+            return True
+        if call.name == "complete" and answer:  # forks that the scheduler refused
+            return True
+        if call.name == "begin_load" and NO_SLOT in answer:
+            return True
+        if isinstance(answer, Staged):
+            num_asked = len(call.arguments[-1])
+            if answer.evicted or len(answer.keys) < num_asked or not slots.isdisjoint(answer.slots):
+                return True
+            slots.update(answer.slots)
+    return False
 
 
 def _refuted_again(
