@@ -310,3 +310,49 @@ def test_who_only_gets_blocks_does_not_count_among_the_sequences_of_a_step() -> 
         "budget-kept",
         "schedule(): 2 tokens of 2 sequences; a step has at most 8 tokens of 1",
     )
+
+
+# Requests that are ended for lack of room -----------------------------------------------------------------------------
+
+
+class GivesUp(BuiltInScheduler):
+    """A scheduler that ends every request from its second step on, for lack of room."""
+
+    def __init__(self, slack: int | None) -> None:
+        super().__init__()
+        self.capabilities = replace(BuiltInScheduler.capabilities, refusal_slack=slack, policies=())
+
+    def next_step(self) -> tuple[Any, ScheduledStep]:
+        ended = [] if self.now == 1 else list(self.requests)
+        for number in ended:
+            self.cancel(self.requests[number])
+        output, step = super().next_step()
+        return output, step._replace(failed=ended)
+
+
+TOO_MANY = "request 1 is ended for lack of room, but all 2 requests need at most 9 blocks of {}"
+
+
+@pytest.mark.parametrize(
+    ("num_blocks", "slack", "operations", "expected"),
+    [
+        (9, 0, [add(1, 2, 3), *STEP, add(2, 2, 1), ("schedule",)], TOO_MANY.format(9)),
+        (10, 1, [add(1, 2, 3), *STEP, add(2, 2, 1), ("schedule",)], TOO_MANY.format(10)),
+        (9, 1, [add(1, 2, 3), *STEP, add(2, 2, 1), ("schedule",)], None),
+        (8, 0, [add(1, 2, 3), *STEP, add(2, 2, 1), ("schedule",)], None),
+        (10, None, [add(1, 2, 3), *STEP, add(2, 2, 1), ("schedule",)], None),  # with others, it may refuse anything
+        (3, None, [*STEP, add(1, 1, 1), ("schedule",)], "request 1 is ended for lack of room, but it needs at most 3"),
+        (2, None, [*STEP, add(1, 1, 1), ("schedule",)], None),
+        (3, 0, [*STEP, add(1, 1, 9), ("schedule",)], None),
+    ],
+)
+def test_a_request_is_ended_for_lack_of_room_only_if_there_may_be_none(
+    num_blocks: int, slack: int | None, operations: list[Operation], expected: str | None
+) -> None:
+    config = SchedulerConfig(2, num_blocks, max_model_len=8)
+    finding = finding_of(GivesUp(slack), config, operations)
+    if expected is None:
+        assert finding is None, finding
+    else:
+        assert finding is not None
+        assert (finding.property, expected in finding.text) == ("admission-final", True), finding.text

@@ -187,6 +187,15 @@ class SchedulerState(Oracle, RuledJudge):
         """Whether a step under way uses blocks of the request."""
         return any(seq.id in under.seqs for under in self.under_way for seq in request.everyone())
 
+    def num_blocks_at_most(self, request: ExpectedRequest) -> int:
+        """Blocks that are enough for the whole life of a request, however it shares, copies and preempts."""
+        config, blocks_for = self.config, self.explainer.blocks_for
+        num_spare = 1 + blocks_for(config.lookahead + 1)  # a refusal may count each block that a growth writes as new
+        num_tokens = max(len(seq.tokens) + max(0, request.num_left(seq)) for seq in request.members)
+        each = num_spare + sum(layout.entries(num_tokens + config.lookahead) for layout in self.layouts)
+        num_encoded = blocks_for(len(request.encoder.tokens)) if request.encoder else 0
+        return num_encoded + each * (len(request.members) + len(request.to_come))
+
     def hold_until_complete(self, request: ExpectedRequest, context: str) -> None:
         """A request that leaves, and that a step under way uses, keeps its blocks until the newest step is complete.
 

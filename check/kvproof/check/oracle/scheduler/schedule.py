@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.oracle import has_blocks, leaked, table_changed, tables_left
 from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState
+from kvproof.check.oracle.scheduler.service import judge_failed
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Pair
 from kvproof.check.protocol.scheduler import ABORTED, CAPPED, IGNORED, Chunk, Load, ScheduledStep
@@ -37,8 +38,9 @@ class StepExplainer:
     def explain(self, step: ScheduledStep) -> bool:
         """Explain a step; return whether it changed anything or computes anything. Raises Finding."""
         chunks = self._chunks_by_sequence(step)
+        known = list(self.scheduler.requests.values()) if step.failed else []
         for request_id in (*step.ignored, *step.failed):
-            self._end(request_id, chunks, request_id in step.failed)
+            self._end(request_id, chunks, known if request_id in step.failed else None)
         step = self._admit_and_swap_out(step, chunks)
         num_left = self.num_left = self._leave(step, {*chunks, *(load.seq for load in step.loads)})
         running, swapped, waiting = self._by_status(step)
@@ -97,13 +99,17 @@ class StepExplainer:
 
     # Requests that leave --------------------------------------------------------------------------------------------
 
-    def _end(self, request_id: int, chunks: dict[int, Chunk], is_failed: bool) -> None:
-        """The scheduler ended a request; it may end only one that cannot continue."""
+    def _end(self, request_id: int, chunks: dict[int, Chunk], known: list[ExpectedRequest] | None) -> None:
+        """The scheduler ended a request; it may end only one that cannot continue.
+
+        known: all requests before the step, if it failed; else None.
+        """
         request = self.scheduler.requests.get(request_id)
         if request is None:
             raise Finding("frame-kept", f"request {request_id} is ended, and was over", call=SCHEDULE)
-        if not is_failed:
-            self._judge_ignored(request)
+        is_failed = known is not None
+        if not self._exceeds_limits(request):
+            self._judge_ignored(request) if known is None else judge_failed(self.scheduler, request, known)
         first = request.members[0]
         has_produced = any(len(seq.tokens) > request.num_prompt for seq in request.members)
         self.scheduler.ending[request_id] = (
@@ -117,12 +123,16 @@ class StepExplainer:
             if seq.status is not WAITING:
                 self.explainer.freed(seq, SCHEDULE)
 
+    def _exceeds_limits(self, request: ExpectedRequest) -> bool:
+        """Whether no step can run the request, however large the pool is."""
+        config, length = self.config, max(len(seq.tokens) for seq in request.members)
+        limits = config.max_model_len, config.max_num_batched_tokens, config.max_num_seqs
+        return exceeds_limits(length, len(request.members), *limits)
+
     def _judge_ignored(self, request: ExpectedRequest) -> None:
         """A request may be ended for good only if no step can run it, or no later state of this pool."""
         config, scheduler = self.config, self.scheduler
-        length = max(len(seq.tokens) for seq in request.members)
-        limits = config.max_model_len, config.max_num_batched_tokens, config.max_num_seqs
-        if exceeds_limits(length, len(request.members), *limits) or scheduler.may_end_for_good(request):
+        if scheduler.may_end_for_good(request):
             return
         usable = config.num_gpu_blocks - scheduler.num_blocks_kept(request) - scheduler.num_held_back
         raise Finding(

@@ -12,6 +12,8 @@ that the scheduler declares. This is judged only of steps in which nothing was p
 A scheduler that declares `fills_steps` ends a chunk before the end of its prompt only where the step has no token left.
 
 A load from elsewhere lets a request wait, and nobody waits for it; so with transfers, neither is judged.
+
+A request that is ended for lack of room is judged too.
 """
 
 from collections.abc import Sequence
@@ -128,6 +130,28 @@ def judge_left_waiting(state: SchedulerState, step: ScheduledStep, held_up: Sequ
             "step has room for its prompt",
             call=SCHEDULE,
             expected=unused,
+            observed=needed,
+        )
+
+
+def judge_failed(state: SchedulerState, request: ExpectedRequest, known: Sequence[ExpectedRequest]) -> None:
+    """A request may be ended for lack of room only if the pool cannot hold all requests, each at its full length.
+
+    known: all requests before the step. A scheduler that does not declare its slack may find a pool too small in which
+    others have blocks. Transfers and steps under way keep blocks of requests that are over.
+    """
+    slack, is_alone = state.capabilities.refusal_slack, len(known) == 1
+    if state.moves_kv or state.under_way or (slack is None and not is_alone):
+        return
+    needed = sum(state.num_blocks_at_most(one) for one in known)
+    usable = state.config.num_gpu_blocks - state.num_blocks_kept(request) - state.num_held_back
+    if needed + (slack or 0) <= usable:
+        who = "it needs" if is_alone else f"all {len(known)} requests need"
+        raise Finding(
+            "admission-final",
+            f"request {request.id} is ended for lack of room, but {who} at most $observed blocks of $expected",
+            call=SCHEDULE,
+            expected=usable,
             observed=needed,
         )
 
