@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
 from kvproof.check.recording import import_hook
+from kvproof.check.recording.format import RecordedCall
+from kvproof.check.recording.vllm_v0.judge import V0Judge
 from kvproof.reports import result as documents
 from kvproof.spec import verdict
 
@@ -178,3 +181,65 @@ def test_the_exit_code_of_a_recorded_command_is_kept(kvproof: Callable[..., Resu
     assert kvproof("record").exit_code == 2
     assert kvproof("record", "--subject", "kvproof", "--", "true").exit_code == 2
     assert kvproof("record", "--subject", "kvproof-pool").exit_code == 2
+
+
+def diverging(path: Path, good: Path) -> Path:
+    """A recording whose third line counts one free block too few."""
+    lines = good.read_text().splitlines()
+    call = json.loads(lines[2])
+    call["free"][0] -= 1
+    path.write_text("\n".join([*lines[:2], json.dumps(call), *lines[3:]]) + "\n")
+    return path
+
+
+def test_a_broken_file_does_not_lose_what_the_others_show(
+    kvproof: Callable[..., Result], serve: Serve, tmp_path: Path
+) -> None:
+    good = serve(1, 20)
+    wrong, broken = diverging(tmp_path / "wrong", good), tmp_path / "broken"
+    broken.write_text(good.read_text().splitlines()[0] + "\n{}\n")
+    for files, code in (((wrong, broken), 1), ((broken, wrong), 1), ((good, broken), 2), ((broken, good), 2)):
+        done = kvproof("validate", *files)
+        assert done.exit_code == code, done.output
+        assert f"{broken}, line 2, column 1: Object missing required field" in done.stderr
+        result = msgspec.json.decode(Path(".kvproof/result.json").read_bytes(), type=documents.Result)
+        assert not result.run.is_complete
+        assert [check.property for check in result.checks if check.is_failure] == ["failed-call-changes-nothing"][
+            : wrong in files
+        ]
+        assert any(str(broken) in message for message in result.messages)
+
+
+def test_a_folder_that_cannot_be_used_is_found_before_the_file_is_read(
+    kvproof: Callable[..., Result], tmp_path: Path
+) -> None:
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "result.json").write_text("mine")
+    done = kvproof("validate", "none.jsonl", "--out", "foreign")
+    assert done.exit_code == 2
+    assert "foreign/result.json was not written by kvproof" in done.stderr
+    assert "none.jsonl" not in done.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_validation_keeps_what_was_found(
+    kvproof: Callable[..., Result], serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    good = serve(1, 20)
+    wrong = diverging(tmp_path / "wrong", good)
+
+    def interrupts(judge: V0Judge, call: RecordedCall) -> None:
+        if call.n == 7:
+            signal.raise_signal(number)
+        explain(judge, call)
+
+    explain = V0Judge.explain
+    monkeypatch.setattr(V0Judge, "explain", interrupts)
+    done = kvproof("validate", good)
+    assert done.exit_code == 4
+    assert f"{good}: inconclusive, judged up to line 8: interrupted" in done.output
+    done = kvproof("validate", wrong, good, tmp_path / "none")
+    assert done.exit_code == 1
+    assert "none" not in done.stderr
+    result = msgspec.json.decode(Path(".kvproof/result.json").read_bytes(), type=documents.Result)
+    assert not result.run.is_complete

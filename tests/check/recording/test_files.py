@@ -107,8 +107,10 @@ def test_an_empty_file_a_folder_and_no_file_are_refused(tmp_path: Path) -> None:
 def test_a_newer_format_and_impossible_sizes_are_refused(lines: list[str], tmp_path: Path) -> None:
     newer = lines[0].replace('"kvproof_recording":1', '"kvproof_recording":2')
     assert "the recording has format version 2" in refused(written(tmp_path, [newer, *lines[1:]]))
-    lines[0] = lines[0].replace('"num_gpu_blocks":16', '"num_gpu_blocks":-16')
-    assert "the sizes in the header are impossible" in refused(written(tmp_path, lines))
+    header, *calls = lines
+    for change in ('"num_gpu_blocks":-16', '"num_gpu_blocks":16,"window":-1', '"num_gpu_blocks":16,"local_chunk":-4'):
+        impossible = header.replace('"num_gpu_blocks":16', change)
+        assert "the sizes in the header are impossible" in refused(written(tmp_path, [impossible, *calls]))
 
 
 def test_sizes_that_would_take_gigabytes_are_refused(lines: list[str], tmp_path: Path) -> None:

@@ -94,7 +94,8 @@ class RecordingReader:
             raise self._wrong(what, 1, "validate it with the release that recorded it")
         header = self._decoded(line, msgspec.json.Decoder(Header))
         sizes = (header.block_size, header.num_gpu_blocks, header.num_host_blocks + 1)
-        if min(sizes) < 1 or not 0 <= header.watermark <= 1:
+        is_negative = min(header.window or 0, header.local_chunk or 0) < 0
+        if min(sizes) < 1 or is_negative or not 0 <= header.watermark <= 1:
             raise self._wrong("the sizes in the header are impossible", 1, HINT)
         num_blocks = header.num_gpu_blocks + header.num_host_blocks
         if num_blocks > NUM_BLOCKS_MAX or header.block_size > BLOCK_SIZE_MAX:

@@ -51,7 +51,7 @@ class Validation:
 
     finding: the first divergence, which is at line `line` and about `call`. last: the lines up to it, with their
     numbers. reason: why it could not be judged from line `line` on. num_calls: the number of explained
-    calls. kinds: the calls by name. notes: remarks about the file.
+    calls. kinds: the calls by name. notes: remarks about the file. is_interrupted: whether the user ended it at `line`.
     """
 
     path: str
@@ -67,6 +67,7 @@ class Validation:
     witnesses: Counter[str] = field(default_factory=Counter)
     missed_hits: int = 0
     notes: list[str] = field(default_factory=list)
+    is_interrupted: bool = False
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -83,14 +84,19 @@ class Validation:
 def validate(path: Path, progress: Callable[[int], None] | None = None) -> Validation:
     """Validate a recording. progress: called with the number of lines, now and then.
 
-    Raises RecordingError if the file is not a recording.
+    Raises RecordingError if the file is not a recording, and KeyboardInterrupt if that comes before a line is judged.
     """
     with RecordingReader(path) as reading:
         began = time.monotonic()
         judging = Judging(reading)
-        while judging.advance(EVERY) == EVERY:
-            if progress is not None:
-                progress(judging.done.num_calls)
+        try:
+            while judging.advance(EVERY) == EVERY:
+                if progress is not None:
+                    progress(judging.done.num_calls)
+        except KeyboardInterrupt:
+            if not judging.done.num_calls:
+                raise
+            judging.interrupt()
         judging.finish()
         judging.done.seconds = time.monotonic() - began
     return judging.done
@@ -146,6 +152,11 @@ class Judging:
                 f"{done.path}: the recording has no end line: the process was killed, or is still running"
             )
         self.is_over = True
+
+    def interrupt(self) -> None:
+        """The user ends the judging."""
+        self.done.reason, self.done.is_interrupted = "interrupted", True
+        self.done.line, self.is_over = self.reading.number, True
 
     @contextmanager
     def _deciding(self) -> Iterator[None]:

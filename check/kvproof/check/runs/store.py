@@ -87,14 +87,25 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.crashes = folder / CRASHES
+        self._is_ours = False
 
-    def open(self, result: Result) -> None:
-        """Create the folder and write the initial result. Raises StoreError."""
+    def claim(self) -> None:
+        """Create the folder, and keep other runs out of it. Raises StoreError."""
         try:
             with explained(self.folder):
                 self.folder.mkdir(parents=True, exist_ok=True)
             self._require_ours()
             self._take()
+            self._is_ours = True
+        except StoreError as error:
+            error.option = "out"
+            raise
+
+    def open(self, result: Result) -> None:
+        """Claim the folder, unless that is done, and write the initial result. Raises StoreError."""
+        if not self._is_ours:
+            self.claim()
+        try:
             with suppress(RenderError):  # it is reported when the run has something to write
                 self.write_all(result)
         except StoreError as error:
