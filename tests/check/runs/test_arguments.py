@@ -48,6 +48,26 @@ def test_fixed_kv_groups_leave_only_the_witnesses_that_they_can_reach() -> None:
     assert expected("full:4", "state:2") == (True, True)
 
 
+def test_fixed_fields_leave_only_the_witnesses_that_runs_with_them_can_reach() -> None:
+    names = ("slide", "hit", "eviction with a choice", "cross-attention table")
+    subject = BuiltIn()
+    subject.capabilities = replace(subject.capabilities, cross=True)
+
+    def expected(**fixed: object) -> list[str]:
+        level = SCHEDULER if fixed.get("cross") else MANAGER
+        witnesses = level.expected_witnesses(Narrowed(subject, fixed).capabilities, fixed)
+        return [name for name in names if witnesses.get(name)]
+
+    assert expected(caching=False) == ["slide"]
+    assert expected(caching=True) == ["hit", "eviction with a choice"]
+    assert expected(window=4) == ["slide"]
+    assert expected(window=4, caching=True) == ["slide", "hit", "eviction with a choice"]
+    assert expected(cross=True) == ["cross-attention table"]
+    subject.capabilities = replace(subject.capabilities, window_with_caching=True)
+    assert expected(caching=True) == ["slide", "hit", "eviction with a choice"]
+    assert expected(window=4) == ["slide", "hit", "eviction with a choice"]
+
+
 def test_what_needs_transfers_is_not_expected_without_them() -> None:
     capabilities = replace(BuiltIn.capabilities, transfers=True, async_steps=1)
 

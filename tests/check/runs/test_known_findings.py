@@ -68,21 +68,33 @@ def test_a_known_finding_is_reported_and_is_no_failure(folder: Path) -> None:
     assert (folder / ".kvproof" / found["trace"]).is_file()
 
 
+UNCACHED = """
+from kvproof.check.protocol.manager import Unsupported
+
+
+class Uncached(Forgetful):
+    def open(self, config):
+        if config.caching:
+            raise Unsupported("it has no cache, whatever it declares")
+        super().open(config)
+"""
+
+
 @pytest.mark.parametrize(("effort", "is_enough"), [(OPERATIONS_ENOUGH, True), (OPERATIONS_ENOUGH - 1, False)])
 def test_what_a_long_walk_never_reaches_beside_a_known_finding_leaves_nothing_open(
     folder: Path, effort: int, is_enough: bool
 ) -> None:
     (folder / "kvproof.toml").write_text(ENTRY.format(day="2999-01-31"))
+    with (folder / "faulty.py").open("a") as file:
+        file.write(UNCACHED)
     hunt = [
         "hunt",
         "--subject",
-        "faulty.py:Forgetful",
+        "faulty.py:Uncached",
         "--seed",
         "1",
         "--effort",
         str(effort),
-        "--fix",
-        "caching=false",
     ]
     done = CliRunner().invoke(app, hunt)
     document = json.loads(Path(".kvproof", "result.json").read_text())

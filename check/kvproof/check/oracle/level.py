@@ -228,7 +228,7 @@ MANAGER_WITNESSES: Witnesses = {
     "hit": lambda can: can.caching,
     "hit on an evictable block": lambda can: can.caching,
     "evict": lambda can: can.caching,
-    "eviction with a choice": lambda can: bool(can.eviction),
+    "eviction with a choice": lambda can: can.caching and bool(can.eviction),
     "reset": lambda can: can.reset and can.caching,
     "begin_swap": lambda can: can.swap,
     "move_entry": lambda can: can.swap,

@@ -95,6 +95,7 @@ class Narrowed:
     def __init__(self, subject: Any, fixed: dict[str, Any]) -> None:
         self._subject = subject
         off = {f.capability: False for f in features.FEATURES if f.field in fixed and not f.uses(fixed[f.field])}
+        off |= dict.fromkeys(_excluded(fixed, subject.capabilities), False)
         groups = fixed.get("kv_groups", ())
         if groups and not any(entry.startswith(STATE) for entry in groups):
             off["states"] = False
@@ -106,6 +107,19 @@ class Narrowed:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._subject, name)
+
+
+def _excluded(fixed: dict[str, Any], capabilities: Capabilities) -> set[str]:
+    """The capabilities that no run uses, because a fixed field uses one that excludes them, as `settled` has it."""
+    used = {name for name in ("window", "caching", "cross", "prefixes") if fixed.get(name)}
+    excluded = set[str]()
+    if used & {"cross", "prefixes"}:
+        excluded |= {"window", "caching"}
+    if used & {"window", "caching"}:
+        excluded |= {"cross", "prefixes"}
+        if not capabilities.window_with_caching:
+            excluded |= {"window", "caching"}
+    return excluded - used
 
 
 def agrees(config: Config, fixed: dict[str, Any]) -> bool:
