@@ -17,6 +17,7 @@ from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError
 from kvproof.check.runs.walk_units import Judged
 from kvproof.check.subjects.registry import find
+from kvproof.spec.verdict import Exit
 
 FAULTY = f"""{FORGETFUL}
 class Fussy(BuiltIn):
@@ -119,3 +120,44 @@ def test_a_damaged_name_in_the_database_is_one_message(plan: Plan) -> None:
     store.file.write_bytes(store.file.read_bytes().replace(b"sqlite_autoindex", b"\xbfqlite_autoindex"))
     with pytest.raises(StoreError, match="cannot be used"):
         CampaignStore(plan.folder)
+
+
+RIGHT = """
+from kvproof.check.protocol.manager import Unsupported
+from kvproof.check.subjects.builtin.manager import BuiltIn
+
+
+class NoCache(BuiltIn):
+    def open(self, config):
+        if config.caching:
+            raise Unsupported("no cache today")
+        super().open(config)
+
+
+class NoConfiguration(BuiltIn):
+    def open(self, config):
+        raise Unsupported("not today")
+"""
+
+
+def test_a_campaign_that_never_reached_what_a_subject_declares_is_inconclusive(plan: Plan, tmp_path: Path) -> None:
+    """So is one in which a subject accepts no configuration: nothing was checked of it."""
+    (tmp_path / "right_campaign.py").write_text(RIGHT)
+    name, other = (f"{tmp_path / 'right_campaign.py'}:{one}" for one in ("NoCache", "NoConfiguration"))
+
+    done = run(replace(plan, searches=[Search(name, {}, 1, "4000", 4000)]), Here())
+    (message,) = done.messages
+    assert message.startswith(f"inconclusive: the searches of {name} never reached: ")
+    assert "hit on an evictable block" in message
+    assert (done.is_complete, done.exit_code()) == (True, Exit.INCONCLUSIVE)
+    assert "unreached" not in head.as_data(done)
+
+    fixed = replace(plan, searches=[Search(name, {"caching": False}, seed, "4000", 4000) for seed in (1, 2)])
+    done = run(fixed, Here())
+    assert (done.messages, done.exit_code()) == ([], Exit.OK)
+
+    both = replace(plan, searches=[*fixed.searches, Search(other, {}, 1, "60", 60)])
+    done = run(both, Here())
+    assert [bool(row.reason) for row in done.searches] == [False, False, True]
+    assert done.searches[2].reason.endswith("the most frequent reason: not today")
+    assert done.exit_code() == Exit.INCONCLUSIVE

@@ -21,7 +21,7 @@ from kvproof.check.isolation.search_process import Result, require_possible
 from kvproof.check.oracle.level import level_of
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import AdapterError
-from kvproof.check.runs.arguments import factory_of, require_fields_of
+from kvproof.check.runs.arguments import Narrowed, factory_of, require_fields_of
 from kvproof.check.runs.campaign.file import Plan, Search
 from kvproof.check.runs.campaign.store import CampaignStore, content_of, key_of
 from kvproof.check.runs.campaign.units import ShortenUnit, search, shorten
@@ -29,6 +29,7 @@ from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.known_findings import KnownFindings
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.store import Store
+from kvproof.check.runs.verdicts import NOTHING_ACCEPTED
 from kvproof.check.runs.walk_units import Judged, WalkUnit, operations_of_unit
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import strategy_of
@@ -72,13 +73,18 @@ class FindingRow:
 
 @dataclass
 class CampaignResult:
-    """The document of a campaign. is_complete: everything that was planned is done."""
+    """The document of a campaign. is_complete: everything that was planned is done.
+
+    unreached: subjects without a finding whose searches together never reached a situation that their capabilities
+    promise. The messages name these; the document has no further field for them.
+    """
 
     searches: list[SearchRow]
     findings: list[FindingRow] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     is_complete: bool = False
     schema_version: int = 1
+    unreached: list[str] = field(default_factory=list)
 
     def exit_code(self) -> Exit:
         """The exit code of the campaign, as of a run."""
@@ -86,7 +92,8 @@ class CampaignResult:
             return Exit.REFUTED
         if not any(one.operations for one in self.searches):
             return Exit.NOTHING_CHECKED
-        return Exit.OK if self.is_complete and not any(one.reason for one in self.searches) else Exit.INCONCLUSIVE
+        is_open = not self.is_complete or self.unreached or any(one.reason for one in self.searches)
+        return Exit.INCONCLUSIVE if is_open else Exit.OK
 
 
 @dataclass
@@ -127,6 +134,7 @@ class Campaign:
         rows = [SearchRow(one.subject, one.fixed, one.seed, one.effort, one.operations) for one in plan.searches]
         self.result = CampaignResult(rows)
         self._rules = [Counter[str]() for _ in rows]
+        self._refusals = [Counter[str]() for _ in rows]  # why the subject refused configurations
         self._known: dict[str, list[KnownFailure]] = {one.subject: [] for one in plan.searches}
         self._content = {name: content_of(name) for name in self._known}
         self._savings: dict[str, Saving] = {}
@@ -144,6 +152,32 @@ class Campaign:
         self.result.is_complete = not self._limit
         if self._limit:
             self.result.messages.append(f"ended by the limit of {self._limit}; start it again to go on")
+        else:
+            self._judge_reach()
+
+    def _judge_reach(self) -> None:
+        """What was planned is done: note which searches did nothing, and what was never reached, as a run does."""
+        for place, row in enumerate(self.result.searches):
+            if not row.operations and not row.reason:
+                row.reason = NOTHING_ACCEPTED + SearchResult(refusals=self._refusals[place]).refusal
+        rows = self.result.searches
+        decided = {one.subject for one in self.result.findings} | {row.subject for row in rows if row.reason}
+        places: dict[str, list[int]] = {}
+        for place, row in enumerate(self.result.searches):
+            if row.subject not in decided:
+                places.setdefault(row.subject, []).append(place)
+        for name, mine in places.items():
+            subject, missed = self._saving(name, 0).make(), dict[str, bool]()
+            level = strategy_of(subject).level
+            for fixed in (self.plan.searches[place].fixed for place in mine):
+                expected = level.expected_witnesses(Narrowed(subject, fixed).capabilities, fixed)
+                missed |= {one: True for one, is_expected in expected.items() if is_expected}
+            if never := [one for one in missed if not any(self._rules[place][one] for place in mine)]:
+                self.result.unreached.append(name)
+                self.result.messages.append(
+                    f"inconclusive: the searches of {name} never reached: {', '.join(never)}; give them more effort, "
+                    "or correct the capabilities"
+                )
 
     def _units(self, begin: int, end: int) -> Iterator[_Unit]:
         """The units of a round: of each search, those from begin to before end. Stops at the limit of units."""
@@ -210,6 +244,7 @@ class Campaign:
             row.operations += done.num_operations
             row.runs += done.num_runs
             self._rules[unit.place].update(done.coverage)
+            self._refusals[unit.place].update(done.refusals)
             if done.counterexample is not None:
                 key = [unit.key, place]
                 found.append(_Candidate(one.subject, one.seed, key, row.operations, done.counterexample))
@@ -311,4 +346,4 @@ def check_fields(plan: Plan) -> dict[str, str]:
 
 def as_data(result: CampaignResult) -> dict[str, Any]:
     """The result as the data of its JSON document."""
-    return asdict(result)
+    return {name: value for name, value in asdict(result).items() if name != "unreached"}
