@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kvproof.check.runs.terminal import Output
     from kvproof.spec.verdict import Exit
 
-DOCUMENT = "campaign.json"
-
 
 def campaign(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The campaign, in TOML.")] = None,
@@ -43,7 +41,7 @@ def campaign(
         from kvproof.check.runs.campaign.file import read_plan, schema_text
         from kvproof.check.runs.campaign.head import Campaign, as_data, check_fields
         from kvproof.check.runs.campaign.progress import Display
-        from kvproof.check.runs.campaign.store import CampaignStore
+        from kvproof.check.runs.campaign.store import DOCUMENT, CampaignStore
         from kvproof.check.runs.json_output import write_document
         from kvproof.check.runs.store import StoreError, explained
         from kvproof.check.runs.terminal import output, say

@@ -114,6 +114,19 @@ def test_one_folder_has_one_head_and_no_database_of_another_program(plan: Plan) 
         CampaignStore(plan.folder)
 
 
+@pytest.mark.parametrize("name", ["campaign.json", "index.html"])
+def test_a_campaign_writes_over_no_file_that_is_not_its_own(plan: Plan, name: str) -> None:
+    plan.folder.mkdir()
+    (plan.folder / name).write_text("mine")
+    with pytest.raises(UsageError, match=rf"{name} was not written by a campaign of kvproof; name another folder"):
+        CampaignStore(plan.folder)
+    assert [path.name for path in plan.folder.iterdir()] == [name]
+    (plan.folder / name).unlink()
+    CampaignStore(plan.folder).close()
+    (plan.folder / name).touch()
+    CampaignStore(plan.folder).close()  # it resumes
+
+
 def test_a_damaged_name_in_the_database_is_one_message(plan: Plan) -> None:
     store = CampaignStore(plan.folder)
     store.close()

@@ -16,10 +16,11 @@ import msgspec
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError, explained
 from kvproof.check.workers.sources import code_digest
+from kvproof.reports.run_page import RUN_PAGE
 from kvproof.spec.database import has_tables_of
 from kvproof.spec.verdict import Exit
 
-DATABASE = "campaign.sqlite"
+DATABASE, DOCUMENT = "campaign.sqlite", "campaign.json"
 APPLICATION_ID = 0x6B767063  # "kvpc"
 TABLE = "CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, worker TEXT, seconds REAL, result BLOB)"
 
@@ -27,13 +28,17 @@ TABLE = "CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, worker TEXT, 
 class CampaignStore:
     """The database in this folder.
 
-    Raises StoreError if it cannot be used, UsageError if another campaign uses it or it is another program's.
+    Raises StoreError if it cannot be used, UsageError if another campaign uses it or it is another program's, or if the
+    folder has files that a campaign writes and none of its databases: somebody else has made them.
     """
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / DATABASE
         with explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
+        foreign = next((path for name in (DOCUMENT, RUN_PAGE) if (path := folder / name).exists()), None)
+        if foreign is not None and not self.file.exists():
+            raise UsageError(f"{foreign} was not written by a campaign of kvproof; name another folder with --out")
         try:
             self._database = sqlite3.connect(self.file, 0.0, isolation_level=None)
             self._database.execute("PRAGMA trusted_schema = OFF")
