@@ -53,6 +53,18 @@ def test_what_is_no_failure_is_no_new_finding(before: Result) -> None:
     assert difference("b.json", now, before).worse == ["no longer judged: frame-kept: free: raises"]
 
 
+def test_a_finding_that_another_baseline_excuses_is_new(before: Result) -> None:
+    now = refuting(deepcopy(before), "free: raises", ACCEPTED)
+    assert difference("b.json", before, now).worse == ["new finding: walker/frame-kept/x: free: raises"]
+
+
+def test_a_finding_without_signature_and_text_is_compared(before: Result) -> None:
+    silent = refuting(deepcopy(before), "")
+    silent.checks[-1].text = ""
+    assert difference("b.json", before, silent).worse == ["new finding: walker/frame-kept/x: without a text"]
+    assert difference("b.json", silent, before).worse == ["no longer judged: frame-kept: without a text"]
+
+
 def test_a_finding_that_is_gone_is_better(before: Result) -> None:
     now = deepcopy(before)
     now.checks.append(Check("walker/frame-kept", "walker", "frame-kept", Verdict.NOT_REFUTED))

@@ -131,7 +131,7 @@ def _gone(before: Result, now: Result) -> Iterator[tuple[Place, str]]:
     found = findings(now)
     for (name, signature), check in findings(before).items():
         if (name, signature) not in found:
-            yield (check.judge, name), f"{name}: {signature or check.text.splitlines()[0]}"
+            yield (check.judge, name), f"{name}: {_mechanism(check)}"
 
 
 def excuse_witnesses(before: Result, now: Result) -> None:
@@ -148,10 +148,16 @@ def excuse_witnesses(before: Result, now: Result) -> None:
 
 
 def _new_findings(before: Result, now: Result) -> Iterator[str]:
+    """The failures that the baseline does not have. A finding that another baseline excuses is new to this one."""
     known = findings(before)
     for (name, signature), check in findings(now).items():
-        if (name, signature) not in known and check.is_failure:
-            yield f"new finding: {check.id}: {signature or check.text.splitlines()[0]}"
+        if (name, signature) not in known and (check.is_failure or check.excused == ACCEPTED):
+            yield f"new finding: {check.id}: {_mechanism(check)}"
+
+
+def _mechanism(check: Check) -> str:
+    """How a finding broke its property, or what it says if it has no signature."""
+    return check.signature or next(iter(check.text.splitlines()), "without a text")
 
 
 def _weaker(before: Result, now: Result) -> Iterator[str]:
