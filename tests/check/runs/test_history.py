@@ -1,6 +1,7 @@
 """The file of the history: whole runs only, two at once, and one clear message for whatever is wrong with it."""
 
 import sqlite3
+import subprocess
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -237,6 +238,32 @@ def test_the_commit_and_the_host_come_from_the_job_or_from_the_machine(
     monkeypatch.setenv("PATH", "")
     assert revision_of_folder() == ""
     assert host_name() not in ("", "alpha")
+
+
+def test_a_subject_whose_file_git_does_not_have_is_of_a_changed_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GITHUB_SHA")
+    monkeypatch.chdir(tmp_path)
+
+    def git(*command: str) -> None:
+        of_nobody = ("git", "-c", "user.name=me", "-c", "user.email=me@example.org")
+        subprocess.run((*of_nobody, *command), check=True, capture_output=True)
+
+    git("init")
+    for name in ("committed.py", "ignored.py", "foreign.py"):
+        Path(name).write_text("")
+    Path(".gitignore").write_text("ignored.py\n")
+    git("add", "committed.py", ".gitignore")
+    git("commit", "--message", "one")
+    commit = revision_of_folder()
+    assert len(commit) == 40
+    for subject in ("committed.py:Adapter", f"{tmp_path}/committed.py:Adapter", "kvproof", "vllm-v0==0.9.2"):
+        assert revision_of_folder(subject) == commit
+    for subject in ("ignored.py:Adapter", "foreign.py:Adapter", "/none/adapter.py:Adapter", "a\0.py:Adapter"):
+        assert revision_of_folder(subject) == f"{commit}-dirty"
+    Path("committed.py").write_text("changed = True\n")
+    assert revision_of_folder("foreign.py:Adapter") == f"{commit}-dirty"
 
 
 def test_processor_time_grows_with_work_and_not_with_waiting() -> None:

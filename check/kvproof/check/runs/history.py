@@ -31,6 +31,7 @@ from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError, explained, fault_of_kvproof
 from kvproof.check.runs.terminal import say
 from kvproof.reports.document import encodable
+from kvproof.reports.history import DIRTY
 from kvproof.reports.recorded_run import RecordedRun, recorded
 from kvproof.reports.result import Result
 from kvproof.spec.database import has_tables_of
@@ -65,7 +66,7 @@ class HistoryError(UsageError):
 
 def record(file: Path, result: Result, code: int) -> str:
     """Add a run to the history, and return the id that it gets there. code: its exit code. Raises HistoryError."""
-    revision = revision_of_folder()
+    revision = revision_of_folder(result.run.subject)
     _make_folder(file)
     with _opened(file, "rwc") as database:
         database.execute("BEGIN IMMEDIATE")
@@ -241,14 +242,24 @@ def host_name() -> str:
     return os.environ.get(HOST_VARIABLE, "").strip() or platform.node() or "unknown"
 
 
-def revision_of_folder() -> str:
-    """The commit of the working folder, from the variables of a CI system or from git; empty if it is not known."""
+def revision_of_folder(subject: str = "") -> str:
+    """The commit of the working folder, from the variables of a CI system or from git; empty if it is not known.
+
+    It is that of a changed folder (DIRTY) if git does not have the Python file that the subject names.
+    """
     for name in REVISION_VARIABLES:
         if value := os.environ.get(name, "").strip():
             return value[:40]
-    command = ("git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    revision = _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    file, _, _ = subject.rpartition(":")
+    is_committed = not file.endswith(".py") or bool(_git("ls-files", "--error-unmatch", "--", file))
+    return f"{revision}{DIRTY}" if revision and not is_committed and not revision.endswith(DIRTY) else revision
+
+
+def _git(*command: str) -> str:
+    """What git prints; empty if it fails."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS_MAX, check=False)
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        done = subprocess.run(("git", *command), capture_output=True, text=True, timeout=GIT_SECONDS_MAX, check=False)
+    except (OSError, ValueError, subprocess.SubprocessError):  # ValueError: a NUL in a name, or what is no UTF-8
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
