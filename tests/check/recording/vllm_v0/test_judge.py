@@ -226,3 +226,29 @@ def test_kv_that_was_not_computed_is_noticed_when_its_step_is_over(plant: Plant,
     with plant(STATE, "ManagerState.mark_blocks_as_computed", line, replacement):
         found = [validate(serve(seed, **CACHING)).finding for seed in range(1, 12)]
     assert {one.property for one in found if one} == {"hit-computed"}
+
+
+@pytest.mark.parametrize(
+    ("options", "more", "said"),
+    [
+        (CACHING, 1, "a hit counts the tokens of whole blocks, of {size} tokens each"),
+        (NAIVE, 1, "a hit counts the tokens of whole blocks, of {size} tokens each"),
+        (NAIVE, 4, "a look-up says that {size} tokens are cached, and the manager has no prefix cache"),
+    ],
+)
+def test_a_look_up_that_lets_the_engine_compute_too_little_is_found(
+    serve: Serve, tmp_path: Path, options: dict[str, Any], more: int, said: str
+) -> None:
+    path = serve(3, 40, **options)
+    header, *calls = [json.loads(line) for line in path.read_text().splitlines()]
+    prompts = {seq["seq"]: seq["tokens"] for call in calls if call["call"] == "allocate" for seq in call["seqs"]}
+    look_up = next(
+        call
+        for call in calls
+        if call["call"] == "get_num_cached_tokens" and len(prompts[call["seqs"][0]["seq"]]) >= call["answer"] + more
+    )
+    look_up["answer"] += more
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in (header, *calls)))
+    found = validate(path).finding
+    assert found is not None
+    assert (found.property, said.format(size=header["block_size"]) in found.text) == ("hit-computed", True), found.text

@@ -7,6 +7,8 @@ the last token is always computed.
 """
 
 from kvproof.check.oracle.expected import Group, Status
+from kvproof.check.oracle.refinement import impossible_hit
+from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission, Admitted, Reserved
 from kvproof.check.recording.format import Header, RecordedCall, RecordedSequence
 from kvproof.check.recording.replayed_subject import Unjudged
@@ -68,12 +70,19 @@ class V0Judge(RecordingJudge):
 
     def on_allocate(self, line: RecordedCall) -> None:
         """Judge the admission of a waiting group. A later line reports which tokens are computed."""
-        group, size = self.arrive(line), self.config.block_size
+        group = self.arrive(line)
+        context = f"allocate({line.group})"
         found = [self._hits.pop(seq.id, 0) for seq in group.members]
-        hit = min(found) // size * size if self.config.caching else 0
+        for hit in found:  # the engine computes what comes after it
+            if not self.explainer.machine.function("may_hit")(hit, len(group.members[0].tokens)):
+                raise impossible_hit(hit, len(group.members[0].tokens), self.config.block_size, context)
+            if hit and not self.config.caching:
+                sentence = "a look-up says that $observed tokens are cached, and the manager has no prefix cache"
+                raise Finding("hit-computed", sentence, call=context, expected=0, observed=hit)
+        hit = min(found)
         self.replayed.answer = Admitted(hit)
         self.call("admission-sound", "admit", group.id, 0)
-        self._admitted(group, hit, 1, f"allocate({line.group})")
+        self._admitted(group, hit, 1, context)
         for seq in group.members:
             self.unscheduled(seq, 0)
 
