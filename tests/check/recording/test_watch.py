@@ -186,6 +186,33 @@ def test_a_command_goes_on_without_its_judge(tmp_path: Path, monkeypatch: pytest
     assert list((tmp_path / ".kvproof" / "watch").iterdir()) == []
 
 
+FULL_DISK = """
+import resource, warnings
+from kvproof.impl import BlockManager, Sequence, SequenceGroup
+
+warnings.simplefilter("ignore")
+resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, 3_000))
+manager = BlockManager(block_size=4, num_gpu_blocks=8, num_cpu_blocks=0)
+for number in range(100):
+    group = SequenceGroup(str(number), [Sequence(number, [1, 2, 3, number], 4)])
+    manager.allocate(group)
+    manager.free(group.seqs[0])
+"""
+
+
+def test_calls_that_a_full_disk_keeps_from_the_judge_are_not_called_consistent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    (tmp_path / "program.py").write_text(FULL_DISK)
+    done = CliRunner().invoke(app, ["watch", "--", sys.executable, "program.py"])
+    assert done.exit_code == Exit.INCONCLUSIVE
+    assert done.stderr.splitlines()[-1] == "kvproof: exit code 4: a recording could not be judged to its end"
+    assert "were judged, but not to the end" in done.stderr
+    assert "was not written whole: calls after it are not recorded" in capfd.readouterr().err
+
+
 @pytest.mark.long  # two processes; the command's tests cover the parts
 def test_a_manager_is_watched_from_within_its_program(tmp_path: Path) -> None:
     manager = BlockManager(block_size=4, num_gpu_blocks=8, num_cpu_blocks=0)

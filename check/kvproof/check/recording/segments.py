@@ -107,6 +107,10 @@ class SegmentReader:
             pass
         return bool(self._lines)
 
+    def is_torn(self) -> bool:
+        """Whether a line is there whose end is not."""
+        return not self.has_line() and bool(self._begun)
+
     def has_writer(self) -> bool:
         """Whether a process beside the program still writes lines."""
         return is_locked(self._file) or segment_at(self.path, self.number + 1).exists()

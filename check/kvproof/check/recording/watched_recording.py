@@ -54,16 +54,22 @@ class WatchedRecording:
                 self.judging = Judging(RecordingReader(Path(self.name), self.lines), NUM_LINES_KEPT)
             number = 0 if self.judging is None else self.judging.advance(NUM_LINES_IN_TURN)
         except RecordingError as error:
-            self.problem = str(error)
+            self.problem = f"{error}; the program goes on unwatched"
             return 0
         if number < NUM_LINES_IN_TURN:
             self.caught_up_at = time.monotonic()
         return number
 
     def finish(self) -> None:
-        """The program has ended, so no line follows."""
-        if self.judging is not None and self.is_judged:
+        """The program has ended, so no line follows. A line that is there in part shows that its recorder stopped."""
+        if not self.is_judged:
+            return
+        if self.judging is not None:
             self.judging.finish()
+        is_decided = self.judging is not None and (self.judging.done.finding or self.judging.done.reason)
+        if self.lines.is_torn() and not is_decided:
+            where = f"line {self.num_lines + 2:,}" if self.judging else "the header"
+            self.problem = f"{self.name}: {where} was not written whole: calls after it are not recorded"
 
     def report(self) -> str:
         """The message about the finding, or about the line from which on nothing can be judged. Writes the tail."""

@@ -75,7 +75,7 @@ class Watcher:
         """Report what is decided about a recording that is judged no further."""
         if one.problem:
             self.num_unjudged += 1
-            _say(f"{one.problem}; the program goes on unwatched")
+            _say(one.problem)
         elif one.judging is not None and one.judging.done.finding is not None:
             self.num_findings += 1
             _say(one.report())
