@@ -279,6 +279,15 @@ def test_a_replay_in_a_configuration_that_the_subject_refuses_is_an_error(crash_
     )
 
 
+def test_a_trace_without_operations_is_about_the_opening(crash_file: Path) -> None:
+    edited(crash_file, lambda document: document.update(operations=[], steps=[]))
+
+    done = replay(crash_file, find("kvproof"))
+
+    assert done.status is ReplayStatus.FIXED
+    assert done.text.endswith("holds: the subject was opened, and nothing is refuted")
+
+
 def test_a_file_of_which_no_operation_is_possible_replays_nothing(crash_file: Path) -> None:
     edited(crash_file, lambda document: document.update(operations=[["append", 1]]))
 

@@ -72,14 +72,15 @@ def replay_trace(
     config, operations = config_of(trace, path), operations_of(trace, path)
     done, parted = replay_twice(make, config, operations)
     finding = done.finding if parted is None else nondeterministic(parted)
-    if finding is None and not done.num_enabled:
+    if finding is None and operations and not done.num_enabled:
         text = f"none of the {len(operations)} operations is possible: nothing was replayed"
         return Replay(ReplayStatus.ERROR, text)
     if finding is None and (reason := _why_open(trace, config, make, done)):
         return Replay(ReplayStatus.ERROR, f"{trace.property} is not decided: {reason}")
     if finding is None:
         num_skipped = len(operations) - done.num_enabled
-        count = f"{done.num_enabled} operations" + (f" ({num_skipped} were not possible)" if num_skipped else "")
+        count = f"{done.num_enabled} operations" if operations else "the subject was opened"
+        count += f" ({num_skipped} were not possible)" if num_skipped else ""
         return Replay(ReplayStatus.FIXED, f"{trace.property} holds: {count}, and nothing is refuted")
     if finding.property == trace.property:
         verdict = f"{trace.property} is still refuted"
@@ -96,12 +97,11 @@ def _why_open(trace: Trace, config: Config, make: Factory, done: ReplayResult) -
     operation is about: a manager or a pool refused something, a scheduler ended a request, a store evicted a key. If it
     gave up nothing, or cannot do the operation at all, the fault had no chance to show.
     """
-    level, last = level_of_config(config), done.steps[-1]
-    subject = make()
+    level, subject = level_of_config(config), make()
     is_of_one_run = trace.property in PROPERTIES and trace.property != "nondeterministic"
     if is_of_one_run and (reason := level.unsupported(trace.property, level.facts_of(subject))) is not None:
         return reason
-    if last.is_enabled:
+    if not done.steps or (last := done.steps[-1]).is_enabled:  # without steps it was refuted when it was opened
         return ""
     where = f"operation {len(done.steps)}, in which it was refuted,"
     if not level.kinds[last.operation[0]].is_possible(config, subject.capabilities):
