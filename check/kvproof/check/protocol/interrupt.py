@@ -5,6 +5,7 @@ KeyboardInterrupt is a fault of that code, and does not end the run. Code that s
 interrupts the run as the user does: nothing here says who sent a signal.
 """
 
+import os
 import signal
 import sys
 import threading
@@ -15,6 +16,7 @@ from types import FrameType
 from kvproof.check.protocol.time_limit import OutOfTime, seconds_left
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+AGAIN_SECONDS = 0.05
 _num_handlers = 0  # blocks of `interruptible` that are open
 
 
@@ -36,22 +38,27 @@ def is_from_outside(error: BaseException) -> bool:
 def interruptible() -> Iterator[None]:
     """Let SIGTERM, which CI systems send before they kill a job, interrupt like Ctrl-C. An ignored signal stays so.
 
-    Python prints what the `__del__` of an object raises. Of one that the interrupt left half made, that is kept quiet,
-    also after the block: the traceback of the interrupt keeps the object.
+    What the `__del__` of an object raises, Python only prints. So an interrupt that comes there comes again soon after.
+    Of an object that the interrupt left half made, nothing is printed, also after the block: the traceback of the
+    interrupt keeps the object.
     """
     global _num_handlers
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    hook = sys.unraisablehook
+    hook, last, again = sys.unraisablehook, 0, list[threading.Timer]()
 
-    def quiet(ignored: "sys.UnraisableHookArgs") -> None:
-        if ignored.exc_type is not AttributeError or getattr(ignored.object, "__name__", "") != "__del__":
+    def not_raised(ignored: "sys.UnraisableHookArgs") -> None:
+        if issubclass(ignored.exc_type, UserInterrupt):
+            again.append(threading.Timer(AGAIN_SECONDS, os.kill, (os.getpid(), last)))
+            again[-1].start()
+        elif ignored.exc_type is not AttributeError or getattr(ignored.object, "__name__", "") != "__del__":
             hook(ignored)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        sys.unraisablehook = quiet
+        nonlocal last
+        last, sys.unraisablehook = number, not_raised
         raise UserInterrupt
 
     numbers = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
@@ -61,6 +68,9 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         _num_handlers -= 1
+        for timer in again:
+            timer.cancel()
+            timer.join()
         for number, handler in before.items():
             signal.signal(number, handler)
 
