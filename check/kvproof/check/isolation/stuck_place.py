@@ -18,7 +18,7 @@ from kvproof.check.protocol.adapter_fault import NUM_FRAMES, STANDARD_LIBRARY, s
 from kvproof.spec.trace import CodePlace
 
 WAIT_SECONDS_MAX, LOOK_SECONDS = 0.5, 0.01
-FRAME = re.compile(rb'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
+FRAME = re.compile(rb'^  File "(.{1,500})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
 FOLDER = str(Path(kvproof.check.__file__ or "").parent)
 SUBJECTS = os.path.join(FOLDER, "subjects")
 
