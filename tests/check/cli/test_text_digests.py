@@ -68,7 +68,7 @@ def test_the_body_of_a_function_is_nothing_else(edit: Edit, file: str, old: str,
         (STATE, "NONE = -1", "NONE = -2"),
         (APPEND, "choice=next_append,", "choice=append_precondition,"),
         ("language.py", "POOLS = Domain", "POOLS  = Domain"),
-        ("native.py", "class CheckFailed", "class CheckFailed "),
+        ("compilation.py", "class CheckFailed", "class CheckFailed "),
         ("text/properties.py", "refcount-exact", "refcount-exakt"),
     ],
 )
