@@ -21,7 +21,7 @@ from kvproof.check.protocol.fault_attribution import StandInError, by_means_of_k
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
 from kvproof.check.protocol.time_limit import call_seconds, require_time
-from kvproof.spec.trace import names_code
+from kvproof.spec.trace import NO_ANSWER, names_code
 
 SERVER = "the process from which its process is forked"
 HANG, CRASH = "hang", "crash"  # the cause of a finding is the name of the call followed by one of these
@@ -78,7 +78,7 @@ class RemoteSubject:
         except TimeoutError:
             places = places_of_stuck(fork.pid, fork.journal.descriptor)
             fork.end()
-            text = f"{context} gave no answer within {seconds:g} s"
+            text = f"{context} gave {NO_ANSWER} {seconds:g} s"
             raise Finding("total-calls", text, f"{name} {HANG}", frames=places) from None
         except ChannelError as error:
             fork.end()

@@ -12,15 +12,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import kvproof.check
 from kvproof.check.isolation.journal import FRAMES_AT, FRAMES_BYTES
 from kvproof.check.protocol.adapter_fault import NUM_FRAMES, STANDARD_LIBRARY, shown
+from kvproof.check.subjects.own import OUR_CODE
 from kvproof.spec.trace import CodePlace
 
 WAIT_SECONDS_MAX, LOOK_SECONDS = 0.5, 0.01
 FRAME = re.compile(rb'^  File "(.{1,500})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
-FOLDER = str(Path(kvproof.check.__file__ or "").parent)
-SUBJECTS = os.path.join(FOLDER, "subjects")
 
 
 def write_frames_on_signal(descriptor: int) -> None:
@@ -53,6 +51,7 @@ def _places(written: bytes) -> list[CodePlace]:
     places = []
     for file, line, function in FRAME.findall(written):
         path = file.decode(errors="backslashreplace")
-        if not path.startswith(("<", STANDARD_LIBRARY)) and (path.startswith(SUBJECTS) or not path.startswith(FOLDER)):
+        is_judge = Path(path).is_relative_to(OUR_CODE) and not Path(path).is_relative_to(OUR_CODE / "subjects")
+        if not is_judge and not path.startswith(("<", STANDARD_LIBRARY)):
             places.append(CodePlace(function.decode(errors="backslashreplace"), shown(path), int(line)))
     return places[:NUM_FRAMES][::-1]

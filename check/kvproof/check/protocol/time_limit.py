@@ -28,6 +28,7 @@ from typing import Any
 
 from kvproof.check.protocol.adapter_fault import places_of
 from kvproof.check.protocol.finding import Finding
+from kvproof.spec.trace import NO_ANSWER
 
 LOAD_MAX = 30.0  # a limit never lasts longer than so many times its seconds
 AGAIN_SECONDS_MIN = 0.01
@@ -143,7 +144,7 @@ def time_limit(seconds: float, num_done: Callable[[], int] = lambda: 0) -> Itera
     try:
         yield start
     except Expired as error:
-        text = f"no answer within {seconds:g} s"
+        text = f"{NO_ANSWER} {seconds:g} s"
         raise Finding("total-calls", text, "hang", frames=places_of(error)) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -6,7 +6,7 @@ the capability, so no property that needs it counts as checked.
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from kvproof.check.oracle.level import LEVELS
 from kvproof.check.protocol import features
 from kvproof.check.protocol.manager import STATE, Capabilities, Config, ManagerSubject, size_of
 from kvproof.check.runs.errors import UsageError, did_you_mean
-from kvproof.check.search.configurations import check_fixed
+from kvproof.check.search.configurations import EXCLUDING, check_fixed, settled
 from kvproof.spec.text.properties import MEANINGS
 
 
@@ -109,17 +109,12 @@ class Narrowed:
         return getattr(self._subject, name)
 
 
-def _excluded(fixed: dict[str, Any], capabilities: Capabilities) -> set[str]:
-    """The capabilities that no run uses, because a fixed field uses one that excludes them, as `settled` has it."""
-    used = {name for name in ("window", "caching", "cross", "prefixes") if fixed.get(name)}
-    excluded = set[str]()
-    if used & {"cross", "prefixes"}:
-        excluded |= {"window", "caching"}
-    if used & {"window", "caching"}:
-        excluded |= {"cross", "prefixes"}
-        if not capabilities.window_with_caching:
-            excluded |= {"window", "caching"}
-    return excluded - used
+def _excluded(fixed: dict[str, Any], capabilities: Capabilities) -> Iterator[str]:
+    """The capabilities whose features no run with the fixed fields uses, because these exclude them."""
+    for name in EXCLUDING:
+        drawn = {**features.DEFAULTS, name: True, **fixed}
+        if name not in fixed and not settled(drawn, capabilities, fixed)[name]:
+            yield name
 
 
 def agrees(config: Config, fixed: dict[str, Any]) -> bool:

@@ -146,6 +146,9 @@ def check_fixed(fixed: dict[str, Any], kind: type[Config] = Config) -> None:
     require_possible(msgspec.convert({**asdict(kind()), **fixed}, kind))
 
 
+EXCLUDING = ("window", "caching", "prefixes", "cross")  # fields, and capabilities, of which some exclude others
+
+
 def settled(drawn: dict[str, Any], caps: Capabilities, fixed: dict[str, Any]) -> dict[str, Any]:
     """Switch off one of two drawn flags that exclude each other; a fixed one stays."""
     if drawn["window"] and drawn["caching"] and not caps.window_with_caching:

@@ -29,6 +29,7 @@ from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, Patience, call_
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.kept_process import KeptProcess
 from kvproof.check.subjects.process_output import SubjectOutput
+from kvproof.spec.trace import NO_ANSWER
 
 LINE_BYTES_MAX = 1 << 20
 END_SECONDS_MAX = 0.5
@@ -157,7 +158,7 @@ class Program:
                 if patience.left() > 0:
                     self._usage(context, call)
                     continue
-                raise Finding("total-calls", f"{context} gave no answer within {seconds:g} s", f"{call} {HANG}")
+                raise Finding("total-calls", f"{context} gave {NO_ANSWER} {seconds:g} s", f"{call} {HANG}")
             part = os.read(self._output, CHUNK_BYTES)
             if not part:
                 self.end()

@@ -157,22 +157,22 @@ class Campaign:
 
     def _judge_reach(self) -> None:
         """What was planned is done: note which searches did nothing, and what was never reached, as a run does."""
-        for place, row in enumerate(self.result.searches):
-            if not row.operations and not row.reason:
-                row.reason = NOTHING_ACCEPTED + SearchResult(refusals=self._refusals[place]).refusal
         rows = self.result.searches
+        for row, refusals in zip(rows, self._refusals, strict=True):
+            if not row.operations and not row.reason:
+                row.reason = NOTHING_ACCEPTED + SearchResult(refusals=refusals).refusal
         decided = {one.subject for one in self.result.findings} | {row.subject for row in rows if row.reason}
         places: dict[str, list[int]] = {}
-        for place, row in enumerate(self.result.searches):
+        for place, row in enumerate(rows):
             if row.subject not in decided:
                 places.setdefault(row.subject, []).append(place)
         for name, mine in places.items():
-            subject, missed = self._saving(name, 0).make(), dict[str, bool]()
+            subject, wanted = self._saving(name, 0).make(), dict[str, None]()
             level = strategy_of(subject).level
             for fixed in (self.plan.searches[place].fixed for place in mine):
                 expected = level.expected_witnesses(Narrowed(subject, fixed).capabilities, fixed)
-                missed |= {one: True for one, is_expected in expected.items() if is_expected}
-            if never := [one for one in missed if not any(self._rules[place][one] for place in mine)]:
+                wanted |= dict.fromkeys(one for one, is_expected in expected.items() if is_expected)
+            if never := [one for one in wanted if not any(self._rules[place][one] for place in mine)]:
                 self.result.unreached.append(name)
                 self.result.messages.append(
                     f"inconclusive: the searches of {name} never reached: {', '.join(never)}; give them more effort, "
