@@ -1,4 +1,4 @@
-"""Types of the part of triton that `kvproof.check.data_plane.compare.triton_kernel` uses: the package ships none."""
+"""Types of the part of triton that kvproof's kernels use: the package ships none."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +16,7 @@ class JITFunction:
         launch_metadata: Any = None,
     ) -> None: ...
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...  # within another kernel
 
 def jit(
     fn: Callable[..., None] | None = None,

@@ -9,11 +9,14 @@ class constexpr:  # noqa: N801
 
 int32: Any
 int64: Any
+uint64: Any
 
 # Kernels written in triton itself: called within a kernel, as sum(values, axis).
 sum: Any
 max: Any
-min: Any
+zeros: Any
+
+pointer_type: Any
 
 def program_id(axis: int) -> Any: ...
 def arange(start: int, end: Any) -> Any: ...
@@ -27,6 +30,14 @@ def load(
     eviction_policy: str = "",
     volatile: bool = False,
 ) -> Any: ...
+def full(shape: Any, value: Any, dtype: Any) -> Any: ...
+def store(
+    pointer: Any,
+    value: Any,
+    mask: Any = None,
+    boundary_check: Any = (),
+    cache_modifier: str = "",
+    eviction_policy: str = "",
+) -> Any: ...
 def where(condition: Any, x: Any, y: Any) -> Any: ...
 def atomic_add(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any: ...
-def atomic_min(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any: ...

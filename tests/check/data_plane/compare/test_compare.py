@@ -8,15 +8,15 @@ import torch
 
 from kvproof.check.data_plane.compare import compare
 from kvproof.check.data_plane.compare.compare import Comparer, by_device, by_memcmp, by_torch
-from kvproof.check.data_plane.memory.pattern import Words, word_keys
+from kvproof.check.data_plane.memory.pattern import Words, row_keys, word_keys
 
 WAYS = [by_memcmp, by_torch, by_device]
 
 
 def memory_of(num_rows: int, row_words: int) -> tuple[torch.Tensor, Words, Words]:
-    keys = np.random.default_rng(1).integers(0, 2**64, num_rows, dtype=np.uint64)
+    labels = np.random.default_rng(1).integers(0, 2**64, num_rows, dtype=np.uint64)
     columns = word_keys(row_words)
-    return torch.from_numpy((keys[:, None] ^ columns).view(np.int64)), keys, columns
+    return torch.from_numpy((row_keys(labels)[:, None] ^ columns).view(np.int64)), labels, columns
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -31,19 +31,19 @@ def test_one_bit_anywhere_is_found(way: Comparer, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(compare, "DEVICE_CHUNK_BYTES", 8 * 5 * 8)
     for row in range(37):
         for bit in (0, 13, 63):
-            memory, keys, columns = memory_of(37, 5)
+            memory, labels, columns = memory_of(37, 5)
             memory[row, row % 5] ^= 1 << bit if bit < 63 else -(2**63)
-            assert way(memory, keys, columns).tolist() == [row]
+            assert way(memory, labels, columns).tolist() == [row]
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_all_wrong_rows_are_found_in_order(way: Comparer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "CHUNK_BYTES", 8 * 5 * 8)
     monkeypatch.setattr(compare, "DEVICE_CHUNK_BYTES", 8 * 5 * 8)
-    memory, keys, columns = memory_of(37, 5)
+    memory, labels, columns = memory_of(37, 5)
     for row in (0, 7, 8, 9, 36):
         memory[row] = 0
-    assert way(memory, keys, columns).tolist() == [0, 7, 8, 9, 36]
+    assert way(memory, labels, columns).tolist() == [0, 7, 8, 9, 36]
 
 
 @pytest.mark.parametrize("way", [by_memcmp, by_torch])

@@ -23,12 +23,13 @@ from kvproof.check.data_plane.compare import compare, triton_verify
 from kvproof.check.data_plane.memory import pattern
 
 def pattern_of(rows, words, stride):
-    keys, columns = pattern.row_keys(numpy.arange(rows, dtype=numpy.uint64)), pattern.word_keys(words)
+    labels, columns = numpy.arange(rows, dtype=numpy.uint64) << numpy.uint64(37), pattern.word_keys(words)
     whole = torch.zeros(rows, stride, dtype=torch.int64)
     memory = whole[:, :words]
-    memory.copy_(torch.from_numpy((keys[:, None] ^ columns).view(numpy.int64)))
-    return memory, keys, columns
+    memory.copy_(torch.from_numpy((pattern.row_keys(labels)[:, None] ^ columns).view(numpy.int64)))
+    return memory, labels, columns
 
+triton_verify.PIECE_BYTES = 40 * 1024  # so that the larger shapes are compared in pieces
 shapes = []
 for rows, words, stride, spoilt in [
     (3, 5, 5, [(2, 4)]),
@@ -38,28 +39,29 @@ for rows, words, stride, spoilt in [
     (40, 64, 96, [(39, 63)]),
     (0, 8, 8, []),
 ]:
-    memory, keys, columns = pattern_of(rows, words, stride)
-    clean = int(triton_verify.wrong_words(memory, keys, columns).counts.sum())
+    memory, labels, columns = pattern_of(rows, words, stride)
+    clean = int(triton_verify.wrong_words(memory, labels, columns).counts.sum())
     for row, word in spoilt:
         memory[row, word] ^= 1 << (row % 63)
-    found = triton_verify.wrong_words(memory, keys, columns)
-    wrong = [[row, int(found.counts[row]), int(found.firsts[row])] for row in found.counts.nonzero().flatten().tolist()]
+    found = triton_verify.wrong_words(memory, labels, columns)
+    wrong = [[row, int(found.counts[row])] for row in found.counts.nonzero().flatten().tolist()]
     shapes.append({
         "clean": clean,
         "wrong": wrong,
-        "rows": triton_verify.bad_rows(memory, keys, columns).tolist(),
-        "compared": compare.by_torch(memory.contiguous(), keys, columns).tolist(),
+        "total": int(found.total),
+        "rows": triton_verify.bad_rows(memory, labels, columns).tolist(),
+        "compared": compare.by_torch(memory.contiguous(), labels, columns).tolist(),
         "is_available": triton_verify.is_available(),
     })
 
 stride, rows, words = 2**30 + 8, 4, 16  # the last row lies 24 GiB behind the first, in a file of holes
 whole = torch.from_file(sys.argv[1], shared=True, size=3 * stride + words, dtype=torch.int64)
 memory = whole.as_strided((rows, words), (stride, 1))
-keys, columns = pattern.row_keys(numpy.arange(rows, dtype=numpy.uint64)), pattern.word_keys(words)
-memory.copy_(torch.from_numpy((keys[:, None] ^ columns).view(numpy.int64)))
+labels, columns = numpy.arange(rows, dtype=numpy.uint64), pattern.word_keys(words)
+memory.copy_(torch.from_numpy((pattern.row_keys(labels)[:, None] ^ columns).view(numpy.int64)))
 memory[3, 5] ^= 1
-found = triton_verify.wrong_words(memory, keys, columns)
-print(json.dumps({"shapes": shapes, "far": [found.counts.tolist(), found.firsts[3].item()]}))
+found = triton_verify.wrong_words(memory, labels, columns)
+print(json.dumps({"shapes": shapes, "far": found.counts.tolist()}))
 """
 
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
@@ -76,19 +78,20 @@ def interpreted(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @needs_triton
-def test_the_kernel_counts_and_places_every_wrong_word_and_no_other(interpreted: Any) -> None:
+def test_the_kernel_counts_every_wrong_word_and_no_other(interpreted: Any) -> None:
     shapes = interpreted["shapes"]
     assert [shape["clean"] for shape in shapes] == [0] * 6
     assert [shape["wrong"] for shape in shapes] == [
-        [[2, 1, 4]],
-        [[0, 2, 0], [36, 1, 17]],
-        [[255, 1, 3], [256, 1, 3], [599, 1, 15]],
-        [[4, 2, 1023], [8, 1, 1499]],
-        [[39, 1, 63]],
+        [[2, 1]],
+        [[0, 2], [36, 1]],
+        [[255, 1], [256, 1], [599, 1]],
+        [[4, 2], [8, 1]],
+        [[39, 1]],
         [],
     ]
+    assert [shape["total"] for shape in shapes] == [1, 3, 3, 3, 1, 0]
     assert [shape["rows"] for shape in shapes] == [shape["compared"] for shape in shapes]
-    assert [shape["rows"] for shape in shapes] == [[row for row, _, _ in shape["wrong"]] for shape in shapes]
+    assert [shape["rows"] for shape in shapes] == [[row for row, _ in shape["wrong"]] for shape in shapes]
     assert all(shape["is_available"] for shape in shapes)
 
 
@@ -102,13 +105,13 @@ def test_memory_of_another_shape_is_refused_before_anything_runs() -> None:
     keys = np.zeros(3, np.uint64)
     with pytest.raises(ValueError, match="must be int64"):
         triton_verify.wrong_words(torch.zeros(3, 3), keys, keys)
-    with pytest.raises(ValueError, match="there are 3 and 2 keys"):
+    with pytest.raises(ValueError, match="there are 3 labels and 2 columns"):
         triton_verify.wrong_words(torch.zeros((3, 3), dtype=torch.int64), keys, keys[:2])
 
 
 def test_the_grid_of_a_pool_of_1_tb_is_one_that_cuda_can_launch() -> None:
-    # Rows of 2 KiB in tiles of 8 rows and 256 words, 8 tiles for each program.
-    along_rows, along_words = triton_verify.grid_of(2**40 // 2048, 256, 8, 256)
+    # Rows of 2 KiB in tiles of 4 rows and 256 words, 16 tiles for each program.
+    along_rows, along_words = triton_verify.grid_of(2**40 // 2048, 256, 4, 256)
     assert (along_rows, along_words) == (2**40 // 2048 // 64, 1)
     assert along_rows < 2**31
     assert along_words < 2**16
@@ -122,7 +125,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from kvproof.check.data_plane.compare.triton_kernel import count_wrong_words
 
-memory = dict.fromkeys(["memory", "keys", "columns"], "*i64") | dict.fromkeys(["counts", "firsts"], "*i32")
+memory = dict.fromkeys(["memory", "labels", "columns"], "*i64") | dict.fromkeys(["total", "counts"], "*i32")
 sizes = {"num_rows": "i32", "num_words": "i32", "row_stride": "i32"}
 tiles = {"ROW_TILES": 8, "ROWS": 8, "WORDS": 256}
 compiled = []
@@ -154,12 +157,13 @@ def test_the_kernel_compiles_for_a_gpu_and_counts_places_in_64_bits(tmp_path: Pa
     assert done.returncode == 0, done.stderr
     compiled = json.loads(done.stdout)
     assert [is_made for is_made, _ in compiled] == [True] * 3
-    assert [num_wide for _, num_wide in compiled] == [1, 1, 0]  # a stride of 1 multiplies nothing
+    # For both reads of a tile: three products of the key of a row, and the place of a row unless the stride is 1.
+    assert [num_wide for _, num_wide in compiled] == [8, 8, 6]
 
 
 @needs_triton
 def test_words_more_than_2_to_the_31_behind_the_first_are_found_where_they_are(interpreted: Any) -> None:
-    assert interpreted["far"] == [[0, 0, 0, 1], 5]
+    assert interpreted["far"] == [0, 0, 0, 1]
 
 
 def test_a_kernel_that_fails_or_is_wrong_when_it_is_tried_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

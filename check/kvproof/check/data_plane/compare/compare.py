@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kvproof.check.data_plane.memory.pattern import Words
+from kvproof.check.data_plane.memory.pattern import Words, row_keys
 from kvproof.check.data_plane.speed.stopwatch import one_thread
 
 CHUNK_BYTES = 512 * 1024
@@ -22,13 +22,13 @@ DEVICE_CHUNK_BYTES = 16 * 1024 * 1024  # fits the second-level cache of a curren
 Comparer = Callable[[torch.Tensor, Words, Words], NDArray[np.int64]]
 
 
-def bad_rows(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.int64]:
-    """The numbers of the rows that differ from `keys[row] XOR columns[word]` in any bit, ascending.
+def bad_rows(memory: torch.Tensor, labels: Words, columns: Words) -> NDArray[np.int64]:
+    """The numbers of the rows that differ from `row_keys(labels)[row] XOR columns[word]` in any bit, ascending.
 
-    memory: int64, contiguous, [rows, words], on any device. keys: one per row. columns: one per word of a row.
-    On CUDA, earlier work on `memory` must have ended or be ordered before the current stream.
+    memory: int64, contiguous, [rows, words], on any device. labels: one per row. columns: the key of each word of a
+    row. On CUDA, earlier work on `memory` must have ended or be ordered before the current stream.
     """
-    return comparer_for(memory.device)(memory, keys, columns)
+    return comparer_for(memory.device)(memory, labels, columns)
 
 
 def comparer_for(device: torch.device) -> Comparer:
@@ -40,7 +40,7 @@ def comparer_for(device: torch.device) -> Comparer:
     return by_memcmp if _memcmp() is not None else by_torch
 
 
-def by_memcmp(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.int64]:
+def by_memcmp(memory: torch.Tensor, labels: Words, columns: Words) -> NDArray[np.int64]:
     """Like `bad_rows`, for main memory, with the `memcmp` of the C library."""
     memcmp = _memcmp()
     assert memcmp is not None
@@ -48,25 +48,25 @@ def by_memcmp(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.i
     def are_equal(found: torch.Tensor, made: torch.Tensor) -> bool:
         return not memcmp(found.data_ptr(), made.data_ptr(), made.nbytes)
 
-    return _by_chunks(memory, keys, columns, are_equal)
+    return _by_chunks(memory, labels, columns, are_equal)
 
 
-def by_torch(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.int64]:
+def by_torch(memory: torch.Tensor, labels: Words, columns: Words) -> NDArray[np.int64]:
     """Like `bad_rows`, for main memory, with torch alone."""
-    return _by_chunks(memory, keys, columns, torch.equal)
+    return _by_chunks(memory, labels, columns, torch.equal)
 
 
 def _by_chunks(
-    memory: torch.Tensor, keys: Words, columns: Words, are_equal: Callable[[torch.Tensor, torch.Tensor], bool]
+    memory: torch.Tensor, labels: Words, columns: Words, are_equal: Callable[[torch.Tensor, torch.Tensor], bool]
 ) -> NDArray[np.int64]:
     """Compute each chunk of the pattern, and compare it."""
     num_rows, row_words = memory.shape
     step = max(1, CHUNK_BYTES // (row_words * memory.itemsize))
-    row_keys, word_keys = (torch.from_numpy(words.view(np.int64)) for words in (keys, columns))
+    keys, word_keys = (torch.from_numpy(words.view(np.int64)) for words in (row_keys(labels), columns))
     buffer = _buffer(min(step, num_rows) * row_words).view(-1, row_words)
     bad: list[NDArray[np.int64]] = []
     with one_thread():
-        chunks = zip(torch.split(memory, step), torch.split(row_keys[:, None], step), strict=True)
+        chunks = zip(torch.split(memory, step), torch.split(keys[:, None], step), strict=True)
         for number, (found, some_keys) in enumerate(chunks):
             out = buffer if found.size(0) == buffer.size(0) else buffer[: found.size(0)]
             made = torch.bitwise_xor(some_keys, word_keys, out=out)
@@ -86,15 +86,15 @@ def _buffer(num_words: int) -> torch.Tensor:
     return kept[:num_words]
 
 
-def by_device(memory: torch.Tensor, keys: Words, columns: Words) -> NDArray[np.int64]:
+def by_device(memory: torch.Tensor, labels: Words, columns: Words) -> NDArray[np.int64]:
     """Like `bad_rows`, for an accelerator, with torch alone: all chunks are queued, and the answer is fetched once."""
     num_rows, row_words = memory.shape
     step = max(1, DEVICE_CHUNK_BYTES // (row_words * 8))
-    row_keys = torch.from_numpy(keys.view(np.int64)).to(memory.device)[:, None]
+    keys = torch.from_numpy(row_keys(labels).view(np.int64)).to(memory.device)[:, None]
     word_keys = torch.from_numpy(columns.view(np.int64)).to(memory.device)
     is_bad = torch.empty(num_rows, dtype=torch.bool, device=memory.device)
     for first in range(0, num_rows, step):
-        expected = row_keys[first : first + step] ^ word_keys
+        expected = keys[first : first + step] ^ word_keys
         is_bad[first : first + step] = (memory[first : first + step] != expected).any(1)
     rows: NDArray[np.int64] = is_bad.nonzero().flatten().cpu().numpy()
     return rows

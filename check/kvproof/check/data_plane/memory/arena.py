@@ -46,8 +46,10 @@ class Arena:
             memory = torch.empty(shape, dtype=torch.int64, device=device, pin_memory=is_pinned)
         self.memory = memory.view(shape)
         self.columns = word_keys(geometry.row_words)
-        guard = np.uint64(label(Kind.GUARD, pool, 0))
-        self.labels: Words = guard | np.arange(shape[0], dtype=np.uint64)
+        # A device fetches pinned labels while its own work goes on.
+        places = torch.arange(shape[0], pin_memory=device.type == "cuda")
+        self.labels: Words = places.numpy().view(np.uint64)
+        self.labels |= np.uint64(label(Kind.GUARD, pool, 0))
         self.strips = list(geometry.strips(pool))
 
     def label_view(self, strip: Strip) -> Words:
@@ -81,7 +83,7 @@ class Arena:
 
     def bad_rows(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """The numbers of the rows that do not hold what they must, guards included."""
-        return bad_rows(self.memory, row_keys(self.labels), self.columns)
+        return bad_rows(self.memory, self.labels, self.columns)
 
     def planes(self) -> list[torch.Tensor]:
         """The planes, int64 `[blocks, words]`: one per layer, or two if keys and values are not adjacent.

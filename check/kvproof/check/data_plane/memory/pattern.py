@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
 
-_GOLDEN = 0x9E3779B97F4A7C15
-_MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+GOLDEN = 0x9E3779B97F4A7C15
+MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+SHIFTS = (30, 27, 31)
 
 _ROW_BITS, _PART_BITS, _LAYER_BITS, _POOL_BITS, _GENERATION_BITS = 28, 2, 10, 2, 16
 _PART_AT = _ROW_BITS
@@ -66,17 +67,20 @@ class Origin(NamedTuple):
 
 def mix(words: Words) -> Words:
     """A bijection of 64 bits in which every bit depends on every bit."""
-    for shift, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
-        words = (words ^ (words >> np.uint64(shift))) * np.uint64(multiplier)
-    return words ^ (words >> np.uint64(31))
+    first, second, last = (np.uint64(shift) for shift in SHIFTS)
+    words = (words ^ (words >> first)) * np.uint64(MULTIPLIERS[0])
+    words = (words ^ (words >> second)) * np.uint64(MULTIPLIERS[1])
+    return words ^ (words >> last)
 
 
 def unmix(words: Words) -> Words:
     """The inverse of `mix`."""
-    words = words ^ (words >> np.uint64(31)) ^ (words >> np.uint64(62))
-    for shift, multiplier in zip((27, 30), reversed(_MULTIPLIERS), strict=True):
-        words = words * np.uint64(pow(multiplier, -1, 1 << 64))
-        words = words ^ (words >> np.uint64(shift)) ^ (words >> np.uint64(2 * shift))
+    first, second, last = (np.uint64(shift) for shift in SHIFTS)
+    words = words ^ (words >> last) ^ (words >> (last + last))
+    words = words * np.uint64(pow(MULTIPLIERS[1], -1, 1 << 64))
+    words = words ^ (words >> second) ^ (words >> (second + second))
+    words = words * np.uint64(pow(MULTIPLIERS[0], -1, 1 << 64))
+    words = words ^ (words >> first) ^ (words >> (first + first))
     return words
 
 
@@ -103,18 +107,18 @@ def unpack(packed: int) -> Origin:
 
 def row_keys(labels: Words) -> Words:
     """The key of each row, from its label."""
-    return mix(labels * np.uint64(_GOLDEN))
+    return mix(labels * np.uint64(GOLDEN))
 
 
 def word_keys(num_words: int) -> Words:
     """The key of each word (column) of a row."""
     numbers = np.arange(1, num_words + 1, dtype=np.uint64)
-    return mix(numbers * np.uint64(_GOLDEN))
+    return mix(numbers * np.uint64(GOLDEN))
 
 
 def labels_of(words: Words, keys: Words) -> Words:
     """The labels that the words decode to. keys: the keys of the columns of the words."""
-    return unmix(words ^ keys) * np.uint64(pow(_GOLDEN, -1, 1 << 64))
+    return unmix(words ^ keys) * np.uint64(pow(GOLDEN, -1, 1 << 64))
 
 
 def fields_of(labels: Words) -> dict[str, Words]:
