@@ -31,10 +31,8 @@ DTYPES = [
     torch.int8,
     torch.uint8,
 ]
-DEVICES = [
-    "cpu",
-    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")),
-]
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+DEVICES = ["cpu", pytest.param("cuda", marks=needs_cuda)]
 LAYERS, GPU_BLOCKS, CPU_BLOCKS = 2, 24, 17
 # Runs of three and two blocks among single ones, in no order; block 2 goes to two places.
 PAIRS = [(7, 1), (2, 9), (5, 14), (3, 10), (11, 3), (4, 11), (2, 0), (6, 15)]
@@ -82,8 +80,25 @@ def moved_one_by_one(layout: KVLayout, row: int, source: bytes, target: bytes, p
 def test_a_call_moves_the_mapped_blocks_and_no_other_byte(
     call: str, layout: KVLayout, dtype: torch.dtype, device: str
 ) -> None:
-    engine = filled(layout, dtype, device)
-    gpu, cpu = in_bytes(engine)
+    check_moved(filled(layout, dtype, device), call)
+
+
+@needs_cuda
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8], ids=str)
+@pytest.mark.parametrize("layout", KVLayout, ids=lambda layout: layout.name)
+@pytest.mark.parametrize("call", ["swap_in", "swap_out", "copy"])
+def test_many_blocks_are_moved_by_the_kernel_of_cuda(
+    call: str, layout: KVLayout, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kv_cache_engine, "_MANY_COPIES", 0)
+    engine = filled(layout, dtype, "cuda", head_size=8)
+    assert all(route.copier is not None for route in (engine._in, engine._out, engine._within))
+    check_moved(engine, call)
+
+
+def check_moved(engine: KVCacheEngine, call: str) -> None:
+    """Make the call, and compare every byte of both pools."""
+    layout, gpu, cpu = engine.shape.layout, *in_bytes(engine)
     row = engine.shape.bytes_per_layer()
     pairs = DISJOINT if call == "copy" else PAIRS
 

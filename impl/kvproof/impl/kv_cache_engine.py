@@ -5,8 +5,8 @@ whole mapping is checked before the first byte moves. Within one device no targe
 not depend on the order of the copies, so a kernel that makes them in parallel is right too.
 
 Moves are issued to the current stream of the device. A swap is complete when its call returns; a copy is ordered in the
-stream. In main memory a small copy is one call of the C library, because a tensor operation would take as long as
-copying the bytes of a small block.
+stream. On CUDA many small copies are one kernel (`row_copier`). In main memory a small copy is one call of the C
+library, because a tensor operation would take as long as copying the bytes of a small block.
 
 A run is a sequence of pairs in which source and target both increase by one; one copy moves it. No two pairs have the
 same target, so in the order of targets the pairs of a run are neighbours, and cutting between them gives the smallest
@@ -36,6 +36,7 @@ from .errors import (
 )
 from .kv_layout import KVBlockShape
 from .kv_memory import default_device
+from .row_copier import row_copier
 
 Pair = tuple[int, int]  # source, target
 Mapping = torch.Tensor | Iterable[Pair]
@@ -120,8 +121,9 @@ def _chain(pairs: Sequence[Pair], pool: Pool) -> ChainedCopyError:
 
 # From this size on the cost of a tensor operation does not matter, and torch may use several threads.
 _LARGE_BYTES = 512 * 1024
-# On CUDA each copy is a launch: from this number of runs on, gather and scatter is faster, in pieces of this size.
-_MANY_RUNS = 8
+# On CUDA each copy of a run in a plane is a call of the driver: beyond this number, one kernel for all is faster.
+_MANY_COPIES = 32
+# Without the kernel, blocks within the GPU pool are gathered and scattered, in pieces of this size.
 _GATHERED_BYTES = 64 * 1024 * 1024
 
 Planes = Sequence[torch.Tensor]
@@ -179,7 +181,7 @@ class BlockMover:
         if not len(read):  # the usual case
             return NOTHING_MOVED
         runs = runs_of(read, self.gpu_pool, self.gpu_pool)
-        if self.device.type == "cuda" and len(runs) > _MANY_RUNS:
+        if self.device.type == "cuda" and self._within.has_many(runs) and self._within.copier is None:
             _gather_and_scatter(self._gpu_planes, torch.tensor(read).to(self.device))
         else:
             self._within.move(runs)
@@ -224,12 +226,20 @@ class _Route:
         pairs = list(zip(source_planes, target_planes, strict=True))
         in_memory = [pair for pair in pairs if pair[0].device.type == pair[1].device.type == "cpu"]
         self._between_devices = [pair for pair in pairs if not pair[0].device.type == pair[1].device.type == "cpu"]
+        self.copier = row_copier(source_planes, target_planes)
         # If nothing lies between the rows, a run is one copy; else each of its blocks is.
         self._together = [_Rows(*pair) for pair in in_memory if all(map(_lies_together, pair))]
         self._apart = [_Rows(*pair) for pair in in_memory if not all(map(_lies_together, pair))]
 
+    def has_many(self, runs: Sequence[Run]) -> bool:
+        """Whether the runs are more copies between devices than the driver should be called for."""
+        return len(runs) * len(self._between_devices) > _MANY_COPIES
+
     def move(self, runs: Sequence[Run]) -> None:
         """Move the blocks of the runs in every plane."""
+        if self.copier is not None and self.has_many(runs):
+            self.copier.move([(run.source + k, run.target + k) for run in runs for k in range(run.length)])
+            return
         for source_plane, target_plane in self._between_devices:
             _copy_slices(source_plane, target_plane, runs)
         for plane in self._together:

@@ -14,7 +14,7 @@ from kvproof.check.data_plane.compare import triton_verify
 from kvproof.check.data_plane.simulated_cuda.accesses import Accesses, Race
 from kvproof.check.data_plane.simulated_cuda.order import Event, Host, Stream
 from kvproof.check.data_plane.simulated_cuda.tensors import Calls, DeviceTensor, Mode
-from kvproof.impl import free_bytes
+from kvproof.impl import free_bytes, row_copier
 
 NAME = "simulated CUDA device"
 _ACTIVE: list[Accesses] = []
@@ -39,7 +39,7 @@ def simulated_cuda() -> Iterator[Accesses]:
     host = Host()
     accesses = Accesses(host)
     calls = Calls(host, accesses)
-    triton_verify.refusal.cache_clear()  # it remembers an answer for each device
+    _forget_trials()
     with patch.multiple(torch.cuda, **_functions(host)), patch.object(DeviceTensor, "calls", calls, create=True):
         _ACTIVE.append(accesses)
         try:
@@ -47,7 +47,13 @@ def simulated_cuda() -> Iterator[Accesses]:
                 yield accesses
         finally:
             _ACTIVE.remove(accesses)
-            triton_verify.refusal.cache_clear()
+            _forget_trials()
+
+
+def _forget_trials() -> None:
+    """Forget which kernels can be used on the device: the simulated one has the name of a real one."""
+    triton_verify.refusal.cache_clear()
+    row_copier.refusal.cache_clear()
 
 
 def _functions(host: Host) -> dict[str, Any]:
