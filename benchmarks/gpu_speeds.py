@@ -21,7 +21,6 @@ from kvproof.check.data_plane.compare.compare import comparer_for
 from kvproof.check.data_plane.executors import named
 from kvproof.check.data_plane.memory.arena import Arena
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout
-from kvproof.check.data_plane.memory.pattern import row_keys
 from kvproof.check.data_plane.speed.stopwatch import Stopwatch, one_thread
 from kvproof.check.data_plane.speed.trial import Load, Trial
 from kvproof.check.data_plane.steps.moves import PoolId
@@ -62,14 +61,13 @@ def comparison(device: torch.device, num_bytes: int) -> dict[str, float]:
     num_blocks = max(8, num_bytes // block.block_bytes)
     arena = Arena(Geometry(Layout.TWO_PLANES, "bfloat16", 16, 8, 128, 1, num_blocks, 8), PoolId.GPU, device)
     arena.fill()
-    keys = row_keys(arena.labels)
-    compare = partial(comparer_for(device), arena.memory, keys, arena.columns)
+    compare = partial(comparer_for(device), arena.memory, arena.labels, arena.columns)
     read = partial(torch.sum, arena.memory)
     stopwatch, seconds = Stopwatch(device), {"compare": [], "read": []}  # type: tuple[Stopwatch, dict[str, list[float]]]
     with one_thread():
         for number in range(READS + 2):
             for name, work in (("compare", compare), ("read", read)):
-                lap = stopwatch.lap(work).seconds
+                lap = stopwatch.lap(work)
                 if number >= 2:
                     seconds[name].append(lap)
     speeds = {name: arena.memory.nbytes / float(np.median(laps)) / 1e9 for name, laps in seconds.items()}

@@ -131,10 +131,10 @@ class Comparison:
 class Bandwidth:
     """The speeds of a run. Two runs are compared if all fields up to `block_bytes` are equal.
 
-    references: plain copies of as many bytes as a call moves. busy: the share of the time in which this process had its
-    core; below 0.9 other work disturbed the measurement. drift: the relative difference between two measurements of the
-    same plain copy in the same rounds. skipped: what was not measured, and why. goals: wanted speeds of kvproof's own
-    parts, in main memory only.
+    references: plain copies of as many bytes as a call moves; on CUDA also a plain read of what is compared. busy: the
+    share of the time in which this process had its core; below 0.9 other work disturbed the measurement. drift: the
+    relative difference between two measurements of the same plain copy in the same rounds. skipped: what was not
+    measured, and why. goals: wanted speeds of kvproof's own parts.
     """
 
     device: str

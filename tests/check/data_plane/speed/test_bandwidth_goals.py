@@ -45,8 +45,16 @@ def test_what_a_goal_is_not_for_or_was_not_timed_is_not_compared(speeds: Bandwid
     assert "blocks of 16 KiB; the goal is for 32 KiB and more" in small["engine, scattered blocks"].measured
     speeds.moves, speeds.verification = [], []
     assert {(goal.is_met, goal.measured) for goal in goals(speeds, 32 * 1024)} == {(None, "not measured")}
-    speeds.device = "cuda"
-    assert goals(speeds, 32 * 1024) == []
+
+
+def test_on_a_gpu_comparing_is_beside_a_plain_read_and_every_call_is_large(speeds: Bandwidth) -> None:
+    speeds.device, speeds.verification = "cuda", [speed("one Triton kernel", "verify", 0.84)]
+    speeds.moves.append(speed("index-copy", "copy, in a row", 0.2))
+    found = {goal.name: (goal.is_met, goal.wanted, goal.measured) for goal in goals(speeds, 32 * 1024)}
+    assert found["comparing, with one kernel"] == (False, "0.85 of a plain read", "0.84, verify, 8 MiB a call")
+    assert found["engine, large calls"][0] is False  # of 0.6 / 0.21 and 0.69 / 0.2 the lesser
+    assert found["engine, large calls"][2] == "2.86, copy, scattered, large, 8 MiB a call"
+    assert not {"comparing, with memcmp", "comparing, with torch alone"} & set(found)
 
 
 def test_a_missed_goal_is_in_every_report_and_changes_no_verdict(speeds: Bandwidth) -> None:

@@ -32,7 +32,7 @@ from kvproof.check.data_plane.memory.layouts import Geometry, Layout
 from kvproof.check.data_plane.run.harness import STEP_SECONDS_MAX
 from kvproof.check.data_plane.speed.stopwatch import Stopwatch, noise, one_thread, spread
 from kvproof.check.data_plane.speed.trial import Load, OnWork, Trial
-from kvproof.check.data_plane.speed.workload import VERIFY, Timed, mappings
+from kvproof.check.data_plane.speed.workload import READ, VERIFY, Timed, mappings
 from kvproof.check.data_plane.steps.moves import PoolId
 from kvproof.check.protocol.time_limit import OutOfTime, require_time, search_ends_after
 from kvproof.impl import free_bytes
@@ -219,7 +219,7 @@ def _host_costs(config: BandwidthConfig, load: Load, stopwatch: Stopwatch) -> li
             work = partial(move, moves)
             require_time()
             work()
-            laps = [stopwatch.lap(work).host_seconds for _ in range(HOST_COST_ROUNDS)]
+            laps = [stopwatch.host_seconds(work) for _ in range(HOST_COST_ROUNDS)]
             per_pair = spread(np.array(laps) * 1e6 / moves.num_pairs)
             costs.append(HostCost(executor.name, name + load.label, moves.num_pairs, per_pair))
     return costs
@@ -247,7 +247,7 @@ def _speed(parts: list[Timed], trials: list[Trial]) -> Speed:
         reference=first.reference,
         num_pairs=first.num_pairs,
         payload_bytes=first.num_bytes,
-        traffic_bytes=first.num_bytes if first.mapping == VERIFY else 2 * first.num_bytes,
+        traffic_bytes=first.num_bytes if first.mapping == VERIFY or first.name == READ else 2 * first.num_bytes,
         gb_per_second=spread(np.concatenate([part.speeds() for part in parts])),
         ratio=spread(np.concatenate(ratios)),
         noise=noise(ratios),
@@ -255,34 +255,45 @@ def _speed(parts: list[Timed], trials: list[Trial]) -> Speed:
 
 
 ENGINE, GATHER = "engine", "index-copy"
-MEMCMP_MIN, TORCH_MIN = 0.9, 0.5
+MEMCMP_MIN, TORCH_MIN, KERNEL_MIN = 0.9, 0.5, 0.85
 RUNS_MIN, SCATTERED_MIN, SCATTERED_BYTES_MIN = 0.7, 0.5, 32 * 1024
 GATHER_TIMES, LARGE_CALL = 3.0, "large"
 
 
 def goals(speeds: Bandwidth, plane_bytes: int) -> list[SpeedGoal]:
-    """The wanted speeds of kvproof's own engine and comparison in main memory, on one core; none on a GPU.
+    """The wanted speeds of kvproof's own engine and comparison, in main memory on one core, or on a GPU.
 
-    All are ratios: to plain copies of as many bytes in the same rounds, or of one executor to another. The slowest
-    mapping of a kind decides. A missed goal is a line in every report; it changes no verdict, as no byte is wrong.
-    plane_bytes: the contiguous bytes of one block and layer.
+    All are ratios: to plain copies of as many bytes in the same rounds, to a plain read, or of one executor to another.
+    The slowest mapping of a kind decides. A missed goal is a line in every report; it changes no verdict, as no byte is
+    wrong. plane_bytes: the contiguous bytes of one block and layer.
     """
-    if speeds.device != "cpu":
-        return []
     mine = [one for one in speeds.moves if one.name == ENGINE]
     runs, scattered = ([one for one in mine if f", {order}" in one.mapping] for order in ("in a row", "scattered"))
+    # On a GPU every call is larger than what is called large in main memory.
+    large = mine if speeds.device == "cuda" else [one for one in mine if LARGE_CALL in one.mapping]
     is_sized = plane_bytes >= SCATTERED_BYTES_MIN
     small = f"not measured: blocks of {plane_bytes / 1024:g} KiB; the goal is for 32 KiB and more"
     gather = {one.mapping: one for one in speeds.moves if one.name == GATHER}
     return [
-        _of_plain_copy("comparing, with memcmp", MEMCMP_MIN, _named(speeds.verification, "memcmp")),
-        _of_plain_copy("comparing, with torch alone", TORCH_MIN, _named(speeds.verification, "torch")),
+        *(_comparing_on_cuda(speeds) if speeds.device == "cuda" else _comparing_in_memory(speeds)),
         _of_plain_copy("engine, blocks in a row", RUNS_MIN, runs),
         _of_plain_copy("engine, scattered blocks", SCATTERED_MIN, scattered)
         if is_sized
         else SpeedGoal("engine, scattered blocks", f"{SCATTERED_MIN:g} of a plain copy", small, None),
-        _of_gather([(one, gather[one.mapping]) for one in mine if LARGE_CALL in one.mapping and one.mapping in gather]),
+        _of_gather([(one, gather[one.mapping]) for one in large if one.mapping in gather]),
     ]
+
+
+def _comparing_in_memory(speeds: Bandwidth) -> list[SpeedGoal]:
+    return [
+        _of_plain_copy("comparing, with memcmp", MEMCMP_MIN, _named(speeds.verification, "memcmp")),
+        _of_plain_copy("comparing, with torch alone", TORCH_MIN, _named(speeds.verification, "torch")),
+    ]
+
+
+def _comparing_on_cuda(speeds: Bandwidth) -> list[SpeedGoal]:
+    found = [(one.ratio.median, one) for one in _named(speeds.verification, "one Triton kernel")]
+    return [_goal("comparing, with one kernel", f"{KERNEL_MIN:g} of a plain read", KERNEL_MIN, found)]
 
 
 def _named(speeds: Iterable[Speed], name: str) -> list[Speed]:

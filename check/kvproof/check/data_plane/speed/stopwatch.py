@@ -1,8 +1,9 @@
 """Time work, and summarise the times.
 
 On the host the clock of the host is used, on CUDA events in the stream. On CUDA a spin kernel blocks the stream until
-everything is queued, for at most a tenth of a second, so that the events measure the device and not the queueing; the
-time of the queueing on the host is measured separately. Work in another process is timed there.
+everything is queued, for at most a tenth of a second, so that the events measure the device and not the queueing. The
+time of a call on the host is measured without the spin kernel, because many calls wait for the stream. Work in another
+process is timed there.
 
 All tensor work is timed on one thread.
 """
@@ -11,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,13 +32,6 @@ class TakenThere(float):
     """The result of work in another process: the seconds that it took there."""
 
 
-class Lap(NamedTuple):
-    """One timing. seconds: until the bytes had moved. host_seconds: until the call had returned."""
-
-    seconds: float
-    host_seconds: float
-
-
 class Stopwatch:
     """Times work on the current stream of a device."""
 
@@ -45,28 +39,29 @@ class Stopwatch:
         self.device = device
         self._began, self._cpu_began = time.perf_counter(), time.thread_time()
 
-    def lap(self, work: Work, queueing_seconds: float = 0.0) -> Lap:
-        """Run the work once. queueing_seconds: the host time of an earlier call, while the stream was not blocked."""
+    def lap(self, work: Work, queueing_seconds: float = 0.0) -> float:
+        """Run the work once. Returns the seconds until the bytes had moved. queueing_seconds: `host_seconds` of it."""
+        return self._cuda_lap(work, queueing_seconds) if self.device.type == "cuda" else self.host_seconds(work)
+
+    def host_seconds(self, work: Work) -> float:
+        """Run the work once, on an idle device. Returns the seconds until the call had returned."""
         if self.device.type == "cuda":
-            return self._cuda_lap(work, queueing_seconds)
+            torch.cuda.synchronize(self.device)
         began = time.perf_counter()
         done = work()
-        seconds = done if isinstance(done, TakenThere) else time.perf_counter() - began
-        return Lap(seconds, seconds)
+        return done if isinstance(done, TakenThere) else time.perf_counter() - began
 
-    def _cuda_lap(self, work: Work, queueing_seconds: float) -> Lap:
+    def _cuda_lap(self, work: Work, queueing_seconds: float) -> float:
         cuda: Any = torch.cuda  # its events are not typed
         start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
         cuda.synchronize(self.device)
         seconds = min(max(2 * queueing_seconds, SPIN_SECONDS_MIN), SPIN_SECONDS_MAX)
         cuda._sleep(int(seconds * CYCLES_PER_SECOND))  # no public call spins
         start.record()
-        began = time.perf_counter()
         work()
-        host_seconds = time.perf_counter() - began
         end.record()
         end.synchronize()
-        return Lap(start.elapsed_time(end) / 1000, host_seconds)
+        return float(start.elapsed_time(end)) / 1000
 
     @property
     def busy(self) -> float:

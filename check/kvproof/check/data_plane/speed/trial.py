@@ -7,7 +7,7 @@ An executor that moves wrong bytes, raises, hangs or is too slow is not timed.
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -18,7 +18,6 @@ from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
 from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolation, Raised
 from kvproof.check.data_plane.memory.arena import Arena
 from kvproof.check.data_plane.memory.layouts import Geometry
-from kvproof.check.data_plane.memory.pattern import Words, row_keys
 from kvproof.check.data_plane.memory.world import World
 from kvproof.check.data_plane.speed.stopwatch import Stopwatch
 from kvproof.check.data_plane.speed.workload import (
@@ -28,16 +27,20 @@ from kvproof.check.data_plane.speed.workload import (
     mappings,
     plain_copies,
     plain_copy,
+    plain_read,
     reference_of,
 )
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
 from kvproof.check.protocol.finding import error_text
 from kvproof.check.protocol.interrupt import is_from_outside
 from kvproof.check.protocol.time_limit import require_time
+from kvproof.impl import free_bytes
 
 ROUNDS_MIN, ROUNDS_MAX = 5, 200
 PROOF_SECONDS_MAX = 20.0  # for checking the moves of one executor in one trial
 VERIFIED_BYTES = 16 * 1024 * 1024  # compared by one call, in main memory
+# Compared by one call on a GPU, which reads 4 TB/s: in less memory the call would be measured.
+VERIFIED_ON_CUDA_BYTES = 4 * 1024 * 1024 * 1024
 OnWork = Callable[[str, int, int], None]
 
 
@@ -122,7 +125,7 @@ class Trial:
             for index, one in enumerate(order, start=number * len(order)):
                 require_time()
                 work = one.works[index % len(one.works)]
-                one.seconds.append(stopwatch.lap(work, one.host_seconds).seconds)
+                one.seconds.append(stopwatch.lap(work, one.host_seconds))
         for one in timed:
             one.works = ()
 
@@ -164,11 +167,19 @@ class Trial:
         return found
 
     def _verification(self, world: World) -> list[Timed]:
-        """Every way to compare on this device, on memory of the size of the GPU pool. Adds a plain copy of it."""
+        """Every way to compare on this device. Adds the reference: a plain copy, or on CUDA a plain read."""
+        if self.device.type == "cuda":
+            arena = Arena(self._verified_on_cuda(), PoolId.GPU, self.device)
+            arena.fill()
+            self.plain.append(plain_read(arena.memory))
+            place = slice(len(arena.labels))
+            return [
+                Timed(name, VERIFY, [_comparison(way, arena, place)], arena.memory.nbytes, COMPARED)
+                for name, way in _ways_to_compare(self.device).items()
+            ]
         arena = Arena(self.load.geometry, PoolId.GPU, self.device)
         arena.fill()
-        most = VERIFIED_BYTES if self.device.type == "cpu" else self.load.payload_bytes
-        num_rows = min(len(arena.labels), max(1, most // self.load.geometry.row_bytes))
+        num_rows = min(len(arena.labels), max(1, VERIFIED_BYTES // self.load.geometry.row_bytes))
         places = [slice(first, first + num_rows) for first in range(0, len(arena.labels) - num_rows + 1, num_rows)]
         num_bytes, pool = num_rows * self.load.geometry.row_bytes, world.arenas[PoolId.GPU].memory
         timed = []
@@ -177,6 +188,11 @@ class Trial:
             timed.append(Timed(name, VERIFY, works, num_bytes, COMPARED))
         self.plain.append(plain_copy(COMPARED, [(pool[place], arena.memory[place]) for place in places], num_bytes))
         return timed
+
+    def _verified_on_cuda(self) -> Geometry:
+        """The load's layout with as many blocks as a quarter of the free memory has room for, and not too many."""
+        shape, most = self.load.geometry, min(VERIFIED_ON_CUDA_BYTES, free_bytes(self.device) // 4)
+        return replace(shape, num_gpu_blocks=max(1, most // shape.block_bytes))
 
 
 def _raising(move: MoveBlocks) -> MoveBlocks:
@@ -198,12 +214,8 @@ class _TooSlow(Exception):
 
 
 def _comparison(way: compare.Comparer, arena: Arena, place: slice) -> Callable[[], object]:
-    """A call that compares a part of the memory. In main memory it also computes the keys of the rows, as in use."""
-    memory, labels = arena.memory[place], arena.labels[place]
-    if arena.device.type == "cpu":
-        return lambda: way(memory, row_keys(labels), arena.columns)
-    keys: Words = row_keys(labels)  # work of the host, which must not count as time of the device
-    return lambda: way(memory, keys, arena.columns)
+    """A call that compares a part of the memory."""
+    return partial(way, arena.memory[place], arena.labels[place], arena.columns)
 
 
 def _wrong_rows(world: World, move: MoveBlocks, places: Sequence[Moves], deadline: float) -> int:

@@ -16,6 +16,7 @@ from kvproof.check.data_plane.steps.moves import Moves, Pair, PoolId
 VERIFY = "verify"
 IN, OUT, WITHIN = "CPU pool to GPU pool", "GPU pool to CPU pool", "within the GPU pool"
 COMPARED = "of what is compared"
+READ = "plain read"
 
 
 @dataclass
@@ -90,6 +91,11 @@ def plain_copy(name: str, tensors: Sequence[tuple[torch.Tensor, torch.Tensor]], 
     """Copies of `num_bytes` bytes each. tensors: pairs of target and source."""
     works = [partial(target.copy_, source, non_blocking=True) for target, source in tensors]
     return Timed("plain copy", name, works, num_bytes, name)
+
+
+def plain_read(memory: torch.Tensor) -> Timed:
+    """A read of memory of which nothing is written but one number: the limit of a comparison on a GPU."""
+    return Timed(READ, COMPARED, [partial(torch.sum, memory)], memory.nbytes, COMPARED)
 
 
 def reference_of(moves: Moves) -> str:
