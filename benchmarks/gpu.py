@@ -1,12 +1,15 @@
 """Check the data plane on a machine with an NVIDIA GPU, whose network and packages may be missing: `make gpu`.
 
     python3 -m benchmarks.gpu carry [--to DIR] [--python VERSION …]   # on a machine with a network: make gpu-carry
-    python3 -m benchmarks.gpu [--device cuda|simulated] [--carried DIR] [--out DIR] [--only STAGE …] [--resume]
+    python3 -m benchmarks.gpu [--device cuda|simulated] [--carried DIR] [--out DIR] [--archive FILE] [--only STAGE …]
+                              [--resume]
 
 It needs only the standard library, and a Python whose torch has CUDA. The other packages that kvproof needs are carried
 as wheels, compared with the hashes that `carry` wrote, and unpacked into the folder of the results. Each stage is a
 process group with a time limit, and its results are in DIR when it ends: its output, its documents, and its line in
 summary.json and summary.md. The most telling stages are first. On a GPU all limits together are less than nine minutes.
+With `--archive` all results are also in one compressed file, written anew when a stage ends: a machine that is lent for
+minutes may give back few files, or end in the middle of a stage.
 
 With `--device simulated` each stage that says something about a simulated device runs without a GPU, for as long as it
 needs; the others are left out and listed as never run. With `--resume` stages that ended in an earlier run with the
@@ -28,6 +31,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 import zipfile
 from collections.abc import Sequence
@@ -44,6 +48,7 @@ TESTED_WITH = ("pytest", "pytest-timeout", "pytest-xdist")  # the tests need the
 THERE = {"torch", "triton", "numpy"}  # what the Python of a GPU machine has itself
 CARRIED_MB_MAX = 64
 PYTHONS = ("3.11", "3.12")  # what a machine may have; the wheels of a third would be more than 64 MB
+PACKAGES = "packages"  # in the folder of the results: the unpacked wheels
 HASHES = "sha256.txt"  # in the folder of carried wheels: for each a line with its hash and name
 NO_DEVICE = "import sys, torch; sys.exit(not torch.cuda.is_available())"
 HAS_PACKAGES = "import kvproof.check.cli, kvproof.check.data_plane, pytest, xdist"
@@ -211,7 +216,12 @@ def summary(device: str, outcomes: Sequence[Outcome], planned: Sequence[Stage]) 
 
 
 def check(
-    device: str, out: Path, environment: dict[str, str], only: Sequence[str] = (), is_resumed: bool = False
+    device: str,
+    out: Path,
+    environment: dict[str, str],
+    only: Sequence[str] = (),
+    is_resumed: bool = False,
+    archive: Path | None = None,
 ) -> int:
     """Run the stages, and store the result of each when it ends. Returns the exit code. Raises OSError."""
     planned = [stage for stage in stages(device, out) if not only or stage.name in only]
@@ -226,9 +236,21 @@ def check(
         print(f"  {outcomes[-1].status} after {outcomes[-1].seconds} s{kept}: {outcomes[-1].text}", flush=True)
         (out / "summary.json").write_text(json.dumps([asdict(one) for one in outcomes], indent=1) + "\n")
         (out / "summary.md").write_text(summary(device, outcomes, planned))
+        if archive is not None:
+            _store_in(archive, out)
     print(f"Summary: {out / 'summary.md'}")
     found = {one.status for one in outcomes}
     return 1 if FAILED in found else 4 if found & {UNDECIDED, LATE, NOT_RUN} else 0
+
+
+def _store_in(archive: Path, out: Path) -> None:
+    """Put all results into one file. While it is written, the one before is left as it was."""
+    unfinished = archive.with_name(f"{archive.name}.unfinished")
+    with tarfile.open(unfinished, "w:gz") as file:
+        for one in sorted(out.iterdir()):
+            if one.name != PACKAGES:
+                file.add(one, one.name)
+    unfinished.replace(archive)
 
 
 def ended_before(out: Path) -> dict[str, Outcome]:
@@ -367,6 +389,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="cuda", choices=("cuda", "simulated"))
     parser.add_argument("--carried", "--to", type=Path, default=ROOT / "build/gpu-carry", help="the folder of wheels")
     parser.add_argument("--out", type=Path, default=ROOT / "build/gpu", help="the folder of the results")
+    parser.add_argument("--archive", type=Path, metavar="FILE", help="keep all results in one .tar.gz file too")
     parser.add_argument("--only", nargs="*", default=[], metavar="STAGE", help="run only these stages")
     parser.add_argument("--python", nargs="*", default=PYTHONS, help="the versions of Python to fetch wheels for")
     parser.add_argument("--engines", type=Path, help="a folder with wheels of vllm or sgl-kernel, to run their kernels")
@@ -378,9 +401,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return carry(asked.carried, asked.python)
     try:
         carried, out = asked.carried.resolve(), asked.out.resolve()
-        environment = prepared(carried, out / "packages", asked.engines)
+        environment = prepared(carried, out / PACKAGES, asked.engines)
         require_device(asked.device, environment)
-        return check(asked.device, out, environment, asked.only, asked.resume)
+        return check(asked.device, out, environment, asked.only, asked.resume, asked.archive)
     except Unprepared as error:
         print(error, file=sys.stderr)
         return 2
