@@ -41,14 +41,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ("spec", "impl", "models", "check", "reports", ".")
-ENGINE_TESTS = ("tests/impl/test_kv_cache_engine.py", "tests/impl/test_kv_cache_engine_memory.py")
-TESTS = (*ENGINE_TESTS, "tests/check/data_plane")
+ENGINE_TESTS = ("tests/impl/test_kv_cache_engine.py", "tests/impl/test_row_copier.py")
+GPU_TESTS = (*ENGINE_TESTS, "tests/impl/test_kv_cache_engine_memory.py")
+TESTS = (*GPU_TESTS, "tests/check/data_plane")
+MEMCHECK = ("--tool", "memcheck", "--error-exitcode", "1", "--target-processes", "all")
 REFERENCES = ("vllm-reference", "sglang-reference")
 TESTED_WITH = ("pytest", "pytest-timeout", "pytest-xdist")  # the tests need them, kvproof does not
 THERE = {"torch", "triton", "numpy"}  # what the Python of a GPU machine has itself
 CARRIED_MB_MAX = 64
 PYTHONS = ("3.11", "3.12")  # what a machine may have; the wheels of a third would be more than 64 MB
-PACKAGES = "packages"  # in the folder of the results: the unpacked wheels
+PACKAGES, ENGINES = "packages", "engines"  # in the folder of the results: unpacked wheels
 HASHES = "sha256.txt"  # in the folder of carried wheels: for each a line with its hash and name
 NO_DEVICE = "import sys, torch; sys.exit(not torch.cuda.is_available())"
 HAS_PACKAGES = "import kvproof.check.cli, kvproof.check.data_plane, pytest, xdist"
@@ -66,7 +68,8 @@ class Stage:
     """One process.
 
     needs: a program without which it is not run. on_gpu: it says nothing about a simulated device. is_kvproof: the
-    process is kvproof, whose exit code 4 says that something was not decided.
+    process is kvproof, whose exit code 4 says that something was not decided. needs_engines: it is run only with wheels
+    of engines, and it alone can import them: a kernel that breaks the device breaks no other stage.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Stage:
     needs: str = ""
     on_gpu: bool = False
     is_kvproof: bool = False
+    needs_engines: bool = False
 
 
 @dataclass
@@ -110,42 +114,59 @@ def stages(device: str, out: Path) -> list[Stage]:
 
     before = ("--baseline", str(out / "device-1.json")) if is_gpu else ()
     references = [option for name in REFERENCES for option in ("--executor", name)]
+    kernels = [option for name in ("vllm", "sglang") for option in ("--executor", name)]
     some = [f"--layout={name}" for name in ("two-planes", "nhd", "latent")] + ["--dtype=bfloat16", "--dtype=int8"]
     return [
-        Stage("facts", "which machine this is", (python, "-m", "benchmarks.gpu", "facts"), 20, on_gpu=True),
+        Stage("facts", "which machine this is", (python, "-m", "benchmarks.gpu", "facts"), 15, on_gpu=True),
         Stage(
             "gpu-tests",
             "the tests that are skipped without a GPU",
-            (*tests, "-k", "cuda", f"--junitxml={out / 'gpu-tests.xml'}", *ENGINE_TESTS),
-            60,
+            (*tests, "-k", "cuda", f"--junitxml={out / 'gpu-tests.xml'}", *GPU_TESTS),
+            35,
             on_gpu=True,
         ),
         Stage(
             "device-1",
             "bytes, layouts, types, executors, planted faults, races, speeds, text through the paged cache",
-            run("device-1", 1, budget=105),
-            limit(120),
+            run("device-1", 1, budget=95),
+            limit(100),
             is_kvproof=True,
         ),
         Stage(
             "operators",
             "the calls of the operators of vLLM and SGLang, against their reference semantics, not their kernels",
             run("operators", 1, *references, *some, budget=30),
-            limit(40),
+            limit(35),
             is_kvproof=True,
+        ),
+        Stage(
+            "kernels",
+            "the kernels of vLLM and SGLang, if wheels with them are given",
+            run("kernels", 1, *kernels, *some, budget=40),
+            limit(45),
+            on_gpu=True,
+            is_kvproof=True,
+            needs_engines=True,
         ),
         Stage(
             "speeds",
             "swap, copy and comparison per block size, beside plain copies, gathering and a plain read",
             (python, "-m", "benchmarks.gpu_speeds", "--json", str(out / "speeds.json")),
-            80,
+            55,
+            on_gpu=True,
+        ),
+        Stage(
+            "regressions",
+            "a copy that is 20 % slower and wrong bytes are named against a baseline, and two good runs are not",
+            (python, "-m", "benchmarks.gpu_regressions", "--out", str(out / "regressions")),
+            90,
             on_gpu=True,
         ),
         Stage(
             "memory",
             "no access out of bounds in the engine's copies",
-            ("compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "1", *tests, *ENGINE_TESTS[:1]),
-            60,
+            ("compute-sanitizer", *MEMCHECK, *tests, "-k", "cuda", *ENGINE_TESTS),
+            40,
             needs="compute-sanitizer",
             on_gpu=True,
         ),
@@ -153,13 +174,13 @@ def stages(device: str, out: Path) -> list[Stage]:
             "tests",
             "the tests of the harness, with the torch of this machine",
             (*tests, *at_once, f"--junitxml={out / 'tests.xml'}", *TESTS),
-            limit(70),
+            limit(45),
         ),
         Stage(
             "device-2",
             "the same as device-1 with another seed, and its speeds beside those of the first",
             run("device-2", 2, *before, budget=70),
-            limit(80),
+            limit(75),
             is_kvproof=True,
         ),
     ]
@@ -225,13 +246,16 @@ def check(
 ) -> int:
     """Run the stages, and store the result of each when it ends. Returns the exit code. Raises OSError."""
     planned = [stage for stage in stages(device, out) if not only or stage.name in only]
+    with_engines = {"PYTHONPATH": os.pathsep.join((environment.get("PYTHONPATH", ""), str(out / ENGINES)))}
+    planned = [stage for stage in planned if not stage.needs_engines or (out / ENGINES).exists()]
     earlier = ended_before(out) if is_resumed else {}
     outcomes: list[Outcome] = []
     for stage in planned:
         print(f"{stage.name}: {stage.shows}", flush=True)
         same = earlier.get(stage.name)
         is_kept = same is not None and same.command == " ".join(stage.command)
-        outcomes.append(same if same is not None and is_kept else run_stage(stage, device, out, environment))
+        its = environment | (with_engines if stage.needs_engines else {})
+        outcomes.append(same if same is not None and is_kept else run_stage(stage, device, out, its))
         kept = ", in the earlier run" if is_kept else ""
         print(f"  {outcomes[-1].status} after {outcomes[-1].seconds} s{kept}: {outcomes[-1].text}", flush=True)
         (out / "summary.json").write_text(json.dumps([asdict(one) for one in outcomes], indent=1) + "\n")
@@ -248,7 +272,7 @@ def _store_in(archive: Path, out: Path) -> None:
     unfinished = archive.with_name(f"{archive.name}.unfinished")
     with tarfile.open(unfinished, "w:gz") as file:
         for one in sorted(out.iterdir()):
-            if one.name != PACKAGES:
+            if one.name not in (PACKAGES, ENGINES):
                 file.add(one, one.name)
     unfinished.replace(archive)
 
@@ -296,7 +320,7 @@ def prepared(carried: Path, packages: Path, engines: Path | None = None) -> dict
         if fits(name, f"cp3{sys.version_info.minor}"):
             _unpack(wheel, packages)
     for wheel in sorted(engines.glob("*.whl")) if engines else ():
-        _unpack(wheel, packages)
+        _unpack(wheel, packages.with_name(ENGINES))
     about = packages / "kvproof.dist-info"  # what an install would leave, for the version that reports name
     about.mkdir(parents=True, exist_ok=True)
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: kvproof\nVersion: {_version()}\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tarfile
 import time
 import zipfile
 from collections.abc import Callable
@@ -136,8 +137,28 @@ def test_carried_wheels_that_fit_this_python_are_unpacked(carried: Path, tmp_pat
     engines.mkdir()
     wheel(engines, "sgl_kernel-1-py3-none-any.whl", "sgl_kernel")
     environment = gpu.prepared(carried, tmp_path / "packages", engines)
-    assert sorted(one.stem for one in (tmp_path / "packages").glob("*.py")) == ["one", "sgl_kernel"]
+    assert [one.stem for one in (tmp_path / "packages").glob("*.py")] == ["one"]
+    assert [one.stem for one in (tmp_path / "engines").glob("*.py")] == ["sgl_kernel"]
     assert environment["PYTHONPATH"].endswith(str(tmp_path / "packages"))
+
+
+def test_only_the_stage_of_the_kernels_can_import_the_engines(run: Callable[..., object], tmp_path: Path) -> None:
+    looked = "import os; raise SystemExit('engines' not in os.environ['PYTHONPATH'])"
+    kernels = Stage("kernels", "their kernels", python(looked), 20, needs_engines=True)
+    assert run(kernels, stage("bytes", looked)) == (1, {"bytes": FAILED})
+    (tmp_path / "engines").mkdir()
+    assert run(kernels, stage("bytes", looked)) == (1, {"kernels": PASSED, "bytes": FAILED})
+
+
+def test_all_results_are_in_one_archive_after_each_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, archive = tmp_path / "out", tmp_path / "results.tar.gz"
+    (out / "packages").mkdir(parents=True)
+    seen = f"import tarfile; print(tarfile.open({str(archive)!r}).getnames())"
+    monkeypatch.setattr(gpu, "stages", lambda device, out: [stage("bytes"), stage("speeds", seen)])
+    assert check("cuda", out, ENVIRONMENT, archive=archive) == 0
+    assert (out / "speeds.log").read_text() == "['bytes.log', 'summary.json', 'summary.md']\n"
+    with tarfile.open(archive) as file:
+        assert file.getnames() == ["bytes.log", "speeds.log", "summary.json", "summary.md"]
 
 
 def test_a_wheel_is_for_the_pythons_that_its_name_says() -> None:

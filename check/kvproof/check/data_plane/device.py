@@ -9,33 +9,35 @@ import os
 import platform
 import threading
 import time
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Protocol
 
 import torch
 
 TORCH_MIN = (2, 11)
+RELEASES = ("triton", "vllm", "sgl_kernel")  # what runs on a GPU, if it is installed
 
 
 class UnfitTorch(Exception):
     """The installed torch is too old; the message is for the user."""
 
 
-def require_torch(version: str = str(torch.__version__)) -> None:
+def require_torch(release: str = str(torch.__version__)) -> None:
     """Raises UnfitTorch for a release before 2.11.
 
     The variable KVPROOF_ANY_TORCH allows any release, for a machine on which no other can be installed.
     """
     if os.environ.get("KVPROOF_ANY_TORCH"):
         return
-    numbers = version.split("+")[0].split(".")
+    numbers = release.split("+")[0].split(".")
     try:
         is_new_enough = tuple(int(number) for number in numbers[:2]) >= TORCH_MIN
     except ValueError:
         return  # a custom build, whose version cannot be compared
     if not is_new_enough:
         wanted = ".".join(map(str, TORCH_MIN))
-        raise UnfitTorch(f"torch {version} is too old for the data plane; install torch {wanted} or newer")
+        raise UnfitTorch(f"torch {release} is too old for the data plane; install torch {wanted} or newer")
 
 
 def processor() -> str:
@@ -73,7 +75,16 @@ def environment(device: torch.device) -> dict[str, str]:
             "CUDA of torch": torch.version.cuda or "unknown",
             "driver": _driver(),
         }
+        facts |= {package: release for package in RELEASES if (release := _release(package))}
     return facts
+
+
+def _release(package: str) -> str:
+    """The version of an installed package; empty if it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
 
 
 def _driver() -> str:
