@@ -44,6 +44,7 @@ SOURCES = ("spec", "impl", "models", "check", "reports", ".")
 ENGINE_TESTS = ("tests/impl/test_kv_cache_engine.py", "tests/impl/test_row_copier.py")
 GPU_TESTS = (*ENGINE_TESTS, "tests/impl/test_kv_cache_engine_memory.py")
 TESTS = (*GPU_TESTS, "tests/check/data_plane")
+OTHERS_OF_PYTEST = ("-p", "no:benchmark")  # a plugin that warns beside xdist, and warnings are errors here
 MEMCHECK = ("--tool", "memcheck", "--error-exitcode", "1", "--target-processes", "all")
 REFERENCES = ("vllm-reference", "sglang-reference")
 TESTED_WITH = ("pytest", "pytest-timeout", "pytest-xdist")  # the tests need them, kvproof does not
@@ -102,7 +103,7 @@ def stages(device: str, out: Path) -> list[Stage]:
     """All stages, the most telling first. out: the folder of the results."""
     python, is_gpu = sys.executable, device == "cuda"
     checked = (python, "-c", "from kvproof.check.cli import main; main()", "device", "--device", device)
-    tests = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    tests = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *OTHERS_OF_PYTEST)
     at_once = ("-n", str(min(8, os.cpu_count() or 1)))
 
     def run(name: str, seed: int, *more: str, budget: int) -> tuple[str, ...]:

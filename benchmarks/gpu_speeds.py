@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_speeds", description="Speeds per block size.")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--call-mib", type=int, default=128, help="moved by one call")
-    parser.add_argument("--seconds", type=float, default=6.0, help="for each block size")
+    parser.add_argument("--seconds", type=float, default=4.0, help="for each block size")
     parser.add_argument("--json", type=Path, metavar="FILE")
     asked = parser.parse_args(arguments)
     device, rows = torch.device(asked.device), []

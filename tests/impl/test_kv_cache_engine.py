@@ -91,6 +91,7 @@ def test_many_blocks_are_moved_by_the_kernel_of_cuda(
     call: str, layout: KVLayout, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kv_cache_engine, "_MANY_COPIES", 0)
+    monkeypatch.setattr(kv_cache_engine, "_MANY_COPIES_OVER_THE_BUS", 0)
     engine = filled(layout, dtype, "cuda", head_size=8)
     assert all(route.copier is not None for route in (engine._in, engine._out, engine._within))
     check_moved(engine, call)

@@ -25,7 +25,7 @@ from kvproof.impl import row_copier
 row_copier._WORDS_MAX = 8
 pairs = [(5, 2), (0, 6), (3, 3), (5, 0)]
 same = []
-for num_words, source_step, target_step in [(1, 1, 1), (5, 5, 7), (8, 16, 8), (21, 21, 30)]:
+for num_words, source_step, target_step in [(1, 1, 1), (5, 5, 7), (8, 16, 8), (21, 21, 30), (22, 22, 30)]:
     wholes = [torch.arange(7 * step).view(7, step) + first for step, first in [(source_step, 0), (source_step, 1000)]]
     sources = [whole[:, :num_words] for whole in wholes]
     into = [torch.full((7, target_step), -1) for _ in sources]
@@ -50,7 +50,7 @@ def run(program: str, *arguments: str, **environment: str) -> object:
 
 @needs_triton
 def test_the_kernel_copies_the_rows_of_the_pairs_and_nothing_else() -> None:
-    assert run(INTERPRETED, TRITON_INTERPRET="1", CUDA_VISIBLE_DEVICES="") == [[True] * 4, ""]
+    assert run(INTERPRETED, TRITON_INTERPRET="1", CUDA_VISIBLE_DEVICES="") == [[True] * 5, ""]
 
 
 COMPILED = """
@@ -59,15 +59,19 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from kvproof.impl.row_kernel import copy_rows
 
-types = {"planes": "*i64", "pairs": "*i64", "num_words": "i32", "WORDS": "constexpr"}
-source = ASTSource(copy_rows, types, {"WORDS": 1024})
-print(json.dumps(len(triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]) > 0))
+types = {"planes": "*i64", "pairs": "*i64", "num_words": "i32", "WORDS": "constexpr", "IS_WIDE": "constexpr"}
+num_wide = []
+for is_wide in False, True:
+    tile, even = {"WORDS": 1024, "IS_WIDE": is_wide}, {(2,): [["tt.divisibility", 16]]}
+    made = triton.compile(ASTSource(copy_rows, types, tile, even), target=GPUTarget("cuda", 90, 32))
+    num_wide.append(made.asm["ptx"].count("st.global.v2.b64"))
+print(json.dumps(num_wide))
 """
 
 
 @needs_triton
-def test_the_kernel_compiles_for_a_hopper_gpu(tmp_path: Path) -> None:
-    assert run(COMPILED, TRITON_CACHE_DIR=str(tmp_path)) is True
+def test_the_kernel_compiles_for_a_hopper_gpu_and_moves_two_words_at_once_where_it_can(tmp_path: Path) -> None:
+    assert run(COMPILED, TRITON_CACHE_DIR=str(tmp_path)) == [0, 4]
 
 
 def test_in_main_memory_there_is_no_copier() -> None:

@@ -121,8 +121,9 @@ def _chain(pairs: Sequence[Pair], pool: Pool) -> ChainedCopyError:
 
 # From this size on the cost of a tensor operation does not matter, and torch may use several threads.
 _LARGE_BYTES = 512 * 1024
-# On CUDA each copy of a run in a plane is a call of the driver: beyond this number, one kernel for all is faster.
-_MANY_COPIES = 32
+# On CUDA each copy of a run in a plane is a call of the driver: beyond this number, one kernel for all is faster. Over
+# the bus a call takes longer to move its bytes than to be made.
+_MANY_COPIES, _MANY_COPIES_OVER_THE_BUS = 4, 32
 # Without the kernel, blocks within the GPU pool are gathered and scattered, in pieces of this size.
 _GATHERED_BYTES = 64 * 1024 * 1024
 
@@ -226,6 +227,7 @@ class _Route:
         pairs = list(zip(source_planes, target_planes, strict=True))
         in_memory = [pair for pair in pairs if pair[0].device.type == pair[1].device.type == "cpu"]
         self._between_devices = [pair for pair in pairs if not pair[0].device.type == pair[1].device.type == "cpu"]
+        self._is_over_the_bus = source_planes[0].device != target_planes[0].device
         self.copier = row_copier(source_planes, target_planes)
         # If nothing lies between the rows, a run is one copy; else each of its blocks is.
         self._together = [_Rows(*pair) for pair in in_memory if all(map(_lies_together, pair))]
@@ -233,7 +235,8 @@ class _Route:
 
     def has_many(self, runs: Sequence[Run]) -> bool:
         """Whether the runs are more copies between devices than the driver should be called for."""
-        return len(runs) * len(self._between_devices) > _MANY_COPIES
+        most = _MANY_COPIES_OVER_THE_BUS if self._is_over_the_bus else _MANY_COPIES
+        return len(runs) * len(self._between_devices) > most
 
     def move(self, runs: Sequence[Run]) -> None:
         """Move the blocks of the runs in every plane."""

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 _WORDS_MAX = 1024  # words of a row that one program copies
-_WORD_BYTES = 8
+_WORD_BYTES, _WIDE_BYTES = 8, 16
 _AXIS_MAX = 65_535  # programs along the second and third axis of a grid
 
 Planes = Sequence[torch.Tensor]
@@ -36,9 +36,10 @@ class RowCopier:
         self._num_words = sources[0].shape[1] * sources[0].itemsize // _WORD_BYTES
         self._tile = min(1 << (self._num_words - 1).bit_length(), _WORDS_MAX)
         table = [
-            [source.data_ptr(), target.data_ptr(), _step(source), _step(target)]
+            [source.data_ptr(), target.data_ptr(), _step_bytes(source), _step_bytes(target)]
             for source, target in zip(sources, targets, strict=True)
         ]
+        self._is_wide = not any(number % _WIDE_BYTES for plane in table for number in plane)
         self._planes = torch.tensor(table, dtype=torch.int64, device=device)
 
     def move(self, pairs: Sequence[tuple[int, int]]) -> None:
@@ -46,7 +47,7 @@ class RowCopier:
         is_pinned = self._device.type == "cuda"
         rows = torch.tensor(pairs, dtype=torch.int64, pin_memory=is_pinned).to(self._device, non_blocking=True)
         grid = len(rows), len(self._planes), -(-self._num_words // self._tile)
-        self._kernel[grid](self._planes, rows, self._num_words, WORDS=self._tile)
+        self._kernel[grid](self._planes, rows, self._num_words, WORDS=self._tile, IS_WIDE=self._is_wide)
 
 
 def row_copier(sources: Planes, targets: Planes) -> RowCopier | None:
@@ -85,11 +86,11 @@ def refusal(device: torch.device) -> str:
     return "" if copied == wanted else "the kernel copied wrong rows in a trial"
 
 
-def _step(plane: torch.Tensor) -> int:
-    return plane.stride(0) * plane.itemsize // _WORD_BYTES
+def _step_bytes(plane: torch.Tensor) -> int:
+    return plane.stride(0) * plane.itemsize
 
 
 def _has_whole_words(plane: torch.Tensor) -> bool:
     """Whether every row begins at a multiple of a word and has whole words."""
-    sizes = plane.shape[1] * plane.itemsize, plane.stride(0) * plane.itemsize, plane.data_ptr()
+    sizes = plane.shape[1] * plane.itemsize, _step_bytes(plane), plane.data_ptr()
     return plane.shape[1] > 0 and not any(size % _WORD_BYTES for size in sizes)

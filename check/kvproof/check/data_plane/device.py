@@ -9,6 +9,8 @@ import os
 import platform
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Protocol
@@ -113,6 +115,16 @@ def wait_for(stream: Stream) -> None:
     """Wait until all work on the stream has ended. Signals are handled while waiting."""
     while not stream.query():
         time.sleep(_POLL_SECONDS)
+
+
+@contextmanager
+def own_stream(device: torch.device) -> Iterator[None]:
+    """Make a new stream the current one, ordered after earlier and before later work of the stream before."""
+    before, own = torch.cuda.current_stream(device), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    own.wait_stream(before)
+    with torch.cuda.stream(own):
+        yield
+    before.wait_stream(own)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -3,7 +3,7 @@
 What must be there is sent as the labels of the rows, 8 bytes for each, and one number is fetched: how many words are
 wrong. Only if it is not 0 the counts of the rows are fetched too. On an H200 sending the labels of rows of 2 KiB takes
 a third of the time of reading the rows. So the labels are sent in pieces, each while the kernel reads the rows of the
-piece before.
+piece before. Pieces grow, because each of them costs a launch and leaves the device half busy at its end.
 
 Without CUDA the kernel runs only in Triton's interpreter (set TRITON_INTERPRET=1 before triton is imported). That tests
 its logic, not its speed. Main memory is always compared by `compare`.
@@ -28,7 +28,8 @@ from kvproof.check.data_plane.memory.pattern import Words, row_keys
 # Of 16 sizes that were tried on an H200 the fastest: 0.98 of the speed of a plain read.
 TILE_WORDS = 1024  # words of 8 bytes in a tile
 ROW_TILES = 16  # tiles that a program iterates over
-PIECE_BYTES = 256 * 1024 * 1024  # of memory whose labels are sent at once
+PIECE_BYTES = 64 * 1024 * 1024  # of memory whose labels are sent before the kernel begins
+PIECE_GROWTH = 3  # so many rows more are sent at once the next time; sending takes a third of the time of reading
 
 
 class WrongWords(NamedTuple):
@@ -110,9 +111,11 @@ def wrong_words(memory: torch.Tensor, labels: Words, columns: Words) -> WrongWor
 
 
 def _sent(labels: Words, step: int, device: torch.device) -> Iterator[tuple[slice, torch.Tensor]]:
-    """The labels on the device as int64, `step` rows at a time, on the current stream."""
-    here = torch.from_numpy(labels.view(np.int64))
-    pieces = [slice(first, first + step) for first in range(0, len(labels), step)]
+    """The labels on the device as int64, first those of `step` rows, then more at a time, on the current stream."""
+    here, pieces, first = torch.from_numpy(labels.view(np.int64)), list[slice](), 0
+    while first < len(labels):
+        pieces.append(slice(first, first + step))
+        first, step = first + step, step * PIECE_GROWTH
     if device.type != "cuda" or len(pieces) == 1:
         for piece in pieces:
             yield piece, here[piece].to(device, non_blocking=True)

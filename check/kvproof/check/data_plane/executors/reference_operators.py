@@ -60,7 +60,12 @@ class ReferenceOperators:
             there[to : to + block_bytes].copy_(here[from_ : from_ + block_bytes], non_blocking=True)
 
     def swap_blocks_batch(self, sources: torch.Tensor, targets: torch.Tensor, sizes: torch.Tensor) -> None:
-        """Copy sizes[i] bytes from address sources[i] to address targets[i], in any order."""
+        """Copy sizes[i] bytes from address sources[i] to targets[i], in any order; not on the default stream."""
+        if self.device.type == "cuda":
+            default = torch.cuda.default_stream(self.device)
+            _require(
+                torch.cuda.current_stream(self.device) != default, "a batch cannot be copied on the default stream"
+            )
         for name, one in (("sources", sources), ("targets", targets), ("sizes", sizes)):
             _require_indices(one, name, HOST)
         places = zip(sources.tolist(), targets.tolist(), sizes.tolist(), strict=True)
@@ -210,4 +215,5 @@ def reference_executor(
     note = (
         f"{name}-reference ran the reference semantics of {engine}'s operators, not the kernels: they remain unknown."
     )
-    return Executor(f"{name}-reference", prepare, unsupported, note=note)
+    untimed = "its speed would say nothing about that of the kernels"
+    return Executor(f"{name}-reference", prepare, unsupported, note=note, untimed=untimed)

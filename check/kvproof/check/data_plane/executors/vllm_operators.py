@@ -8,7 +8,8 @@ What the operators take:
 - `swap_blocks(source, target, bytes of a block, mapping)`: both tensors hold block after block; releases before 0.10.1
   have no third argument. mapping: int64 `[pairs, 2]` in main memory.
 - `swap_blocks_batch(sources, targets, sizes)`, in later releases: an address, an address and a number of bytes for each
-  copy, as int64 in main memory. Nothing orders the copies of one call.
+  copy, as int64 in main memory. Nothing orders the copies of one call. CUDA refuses them on its default stream, and
+  vLLM makes them on streams of its own.
 - `copy_blocks(key caches, value caches, mapping)` and `copy_blocks_mla(caches, mapping)`, until 0.11: the mapping is on
   the device.
 - `reshape_and_cache_flash(keys, values, key cache, value cache, slots, type, key scale, value scale)`: stores tokens
@@ -22,12 +23,14 @@ Source: vLLM 0.6 to 0.33, vllm/_custom_ops.py and vllm/v1/kv_offload/cpu/gpu_wor
 
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 import torch
 
+from kvproof.check.data_plane.device import own_stream
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
 from kvproof.check.data_plane.executors.reference_operators import reference_executor
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout
@@ -64,7 +67,7 @@ def prepare_with(operators: Any, caches: Caches) -> MoveBlocks:
     """Use these operators on the tensors of the case."""
     gpu, cpu = ([plane.view(torch.uint8) for plane in planes] for planes in (caches.gpu_planes, caches.cpu_planes))
     block_bytes, takes_bytes = caches.geometry.plane_bytes, len(inspect.signature(operators.swap_blocks).parameters) > 3
-    extra = [block_bytes] if takes_bytes else []
+    extra, device = [block_bytes] if takes_bytes else [], caches.gpu[0].device
 
     def swap(sources: list[torch.Tensor], targets: list[torch.Tensor], pairs: tuple[Pair, ...]) -> None:
         mapping = torch.tensor(pairs, dtype=torch.int64)
@@ -73,11 +76,12 @@ def prepare_with(operators: Any, caches: Caches) -> MoveBlocks:
 
     def swap_at_once(sources: list[torch.Tensor], targets: list[torch.Tensor], pairs: tuple[Pair, ...]) -> None:
         mapping, from_, to = torch.tensor(pairs, dtype=torch.int64), _addresses(sources), _addresses(targets)
-        operators.swap_blocks_batch(
-            (from_[:, None] + mapping[:, 0] * block_bytes).flatten(),
-            (to[:, None] + mapping[:, 1] * block_bytes).flatten(),
-            torch.full((len(from_) * len(pairs),), block_bytes, dtype=torch.int64),
-        )
+        with own_stream(device) if device.type == "cuda" else nullcontext():
+            operators.swap_blocks_batch(
+                (from_[:, None] + mapping[:, 0] * block_bytes).flatten(),
+                (to[:, None] + mapping[:, 1] * block_bytes).flatten(),
+                torch.full((len(from_) * len(pairs),), block_bytes, dtype=torch.int64),
+            )
 
     copy = _copier(operators, caches) or (lambda pairs: swap(gpu, gpu, pairs))
     swap_out = swap_at_once if hasattr(operators, "swap_blocks_batch") else swap

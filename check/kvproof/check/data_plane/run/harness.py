@@ -13,13 +13,14 @@ once more, and so detects an executor that keeps the tensors and writes later.
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from types import TracebackType
 
 import torch
 
 from kvproof.check.data_plane.compare.diagnosis import count_text, finding_of
-from kvproof.check.data_plane.device import broken, is_out_of_memory, wait_for
+from kvproof.check.data_plane.device import broken, is_out_of_memory, own_stream, wait_for
 from kvproof.check.data_plane.executors.base import Executor
 from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolation, NoRoom, Raised
 from kvproof.check.data_plane.memory.layouts import Geometry, UnknownSetting
@@ -166,23 +167,12 @@ def _prepared(
 
     def within_time(moves: Moves) -> None:
         with time_limit(seconds_max):
-            if stream == OWN_STREAM:
-                _on_own_stream(move, replace(moves), world.device)
-            else:
+            with own_stream(world.device) if stream == OWN_STREAM else nullcontext():
                 move(replace(moves))  # a copy, as the executor may change it
             if world.device.type == "cuda":
                 wait_for(torch.cuda.current_stream(world.device))
 
     return within_time
-
-
-def _on_own_stream(move: Callable[[Moves], object], moves: Moves, device: torch.device) -> None:
-    """Call the executor on a new stream, ordered after earlier and before later work of the current stream."""
-    before, own = torch.cuda.current_stream(device), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    own.wait_stream(before)
-    with torch.cuda.stream(own):
-        move(moves)
-    before.wait_stream(own)
 
 
 def _run_step(
