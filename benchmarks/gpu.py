@@ -129,8 +129,8 @@ def stages(device: str, out: Path) -> list[Stage]:
         Stage(
             "device-1",
             "bytes, layouts, types, executors, planted faults, races, speeds, text through the paged cache",
-            run("device-1", 1, budget=95),
-            limit(100),
+            run("device-1", 1, budget=80),
+            limit(85),
             is_kvproof=True,
         ),
         Stage(
@@ -160,14 +160,14 @@ def stages(device: str, out: Path) -> list[Stage]:
             "regressions",
             "a copy that is 20 % slower and wrong bytes are named against a baseline, and two good runs are not",
             (python, "-m", "benchmarks.gpu_regressions", "--out", str(out / "regressions")),
-            90,
+            110,
             on_gpu=True,
         ),
         Stage(
             "memory",
             "no access out of bounds in the engine's copies",
             ("compute-sanitizer", *MEMCHECK, *tests, "-k", "cuda", *ENGINE_TESTS),
-            40,
+            20,
             needs="compute-sanitizer",
             on_gpu=True,
         ),
@@ -180,8 +180,8 @@ def stages(device: str, out: Path) -> list[Stage]:
         Stage(
             "device-2",
             "the same as device-1 with another seed, and its speeds beside those of the first",
-            run("device-2", 2, *before, budget=70),
-            limit(75),
+            run("device-2", 2, *before, budget=65),
+            limit(70),
             is_kvproof=True,
         ),
     ]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from kvproof.check.data_plane.compare import compare, triton_verify
 from kvproof.check.data_plane.executors import BUILT_IN, Executor
 from kvproof.check.data_plane.mappings import scenario
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout
@@ -20,6 +21,7 @@ from kvproof.check.data_plane.simulated_cuda.accesses import Accesses, words_of,
 from kvproof.check.data_plane.steps.moves import Moves
 from kvproof.check.data_plane.steps.ordering import HOST, Cell, EventLog
 from kvproof.check.data_plane.steps.ordering_self_test import LOGS, LogCase
+from kvproof.impl import row_copier
 
 
 @pytest.fixture
@@ -212,3 +214,17 @@ def test_after_a_simulation_torch_has_its_own_cuda_again() -> None:
         assert torch.cuda.is_available()
     assert (torch.cuda.synchronize, torch.cuda.is_available()) == before
     assert new_races() == []
+
+
+def test_no_kernel_is_compiled_for_a_simulated_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    # On a machine with a GPU that would abort the process.
+    def compiles(*given: object) -> None:
+        raise AssertionError("a kernel was tried")
+
+    monkeypatch.setattr(triton_verify, "bad_rows", compiles)
+    monkeypatch.setattr(row_copier.RowCopier, "move", compiles)
+    with simulated_cuda():
+        memory = torch.zeros(3, 4, dtype=torch.int64, device="cuda")
+        assert triton_verify.refusal(memory.device) == row_copier.refusal(memory.device) != ""
+        assert row_copier.row_copier([memory], [memory]) is None
+        assert compare.comparer_for(memory.device) is compare.by_device

@@ -17,6 +17,7 @@ from kvproof.check.data_plane.simulated_cuda.tensors import Calls, DeviceTensor,
 from kvproof.impl import free_bytes, row_copier
 
 NAME = "simulated CUDA device"
+REFUSAL = "the device is simulated, and runs no kernel"
 _ACTIVE: list[Accesses] = []
 
 
@@ -39,21 +40,19 @@ def simulated_cuda() -> Iterator[Accesses]:
     host = Host()
     accesses = Accesses(host)
     calls = Calls(host, accesses)
-    _forget_trials()
-    with patch.multiple(torch.cuda, **_functions(host)), patch.object(DeviceTensor, "calls", calls, create=True):
+    with (
+        patch.multiple(torch.cuda, **_functions(host)),
+        patch.object(DeviceTensor, "calls", calls, create=True),
+        # On a machine with a GPU, Triton would compile its kernels for the simulated one, and abort the process.
+        patch.object(triton_verify, "refusal", lambda device: REFUSAL),
+        patch.object(row_copier, "refusal", lambda device: REFUSAL),
+    ):
         _ACTIVE.append(accesses)
         try:
             with Mode(calls):
                 yield accesses
         finally:
             _ACTIVE.remove(accesses)
-            _forget_trials()
-
-
-def _forget_trials() -> None:
-    """Forget which kernels can be used on the device: the simulated one has the name of a real one."""
-    triton_verify.refusal.cache_clear()
-    row_copier.refusal.cache_clear()
 
 
 def _functions(host: Host) -> dict[str, Any]:
