@@ -110,7 +110,7 @@ false-alarms: $(READY) ## 20,000,000 operations on subjects that are believed to
 # Neither needs kvproof's environment: a GPU machine without a network has its own Python with torch.
 GPU ?= cuda
 gpu: ## check the data plane on a GPU, in less than nine minutes; GPU=simulated tries it without one; RESUME=1
-	$(PYTHON) -m benchmarks.gpu --device $(GPU) $(if $(RESUME),--resume) $(if $(ENGINES),--engines $(ENGINES))
+	$(PYTHON) -m benchmarks.gpu --device $(GPU) $(if $(RESUME),--resume) $(if $(ENGINES),--engines $(ENGINES)) $(if $(ARCHIVE),--archive $(ARCHIVE))
 
 gpu-carry: ## fetch the packages that `make gpu` needs on a machine without a network; PYTHONS="3.13" for another Python
 	$(PYTHON) -m benchmarks.gpu carry $(if $(PYTHONS),--python $(PYTHONS))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from docs.generate import chromium, properties, reference
+from docs.generate import chromium, gpu, properties, reference
 from docs.generate.commands import (
     Command,
     blocks_without_reason,
@@ -186,3 +186,10 @@ def test_every_page_of_the_site_fits_a_narrow_window_and_asks_no_other_host(site
         browser.close()
     assert wide == []
     assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+@pytest.mark.parametrize("machine", sorted(page.stem for page in (DOCS / "gpu").glob("*.md")))
+def test_the_tables_of_a_gpu_are_those_of_its_result_documents(machine: str) -> None:
+    page = (DOCS / "gpu" / f"{machine}.md").read_text()
+    for table in gpu.tables(DOCS / "gpu" / machine).strip().split("\n\n"):
+        assert table in page

@@ -1,0 +1,91 @@
+"""The tables of a run of `make gpu`, from its committed result documents: `python -m docs.generate.gpu DIR`."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+KINDS = ("bytes", "race", "mapping", "end to end")
+RUNS = {"device-1": "all layouts and types", "device-2": "the same, another seed", "kernels": "kernels of engines"}
+DIRECTIONS = ("swap in", "swap out", "copy")
+PLANTED = {"unchanged": "nothing, another seed", "slower": "a quarter of the copies made twice"}
+
+
+def tables(folder: Path) -> str:
+    """The tables in Markdown. folder: of the documents of one machine."""
+    parts = _bytes(folder), _kernels(folder), _block_sizes(folder), _comparison(folder), _regressions(folder)
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _read(folder: Path, name: str) -> Any:
+    return json.loads((folder / f"{name}.json").read_text())
+
+
+def _bytes(folder: Path) -> Iterator[str]:
+    yield "| run | cases | pairs moved | bytes compared | wrong | planted faults caught | tokens generated | differ |"
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|"
+    for name, what in RUNS.items():
+        plane = _read(folder, name)["data_plane"]
+        cases = [case for case in plane["cases"] if case["status"] != "skipped"]
+        wrong = sum(case["status"] == "failed" for case in cases)
+        pairs, proven = (sum(case[key] for case in cases) for key in ("num_pairs", "bytes_proven"))
+        faults = plane["faults"]
+        caught = f"{sum(fault['is_caught'] for fault in faults)} of {len(faults)}"
+        tokens = sum(storm["num_tokens"] for storm in plane["storms"])
+        differ = sum(len(storm["differences"]) for storm in plane["storms"])
+        row = (what, f"{len(cases):,}", f"{pairs:,}", f"{proven:,}", wrong, caught, f"{tokens:,}", differ)
+        yield f"| {' | '.join(map(str, row))} |"
+
+
+def _kernels(folder: Path) -> Iterator[str]:
+    names = ("engine", "vllm", "sglang", "index-copy", "block-copy")
+    yield f"| move, 256 blocks of 512 KiB | {' | '.join(names)} |"
+    yield f"|---|{'---:|' * len(names)}"
+    speeds = {
+        (speed["mapping"], speed["name"]): speed
+        for name in ("device-1", "kernels")
+        for speed in _read(folder, name)["data_plane"]["bandwidth"]["moves"]
+    }
+    for mapping in dict.fromkeys(mapping for mapping, _ in speeds):
+        cells = [_cell(speeds[mapping, name]) for name in names]
+        yield f"| {mapping} | {' | '.join(cells)} |"
+
+
+def _cell(speed: Any) -> str:
+    return f"{speed['gb_per_second']['median']:,.1f} ({speed['ratio']['median']:.2f})"
+
+
+def _block_sizes(folder: Path) -> Iterator[str]:
+    rows = _read(folder, "speeds")["moves"]
+    sizes = list(dict.fromkeys(row["block bytes"] for row in rows))
+    yield f"| move | executor | {' | '.join(f'{size // 1024:,} KiB' for size in sizes)} |"
+    yield f"|---|---|{'---:|' * len(sizes)}"
+    for key in dict.fromkeys((row["mapping"], row["executor"]) for row in rows):
+        mine = [row for row in rows if (row["mapping"], row["executor"]) == key]
+        cells = [f"{row['GB/s']:,.1f} ({row['ratio to a plain copy']:.2f})" for row in mine]
+        yield f"| {key[0]} | {key[1]} | {' | '.join(cells)} |"
+
+
+def _comparison(folder: Path) -> Iterator[str]:
+    found = _read(folder, "speeds")["comparison"]
+    yield "| comparing 4 GiB with their pattern | a plain read of them | ratio |"
+    yield "|---:|---:|---:|"
+    yield f"| {found['compare']:,.0f} GB/s | {found['read']:,.0f} GB/s | {found['compare / read']:.2f} |"
+
+
+def _regressions(folder: Path) -> Iterator[str]:
+    mappings = [f"{name}, {order}" for name in DIRECTIONS for order in ("in a row", "scattered")]
+    yield f"| planted | {' | '.join(mappings)} |"
+    yield f"|---|{'---:|' * len(mappings)}"
+    for name, planted in PLANTED.items():
+        compared = {one["mapping"]: one for one in _read(folder, f"regressions-{name}")["data_plane"]["comparisons"]}
+        cells = [
+            f"{100 * one['change']:+.1f} %, {'worse' if one['is_worse'] else 'noise'}"
+            for one in (compared[mapping] for mapping in mappings)
+        ]
+        yield f"| {planted} | {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    print(tables(Path(sys.argv[1])), end="")
