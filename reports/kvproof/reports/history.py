@@ -12,26 +12,18 @@
 The code is the same if the release of the subject and the version of kvproof are; for a subject without a release, if
 the commit of the working folder is known, has no changes, and is the same.
 
-**Speeds.** The speed of a run is its operations per second of processor time. It is compared with the earlier complete
-runs of the same subject, command, effort, budget, judges and findings on the same host, at most the last
-`EARLIER_MAX`: what a run searches and shortens decides its speed, too. `usual.RULE` says what is out of line.
+**Speeds.** See `speed_history`.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kvproof.reports.recorded_run import Identity, RecordedFinding, RecordedRun
-from kvproof.reports.usual import RULE, Usual, usual
+from kvproof.reports.speed_history import RunSpeed, move_speeds, search_speeds
 from kvproof.spec.text.properties import NOTES
 
-EARLIER_MAX = 20  # runs that a speed is compared with
 OPEN, FIXED, GONE, FLAKY = "open", "fixed", "not found since", "flaky"
 DIRTY = "-dirty"
-HOW_DECIDED = (
-    "The speed of a run is its operations per second of processor time. It is compared with at most "
-    f"{EARLIER_MAX} earlier complete runs of the same subject, command, effort, judges and findings on the same host. "
-    f"{RULE}"
-)
 
 
 @dataclass
@@ -58,41 +50,26 @@ class FindingHistory:
 
 
 @dataclass
-class RunSpeed:
-    """The speed of a run in operations per second of processor time, and what was usual before; None if not known."""
-
-    run: RecordedRun
-    value: float
-    before: Usual | None
-
-    @property
-    def is_slow(self) -> bool:
-        return self.before is not None and self.before.is_below(self.value)
-
-    @property
-    def sentence(self) -> str:
-        """How the speed differs from what was usual before."""
-        if self.before is None:
-            return f"{self.value:,.0f} operations per processor second; too few earlier runs to compare with"
-        change, band = self.value / self.before.median - 1, self.before.band / self.before.median
-        return (
-            f"{self.value:,.0f} operations per processor second: {change:+.1%} against the median "
-            f"{self.before.median:,.0f} of {self.before.count} earlier runs on {self.run.host}; noise is ±{band:.1%}"
-        )
-
-
-@dataclass
 class SubjectHistory:
-    """The runs of one subject, oldest first, of all its releases. speeds: by the id of the run."""
+    """The runs of one subject, oldest first, of all its releases.
+
+    speeds: of searches, by the id of the run. moves: of data planes.
+    """
 
     name: str
     runs: list[RecordedRun]
     findings: list[FindingHistory] = field(default_factory=list)
     speeds: dict[str, RunSpeed] = field(default_factory=dict)
+    moves: list[RunSpeed] = field(default_factory=list)
 
     @property
     def slow(self) -> list[RunSpeed]:
-        return [speed for speed in self.speeds.values() if speed.is_slow]
+        return [speed for speed in (*self.speeds.values(), *self.moves) if speed.is_slow]
+
+    @property
+    def slow_runs(self) -> set[str]:
+        """The ids of the runs with a speed that is slower than usual."""
+        return {speed.run.id for speed in self.slow}
 
     @property
     def flaky(self) -> list[FindingHistory]:
@@ -104,7 +81,10 @@ def histories(runs: Iterable[RecordedRun]) -> list[SubjectHistory]:
     by_name: dict[str, list[RecordedRun]] = {}
     for run in runs:
         by_name.setdefault(run.name, []).append(run)
-    return [SubjectHistory(name, mine, _findings(mine), _speeds(mine)) for name, mine in by_name.items()]
+    return [
+        SubjectHistory(name, mine, _findings(mine), search_speeds(mine), move_speeds(mine))
+        for name, mine in by_name.items()
+    ]
 
 
 def _findings(runs: Sequence[RecordedRun]) -> list[FindingHistory]:
@@ -162,17 +142,3 @@ def _flaky(identity: Identity, judged: Sequence[RecordedRun]) -> str:
         if True in seen[gone:]:
             return f"runs of {command} with seed {seed}, effort {effort} found it, then did not, then found it again"
     return ""
-
-
-def _speeds(runs: Sequence[RecordedRun]) -> dict[str, RunSpeed]:
-    speeds: dict[str, RunSpeed] = {}
-    series: dict[tuple[object, ...], list[float]] = {}
-    for run in runs:
-        value = run.operations_per_second
-        if value is not None and run.is_complete:
-            judges = frozenset(one.judge for one in run.work)
-            key = (run.command, run.effort, run.budget_seconds, run.host, judges, run.identities)
-            earlier = series.setdefault(key, [])
-            speeds[run.id] = RunSpeed(run, value, usual(earlier[-EARLIER_MAX:]))
-            earlier.append(value)
-    return speeds

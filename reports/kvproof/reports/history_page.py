@@ -6,10 +6,12 @@ and each has a title that a screen reader reads.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from kvproof.reports.history import FLAKY, HOW_DECIDED, OPEN, SubjectHistory
+from kvproof.reports.history import FLAKY, OPEN, SubjectHistory
 from kvproof.reports.history_text import when_of
 from kvproof.reports.recorded_run import RecordedRun
+from kvproof.reports.speed_history import HOW_DECIDED
 from kvproof.reports.summary import number
 from kvproof.reports.template import render
 
@@ -51,7 +53,7 @@ def history_page(subjects: Sequence[SubjectHistory]) -> str:
         how_decided=HOW_DECIDED,
         num_runs=sum(len(subject.runs) for subject in subjects),
         num_flaky=sum(len(subject.flaky) for subject in subjects),
-        num_slow=sum(len(subject.slow) for subject in subjects),
+        num_slow=sum(len(subject.slow_runs) for subject in subjects),
         num_open=sum(one.state == OPEN for subject in subjects for one in subject.findings),
     )
 
@@ -64,13 +66,23 @@ def charts(subject: SubjectHistory) -> list[Chart]:
         chart("operations of each run", runs, lambda run: run.operations or None),
         chart("rules, witnesses and kinds of operations that each run reached", runs, _num_reached),
     ]
-    slow = {speed.run.id for speed in subject.slow}
+    slow = subject.slow_runs
     for host in dict.fromkeys(run.host for run in runs):
         mine = [run for run in runs if run.host == host]
         caption = f"operations per processor second on {host}"
         caption += "; a ring is slower than usual" if slow & {run.id for run in mine} else ""
         found.append(chart(caption, mine, lambda run: run.operations_per_second, slow))
+        for name in dict.fromkeys(speed.name for run in mine for speed in run.speeds):
+            moves = {speed.run.id for speed in subject.moves if speed.is_slow and speed.what.startswith(f"{name}, ")}
+            caption = f"{name} on {host}: its slowest move, as a ratio to a plain copy"
+            caption += "; a ring is slower than usual" if moves else ""
+            found.append(chart(caption, mine, partial(_slowest, name), moves))
     return found
+
+
+def _slowest(name: str, run: RecordedRun) -> float | None:
+    """The least ratio of an executor; None if the run did not time it."""
+    return min((speed.ratio for speed in run.speeds if speed.name == name), default=None)
 
 
 def _num_reached(run: RecordedRun) -> float | None:

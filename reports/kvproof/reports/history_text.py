@@ -5,8 +5,9 @@ from typing import Any
 
 import msgspec
 
-from kvproof.reports.history import FLAKY, HOW_DECIDED, OPEN, SubjectHistory
+from kvproof.reports.history import FLAKY, OPEN, SubjectHistory
 from kvproof.reports.recorded_run import RecordedRun
+from kvproof.reports.speed_history import HOW_DECIDED
 from kvproof.reports.summary import number
 
 Line = tuple[str, str]  # text, style
@@ -40,9 +41,8 @@ def _hosts(runs: Sequence[RecordedRun]) -> str:
 
 
 def _row(run: RecordedRun, subject: SubjectHistory) -> str:
-    speed = subject.speeds.get(run.id)
     shown = "–" if run.operations_per_second is None else f"{run.operations_per_second:,.0f}"
-    mark = "↓" if speed is not None and speed.is_slow else " "
+    mark = "↓" if run.id in subject.slow_runs else " "
     started = run.started[:16].replace("T", " ")
     outcome, done = SHORT.get(run.outcome, run.outcome), f"{run.operations:,}" if run.operations else "–"
     kinds = len(run.identities)
@@ -75,10 +75,11 @@ def as_data(subjects: Sequence[SubjectHistory], last: int) -> dict[str, Any]:
                         **msgspec.to_builtins(run),
                         "operations": run.operations,
                         "operations_per_processor_second": run.operations_per_second,
-                        "is_slow": run.id in subject.speeds and subject.speeds[run.id].is_slow,
+                        "is_slow": run.id in subject.slow_runs,
                     }
                     for run in subject.runs[-last:]
                 ],
+                "slower": [{"run": speed.run.id, "text": speed.sentence} for speed in subject.slow],
                 "findings": [
                     {
                         "property": one.finding.property,

@@ -7,6 +7,7 @@ A finding keeps its identity, which is also that of baselines: the property and 
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
+from kvproof.reports.device_baseline import SAME
 from kvproof.reports.result import Check, Result, Run, WitnessCount
 from kvproof.reports.summary import judges, properties, weakest_verdict, work
 from kvproof.spec.text.properties import NOTES
@@ -49,12 +50,16 @@ class RecordedWork:
 
 @dataclass
 class RecordedSpeed:
-    """A speed of the data plane: the median ratio to a plain copy, and its noise."""
+    """A speed of the data plane: the median ratio to a plain copy, and its noise.
+
+    measured: the device, layout, element type and block size, as text; empty if an older kvproof recorded the run.
+    """
 
     name: str
     mapping: str
     ratio: float
     noise: float
+    measured: str = ""
 
 
 @dataclass
@@ -155,7 +160,8 @@ def recorded(result: Result, code: int, id: str, host: str, revision: str) -> Re
     one.reached = list(reached.values())
     if result.data_plane is not None and (bandwidth := result.data_plane.bandwidth) is not None:
         speeds = {(speed.name, speed.mapping): speed for speed in (*bandwidth.moves, *bandwidth.verification)}
-        one.speeds = [RecordedSpeed(*key, speed.ratio.median, speed.noise) for key, speed in speeds.items()]
+        measured = ", ".join(str(getattr(bandwidth, name)) for name in SAME)
+        one.speeds = [RecordedSpeed(*key, speed.ratio.median, speed.noise, measured) for key, speed in speeds.items()]
     return one
 
 

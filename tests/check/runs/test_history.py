@@ -104,7 +104,7 @@ def newer(file: Path) -> None:
     ("make", "message"),
     [
         (foreign, "is a database of another program; name another file"),
-        (newer, "written by a newer kvproof; this one knows versions up to 1"),
+        (newer, "written by a newer kvproof; this one knows versions up to 2"),
         (lambda file: file.write_text("no database " * 1000), "file is not a database; name another file"),
         (lambda file: file.mkdir(), "is no regular file"),
         (lambda file: file.symlink_to("/dev/full"), "is no regular file"),
@@ -205,7 +205,7 @@ def test_an_older_file_is_converted_by_the_next_run_and_not_by_a_reader(
     first = record(file, result, Exit.OK)
     monkeypatch.setattr(history, "MIGRATIONS", (*MIGRATIONS, ("CREATE TABLE more (run TEXT)",)))
     with pytest.raises(
-        HistoryError, match="has version 1 of the history, and this kvproof reads version 2: record a run"
+        HistoryError, match="has version 2 of the history, and this kvproof reads version 3: record a run"
     ):
         recorded_runs(file)
     second = record(file, result, Exit.OK)

@@ -56,6 +56,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE speeds (run TEXT, name TEXT, mapping TEXT, ratio REAL, noise REAL, "
         "PRIMARY KEY (run, name, mapping))",
     ),
+    ("ALTER TABLE speeds ADD COLUMN measured TEXT NOT NULL DEFAULT ''",),
 )
 PARTS = ("verdicts", "findings", "work", "reached", "speeds")  # lists of a RecordedRun, each with a table of its name
 
