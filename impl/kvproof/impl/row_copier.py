@@ -12,6 +12,7 @@ copier of a device is made. Without it `row_copier` returns None, and the caller
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -44,10 +45,12 @@ class RowCopier:
 
     def move(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy the row of each pair's source to that of its target, in every plane; no target may be a source."""
-        is_pinned = self._device.type == "cuda"
-        rows = torch.tensor(pairs, dtype=torch.int64, pin_memory=is_pinned).to(self._device, non_blocking=True)
+        is_cuda = self._device.type == "cuda"
+        rows = torch.tensor(pairs, dtype=torch.int64, pin_memory=is_cuda).to(self._device, non_blocking=True)
         grid = len(rows), len(self._planes), -(-self._num_words // self._tile)
-        self._kernel[grid](self._planes, rows, self._num_words, WORDS=self._tile, IS_WIDE=self._is_wide)
+        # Triton launches on the current device, which may be another one.
+        with torch.cuda.device(self._device) if is_cuda else nullcontext():
+            self._kernel[grid](self._planes, rows, self._num_words, WORDS=self._tile, IS_WIDE=self._is_wide)
 
 
 def row_copier(sources: Planes, targets: Planes) -> RowCopier | None:
@@ -66,8 +69,7 @@ def row_copier(sources: Planes, targets: Planes) -> RowCopier | None:
     (device,) = devices
     if not all(plane.device == device or plane.is_pinned() for plane in planes) or refusal(device):
         return None
-    with torch.cuda.device(device):
-        return RowCopier(sources, targets, device)
+    return RowCopier(sources, targets, device)
 
 
 @cache
