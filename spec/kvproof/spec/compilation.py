@@ -17,7 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
 from kvproof.spec.sizes import Sizes, SizesOf
-from kvproof.spec.syntax_trees import Functions, called, copied, fields_in, functions, without_ghosts
+from kvproof.spec.syntax_trees import Functions, called, copied, fields_in, functions, rename_hiding, without_ghosts
 from kvproof.spec.systems import System
 
 
@@ -218,6 +218,7 @@ def _compiled(
     constants: dict[str, Any] = {}
     has_ghosts = fields_in(function, ghosts_left_out)
     function = without_ghosts(function, ghosts_left_out) if has_ghosts else copied(function)
+    rename_hiding(function)
     function = _Runnable(function.name, with_checks, has_transfers, constants).visit(function)
     if not with_checks:
         function = without_ghosts(function, frozenset())
