@@ -40,7 +40,7 @@ class CampaignStore:
         if foreign is not None and not self.file.exists():
             raise UsageError(f"{foreign} was not written by a campaign of kvproof; name another folder with --out")
         try:
-            self._database = sqlite3.connect(self.file, 0.0, isolation_level=None)
+            self._database = sqlite3.connect(self.file, timeout=0.0, isolation_level=None)
             self._database.execute("PRAGMA trusted_schema = OFF")
             self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
             (owner,) = self._database.execute("PRAGMA application_id").fetchone()
