@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: verify test soak soak-memory faults proofs-accept proofs-record docs docs-commands docs-reference pictures browser-test check-certificates lint format typecheck bench engines-matrix false-alarms engines-test ray-test lock install-test peers clean help .venv
+.PHONY: verify test soak soak-memory faults proofs-accept proofs-record docs docs-commands docs-reference pictures browser-test check-certificates lint format typecheck bench engines-matrix false-alarms engines-test ray-test everything lock install-test peers clean help .venv
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -123,9 +123,14 @@ gpu-carry: ## fetch the packages that `make gpu` needs on a machine without a ne
 engines-test: $(READY) ## the tests that download engine releases
 	grep -rlE 'mark\.engine' tests --include='test_*.py' | sort | xargs -n 1 $(BIN)/pytest -q -m engine
 
+RAY := 'ray[default]>=2.40'
 ray-test: $(READY) ## workers on Ray, also with nodes that are killed; installs the extra `ray`
-	$(PIP) install --quiet 'ray[default]>=2.40'
+	$(PIP) install --quiet $(RAY)
 	$(BIN)/pytest -m ray
+
+everything: $(READY) ## every marked suite to its end, and one table; goes on where it was stopped; SUITES="long ray" SECONDS=3000
+	$(PIP) install --quiet $(RAY)
+	$(BIN)/python -m tests.everything $(SUITES) $(if $(SECONDS),--seconds $(SECONDS))
 
 install-test: $(READY) ## install the wheel in an empty environment, and do there what the README does
 	$(BIN)/pytest -m install -rP tests/test_install.py
