@@ -3,7 +3,6 @@
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ def test_of_the_default_suite(): pass
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout with one test file."""
     markers = "".join(f'"{suite}", ' for suite in everything.SUITES)
     (tmp_path / "pyproject.toml").write_text(f"[tool.pytest.ini_options]\nmarkers = [{markers}]\n")

@@ -74,6 +74,14 @@ def parsed(text: ModuleType) -> ast.Module:
     return ast.parse(inspect.getsource(text))
 
 
+def made_function(name: str, arguments: ast.arguments, body: list[ast.stmt], at: ast.FunctionDef) -> ast.FunctionDef:
+    """A function that no text has, at the place of another one. What else a function has depends on the version."""
+    (made,) = ast.parse("def made(): pass").body
+    assert isinstance(made, ast.FunctionDef)
+    made.name, made.args, made.body = name, arguments, body
+    return ast.copy_location(made, at)
+
+
 def written(*texts: ModuleType) -> set[str]:
     """The fields that functions of these modules assign."""
     nodes = (node for text in texts for node in ast.walk(parsed(text)))
