@@ -130,7 +130,7 @@ ray-test: $(READY) ## workers on Ray, also with nodes that are killed; installs 
 
 everything: $(READY) ## every marked suite to its end, and one table; goes on where it was stopped; SUITES="long ray" SECONDS=3000
 	$(PIP) install --quiet $(RAY)
-	$(BIN)/python -m tests.everything $(SUITES) $(if $(SECONDS),--seconds $(SECONDS))
+	$(BIN)/python -m tests.everything $(SUITES) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ONLY),--only $(ONLY))
 
 install-test: $(READY) ## install the wheel in an empty environment, and do there what the README does
 	$(BIN)/pytest -m install -rP tests/test_install.py

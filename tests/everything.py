@@ -3,6 +3,7 @@
     make everything                       # all suites; goes on where it was stopped
     make everything SUITES="long ray"     # some of them
     make everything SECONDS=3000          # begins no test after so many seconds
+    make everything ONLY=tests/models     # only the files whose path begins so; the table has all
 
 Each file of a suite is one process of pytest, since a process can import one release of an engine. This module is also
 its plugin: it writes every outcome to FILE as soon as it is there. An outcome belongs to the tree that it is about: a
@@ -132,10 +133,10 @@ def files_of(suite: str, folder: Path) -> list[str]:
     return [one.relative_to(folder).as_posix() for one in tests if re.search(rf"mark\.{suite}\b", one.read_text())]
 
 
-def run(suite: str, folder: Path, file: Path, tree: str, stop: float) -> None:
-    """Run what is left of a suite, until `stop`."""
+def run(suite: str, folder: Path, file: Path, tree: str, stop: float, only: str) -> None:
+    """Run what is left of a suite in the files whose path begins with `only`, until `stop`."""
     for name in files_of(suite, folder):
-        while time.time() < stop and name not in recorded(file, suite, tree).ended:
+        while name.startswith(only) and time.time() < stop and name not in recorded(file, suite, tree).ended:
             print(f"{suite}: {name}", flush=True)
             run_file(suite, name, folder, file, tree, stop)
 
@@ -178,13 +179,14 @@ def main(arguments: Sequence[str] | None = None, folder: Path = Path()) -> int:
     parser = argparse.ArgumentParser(prog="everything", description="Run every marked suite to its end.")
     parser.add_argument("suites", nargs="*", help=f"of {', '.join(SUITES)}; by default all")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no test after so many seconds")
+    parser.add_argument("--only", default="", metavar="PATH", help="only the files whose path begins so")
     options = parser.parse_args(arguments)
     if unknown := set(options.suites) - set(SUITES):
         parser.error(f"there is no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
     suites, file, tree = options.suites or SUITES, folder / FILE, tree_of(folder)
     stop = time.time() + options.seconds
     for suite in suites:
-        run(suite, folder, file, tree, stop)
+        run(suite, folder, file, tree, stop, options.only)
     if tree_of(folder) != tree:
         print(
             "the files have changed meanwhile: what ran last may be about others than the table says", file=sys.stderr

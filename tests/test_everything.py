@@ -85,6 +85,7 @@ def test_a_test_at_which_pytest_dies_has_failed_and_the_others_run(
 def test_a_run_that_was_stopped_goes_on_with_the_tests_that_have_no_outcome(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    assert run(folder, capfd, "--only", "tests/two")[:2] == (1, [row(0, 0, 0, 1, everything.tree_of(folder))])
     assert run(folder, capfd, "--seconds", "0")[:2] == (1, [row(0, 0, 0, 1, everything.tree_of(folder))])
     (folder / "tests" / "test_one.py").write_text(TESTS.replace('ran("a")', 'ran("a"); import time; time.sleep(1)'))
     code, table, ran = run(folder, capfd, "--seconds", "0.5")
