@@ -1,7 +1,11 @@
 # The whole project is driven from here; every target builds what it needs, in a fresh clone too.
-# Needed beforehand: make, python3 >= 3.10 (or PYTHON=/path/to/one), and a package index that pip can reach.
+# Needed beforehand: make, a Python that pyproject.toml allows as python3 (or PYTHON=/path/to/one), and a package index
+# that pip can reach.
 
 PYTHON ?= python3
+OLDEST := $(shell sed -n 's/^requires-python = ">=\(.*\)"$$/\1/p' pyproject.toml)
+COMMA := ,
+# Another Python has an environment of its own: make VENV=.venv-3.13 PYTHON=python3.13 test
 VENV := .venv
 BIN := $(VENV)/bin
 # Newer than everything it depends on exactly when the environment is complete: an install that broke off is redone.
@@ -29,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: verify test soak soak-memory faults proofs-accept proofs-record docs docs-commands docs-reference pictures browser-test check-certificates lint format typecheck bench engines-matrix false-alarms engines-test ray-test lock install-test peers clean help .venv
+.PHONY: verify test soak soak-memory faults proofs-accept proofs-record docs docs-commands docs-reference pictures browser-test check-certificates lint format typecheck bench engines-matrix false-alarms engines-test ray-test everything lock install-test peers clean help .venv
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -119,9 +123,14 @@ gpu-carry: ## fetch the packages that `make gpu` needs on a machine without a ne
 engines-test: $(READY) ## the tests that download engine releases
 	grep -rlE 'mark\.engine' tests --include='test_*.py' | sort | xargs -n 1 $(BIN)/pytest -q -m engine
 
+RAY := 'ray[default]>=2.40'
 ray-test: $(READY) ## workers on Ray, also with nodes that are killed; installs the extra `ray`
-	$(PIP) install --quiet 'ray[default]>=2.40'
+	$(PIP) install --quiet $(RAY)
 	$(BIN)/pytest -m ray
+
+everything: $(READY) ## every marked suite to its end, and one table; goes on where it was stopped; SUITES="long ray" SECONDS=3000
+	$(PIP) install --quiet $(RAY)
+	$(BIN)/python -m tests.everything $(SUITES) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ONLY),--only $(ONLY))
 
 install-test: $(READY) ## install the wheel in an empty environment, and do there what the README does
 	$(BIN)/pytest -m install -rP tests/test_install.py
@@ -130,20 +139,20 @@ peers: $(READY) $(PEERS_READY) ## vLLM 0.9.2's own unit tests, on vLLM and on kv
 	$(BIN)/python tests/peers/run.py --python $(PEERS)/bin/python
 
 lock: ## renew requirements-dev.txt, for every Python that kvproof supports; needs uv
-	echo '$(TORCH)' | uv pip compile --universal --python-version 3.10 --generate-hashes --no-annotate --upgrade \
+	echo '$(TORCH)' | uv pip compile --universal --python-version $(OLDEST) --generate-hashes --no-annotate --upgrade \
 		--custom-compile-command 'make lock' --extra dev --constraint - $(addprefix --no-emit-package=,torch \
 		$(CUDA:%=cuda-%) $(NVIDIA:%=nvidia-%)) pyproject.toml --output-file $(REQUIREMENTS)
 
 clean: ## remove the environment and everything a run leaves behind
-	rm -rf $(VENV) $(PEERS) build dist .hypothesis .kvproof .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-* build dist .hypothesis .kvproof .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv: $(READY) ## make the virtual environment
 
 $(READY): pyproject.toml $(REQUIREMENTS)
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
-		echo "kvproof needs Python 3.10 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." >&2; \
-		echo "Name another one: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < ($(subst .,$(COMMA),$(OLDEST))))' || { \
+		echo "kvproof needs Python $(OLDEST) or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." >&2; \
+		echo "Name another one: make PYTHON=python$(OLDEST) $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --require-hashes --requirement $(REQUIREMENTS)
 	$(PIP) install --quiet $(TORCH_OPTIONS) $(TORCH)
@@ -152,8 +161,6 @@ $(READY): pyproject.toml $(REQUIREMENTS)
 
 # vLLM's dependencies would not go with ours: an environment of its own.
 $(PEERS_READY): tests/peers/requirements.txt tests/peers/constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-		echo "make peers needs Python 3.11 or newer: make PYTHON=python3.11 peers" >&2; exit 1; }
 	$(PYTHON) -m venv $(PEERS)
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(PEERS)/bin/python -m pip install --quiet \
 		--constraint tests/peers/constraints.txt --requirement tests/peers/requirements.txt

@@ -15,7 +15,7 @@ from kvproof.spec.extras import EXTRAS
 TREE = Path(__file__).parents[1]
 # Where the name of a module is not that of its distribution
 DISTRIBUTIONS = {"prometheus_client": "prometheus-client", "z3": "z3-solver"}
-NEEDED = {"hypothesis", "jinja2", "junitparser", "msgspec", "rich", "tomli", "typer"}
+NEEDED = {"hypothesis", "jinja2", "junitparser", "msgspec", "rich", "typer"}
 
 
 @pytest.fixture(scope="module")

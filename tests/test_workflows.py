@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -97,3 +98,59 @@ def test_the_script_of_the_action_passes_its_inputs_as_they_are_and_keeps_the_ex
     assert (tmp_path / "address").read_text() == "https://code.example/maintainers/kvproof\n"
     assert Path(written["GITHUB_OUTPUT"]).read_text() == "exit-code=4\n"
     assert Path(written["GITHUB_STEP_SUMMARY"]).read_text() == "the summary\n"
+
+
+SUPPORTED = re.findall(
+    r"Python :: (3\.\d+)", " ".join(tomllib.loads((TREE / "pyproject.toml").read_text())["project"]["classifiers"])
+)
+
+
+def test_every_file_that_names_the_supported_versions_of_python_names_the_same() -> None:
+    oldest, newest = SUPPORTED[0], SUPPORTED[-1]
+    project = tomllib.loads((TREE / "pyproject.toml").read_text())
+    assert project["project"]["requires-python"] == f">={oldest}"
+    assert project["tool"]["ruff"]["target-version"] == f"py{oldest.replace('.', '')}"
+    in_ci = loaded(TREE / ".github" / "workflows" / "ci.yml")["jobs"]["test"]["strategy"]["matrix"]["python"]
+    assert in_ci[: len(SUPPORTED)] == SUPPORTED
+    assert [line for line in (TREE / "requirements-dev.txt").read_text().splitlines() if f"< '{oldest}'" in line] == []
+    for file, sentence in {
+        "README.md": f"Both need python3 ≥ {oldest},",
+        "CONTRIBUTING.md": f"Python {oldest} or newer",
+        "docs/tutorial.md": f"Python {oldest} or newer",
+        "docs/install.md": f"Python {', '.join(SUPPORTED[:-1])} and {newest} are supported; CI runs",
+    }.items():
+        assert sentence in (TREE / file).read_text(), file
+
+
+@pytest.mark.parametrize(
+    ("present", "fails", "also_ran", "code"),
+    [
+        (SUPPORTED, "nothing", [SUPPORTED[-1]], 0),
+        (SUPPORTED[:2], "nothing", [SUPPORTED[1]], 0),
+        (SUPPORTED, f"VENV=.venv-{SUPPORTED[-1]}", [SUPPORTED[-1]], 1),
+        (["3.9"], "nothing", [], 0),
+    ],
+)
+def test_ci_runs_under_the_default_python_and_the_oldest_and_newest_that_are_there(
+    present: list[str], fails: str, also_ran: list[str], code: int, tmp_path: Path
+) -> None:
+    (tmp_path / ".ci").mkdir()
+    for name in (".ci/run", "pyproject.toml"):
+        shutil.copy(TREE / name, tmp_path / name)
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    for tool in ("bash", "dirname", "sed", "grep", "sort", "tail", "uniq"):
+        (commands / tool).symlink_to(str(shutil.which(tool)))
+    scripts = {f"python{version}": f"echo {version}" for version in present} | {"python3": f"echo {SUPPORTED[0]}"}
+    scripts["make"] = f'echo "$@" >>{tmp_path}/made; case "$*" in *{fails}*) exit 2;; esac'
+    for name, script in scripts.items():
+        (commands / name).write_text(f"#!{shutil.which('bash')}\n{script}\n")
+        (commands / name).chmod(0o755)
+
+    environment = {"PATH": str(commands)}
+    done = subprocess.run([str(tmp_path / ".ci" / "run")], env=environment, capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (code, "")
+    made = [f"VENV=.venv-{version} PYTHON=python{version} test" for version in also_ran]
+    assert (tmp_path / "made").read_text().splitlines() == ["test", *made]
+    assert f"Ran under Python {' '.join([SUPPORTED[0], *also_ran])}. Supported are" in done.stdout

@@ -13,17 +13,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from kvproof.check.subjects.loading import EngineError, download
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # its test runs there too
-    import tomli as tomllib
 
 RELEASE = "0.9.2"
 PASSED_AT_LEAST = 930

@@ -113,6 +113,48 @@ def agree(one, other):
     assert names["agree"]([1, 2, 3], [4, 5, 6])
 
 
+HIDING = """
+def lost(i):
+    j = 1
+    return [[7 for j in SLOTS] if any(j >= i for i in SLOTS) else [9] for c in SLOTS]
+def other(j):
+    return any([any(j > 0 for i in SLOTS) for j in SLOTS] == [False, True] and j == 3 for i in SLOTS)
+def around(i):
+    return [[i for i in SLOTS] + [i for j in SLOTS] for i in SLOTS]
+def checked(i):
+    check(all(i > 0 for i in SLOTS), "some-property")
+"""
+HIDING_NOTHING = """
+def lost(i):
+    j = 1
+    return [[7 for j_1 in SLOTS] if any((j >= i_1 for i_1 in SLOTS)) else [9] for c in SLOTS]
+
+def other(j):
+    return any(([any((j_1 > 0 for i_1 in SLOTS)) for j_1 in SLOTS] == [False, True] and j == 3 for i in SLOTS))
+
+def around(i):
+    return [[i_2 for i_2 in SLOTS] + [i_1 for j in SLOTS] for i_1 in SLOTS]
+
+def checked(i):
+    check(all((i_1 > 0 for i_1 in SLOTS)), 'some-property')
+"""
+
+
+def test_a_variable_that_hides_a_name_is_its_own_and_has_a_name_of_its_own_in_a_native_run() -> None:
+    functions = {node.name: (node, "<text>") for node in ast.parse(HIDING).body if isinstance(node, ast.FunctionDef)}
+    names = Machine(Sizes(1, 0, 2, 1, 1), text=syntax_trees.functions() | functions).names
+    assert names["lost"](1) == [[7, 7], [7, 7]]
+    assert names["other"](3) is True
+    assert names["around"](5) == [[0, 1, 0, 0], [0, 1, 1, 1]]
+    with pytest.raises(CheckFailed) as raised:
+        names["checked"](1)
+    assert raised.value.text == "all((i > 0 for i in SLOTS))"
+    renamed = [syntax_trees.copied(function) for function, _ in functions.values()]
+    for function in renamed:
+        syntax_trees.rename_hiding(function)
+    assert "\n\n".join(map(ast.unparse, renamed)) == HIDING_NOTHING.strip()
+
+
 QUANTIFIED = """
 def claim(a, b, c, at):
     return all(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from .errors import InvalidValueError, require_at_least
 
 
-class PreemptionMode(str, enum.Enum):
+class PreemptionMode(enum.StrEnum):
     """How a running group releases its GPU blocks."""
 
     RECOMPUTE = "recompute"  # its KV is dropped and its tokens are kept; it waits to be computed again

@@ -17,7 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
 from kvproof.spec.sizes import Sizes, SizesOf
-from kvproof.spec.syntax_trees import Functions, called, copied, fields_in, functions, without_ghosts
+from kvproof.spec.syntax_trees import Functions, called, copied, fields_in, functions, rename_hiding, without_ghosts
 from kvproof.spec.systems import System
 
 
@@ -44,12 +44,15 @@ ROW_OPERATIONS = frozenset({"copied", "same", "spliced", "put"})
 class _Runnable(ast.NodeTransformer):
     """Rewrites guards to returns, obligations to exceptions, and operations on rows to list operations."""
 
-    def __init__(self, rule: str, with_checks: bool, has_transfers: bool, constants: dict[str, Any]) -> None:
-        self.rule, self.with_checks, self.has_transfers, self.constants = rule, with_checks, has_transfers, constants
+    def __init__(self, function: ast.FunctionDef, with_checks: bool, has_transfers: bool) -> None:
+        self.rule, self.with_checks, self.has_transfers = function.name, with_checks, has_transfers
+        self.constants: dict[str, Any] = {}
+        nodes = ast.walk(function) if with_checks else ()
+        checks = (node for node in nodes if isinstance(node, ast.Expr) and called(node) == "check")
+        self.texts = {id(node): ast.unparse(node.value.args[0]) for node in checks}  # type: ignore[attr-defined]
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
         name = called(node)
-        text = ast.unparse(node.value.args[0]) if name in ("require", "check") else ""  # type: ignore[attr-defined]
         self.generic_visit(node)
         if name == "require":
             condition, sentence, *property = node.value.args  # type: ignore[attr-defined]
@@ -59,7 +62,7 @@ class _Runnable(ast.NodeTransformer):
             if not self.with_checks:
                 return ast.copy_location(ast.Pass(), node)
             condition, property = node.value.args  # type: ignore[attr-defined]
-            failed = CheckFailed(self.rule, property.value, text)
+            failed = CheckFailed(self.rule, property.value, self.texts[id(node)])
             return self.unless(condition, ast.Raise(self.constant("FAILED", failed), None), node)
         return node
 
@@ -215,10 +218,11 @@ def _compiled(
 
     Without checks, what only they read is left out as well.
     """
-    constants: dict[str, Any] = {}
     has_ghosts = fields_in(function, ghosts_left_out)
     function = without_ghosts(function, ghosts_left_out) if has_ghosts else copied(function)
-    function = _Runnable(function.name, with_checks, has_transfers, constants).visit(function)
+    runnable = _Runnable(function, with_checks, has_transfers)  # before names change, which messages show
+    rename_hiding(function)
+    function = runnable.visit(function)
     if not with_checks:
         function = without_ghosts(function, frozenset())
     function.decorator_list, function.returns = [], None
@@ -226,7 +230,7 @@ def _compiled(
     for argument in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
         argument.annotation = None
     module = compile(ast.fix_missing_locations(ast.Module([function], [])), file, "exec")
-    return next(one for one in module.co_consts if isinstance(one, CodeType)), constants
+    return next(one for one in module.co_consts if isinstance(one, CodeType)), runnable.constants
 
 
 NUM_SIZES_KEPT_MAX = 256  # of a walk, whose worlds have thousands; one takes 30 KB, and 0.2 ms to make again

@@ -1,7 +1,12 @@
-"""The functions of the specification as syntax trees, and what is left of them without ghosts.
+"""The functions of the specification as syntax trees: what is left without ghosts, and how native runs name variables.
 
 The text of the rules, predicates, functions and claims is parsed once. What only ghost fields need may be left out:
 their updates, locals that nothing else reads, branches that became empty.
+
+The variable of a quantifier or comprehension is its own: it hides the same name around it, and ends with it. CPython
+before 3.12 reads a function so. Later ones run a comprehension in the frame around it. If it is within another one, and
+hides a variable that a quantifier reads, they lose that variable, or read another value without an error. So a native
+run reads the text with names of which none hides another, which every version reads alike.
 """
 
 import ast
@@ -9,6 +14,7 @@ import functools
 import inspect
 import pickle
 from collections.abc import Iterable, Mapping, Set
+from itertools import count
 from types import ModuleType
 
 from kvproof.spec.systems import BLOCK_MANAGERS, System
@@ -68,6 +74,14 @@ def parsed(text: ModuleType) -> ast.Module:
     return ast.parse(inspect.getsource(text))
 
 
+def made_function(name: str, arguments: ast.arguments, body: list[ast.stmt], at: ast.FunctionDef) -> ast.FunctionDef:
+    """A function that no text has, at the place of another one. What else a function has depends on the version."""
+    (made,) = ast.parse("def made(): pass").body
+    assert isinstance(made, ast.FunctionDef)
+    made.name, made.args, made.body = name, arguments, body
+    return ast.copy_location(made, at)
+
+
 def written(*texts: ModuleType) -> set[str]:
     """The fields that functions of these modules assign."""
     nodes = (node for text in texts for node in ast.walk(parsed(text)))
@@ -118,3 +132,47 @@ def _kept(body: list[ast.stmt], live: set[str], ghosts: frozenset[str]) -> Itera
 def fields_in(node: ast.AST, fields: Set[str]) -> set[str]:
     """Those of the fields that an expression or statement reads or writes."""
     return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)} & fields
+
+
+# Variables of quantifiers and comprehensions ------------------------------------------------------------------------
+
+
+def rename_hiding(function: ast.FunctionDef) -> None:
+    """Give another name to each variable of a quantifier or comprehension that hides a name around it."""
+    nodes = list(ast.walk(function))
+    variables = [node.target for node in nodes if isinstance(node, ast.comprehension)]
+    if not variables:
+        return
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    around = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    around |= {name.id for name in names if isinstance(name.ctx, ast.Store) and name not in variables}
+    _Renaming(around, {name.id for name in names}).visit(function)
+
+
+class _Renaming(ast.NodeTransformer):
+    def __init__(self, around: Set[str], names: Set[str]) -> None:
+        self.meaning = {name: name for name in around}  # of the names at the place that is read now
+        self.taken = {*around, *names}
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        node.id = self.meaning.get(node.id, node.id)
+        return node
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
+        return self._within(node)
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.expr:
+        return self._within(node)
+
+    def _within(self, node: ast.ListComp | ast.GeneratorExp) -> ast.expr:
+        around = self.meaning
+        variables = {loop.target.id for loop in node.generators if isinstance(loop.target, ast.Name)}
+        self.meaning = around | {name: self._unused(name) if name in around else name for name in sorted(variables)}
+        self.generic_visit(node)  # what a loop runs over is the name of a domain, which no variable hides
+        self.meaning = around
+        return node
+
+    def _unused(self, name: str) -> str:
+        found = next(other for number in count(1) if (other := f"{name}_{number}") not in self.taken)
+        self.taken.add(found)
+        return found

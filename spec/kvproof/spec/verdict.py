@@ -1,9 +1,9 @@
 """The words of a verdict, and the exit codes of every command."""
 
-from enum import Enum, IntEnum
+from enum import IntEnum, StrEnum
 
 
-class Verdict(str, Enum):
+class Verdict(StrEnum):
     """How strong a claim is, strongest first; `refuted` is the opposite of a claim."""
 
     PROVED = "proved"

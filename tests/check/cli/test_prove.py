@@ -223,7 +223,10 @@ def test_another_text_is_proved_or_refuted_with_a_state_before_and_after(tmp_pat
         ("def evcit(state): pass", "evcit is no function of the text"),
         ("x = 1", "Assign is no function of the text"),
         ("def evict(state, block): pass\0", "mine.py:1: this is no Python"),
-        (f"def evict(state, block):\n    x = {'not ' * 3000}True", "mine.py: an expression is nested too deeply"),
+        *(
+            (f"def evict(state, block):\n    x = {'not ' * number}True", "mine.py: an expression is nested too deeply")
+            for number in (100, 500, 3000, 50_000)
+        ),
         ("def evict(state, block, block): pass", "mine.py:1: evict has the parameters (state, block, block)"),
         ("#" * (TEXT_BYTES_MAX + 1), "it has more than 1,048,576 bytes"),
         (None, "cannot read"),

@@ -1,6 +1,7 @@
 """The arithmetic of blocks: every claim is proved, and falls when the source is off by one somewhere."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import ModuleType
 
 import pytest
@@ -9,6 +10,7 @@ import z3
 from kvproof.models.arithmetic import admissions, appends, identifiers, lengths, memory, windows
 from kvproof.models.arithmetic.sources import Sources
 from kvproof.models.arithmetic.theorems import obligations
+from kvproof.models.proofs import least_element_lemma, multiplication_lemma
 from kvproof.models.proofs.obligation import WELL_DEFINED, Obligation
 from kvproof.spec.text.properties import MEANINGS
 
@@ -239,9 +241,12 @@ MUTANTS: list[tuple[ModuleType, str, str, str]] = [
     (identifiers, "spec: pool_of", "block < NUM_GPU_BLOCKS", "block < NUM_GPU_BLOCKS - 1"),
     (identifiers, "SelfAttnBlockSpaceManager.swap_in", "(source - base, target)", "(source - base, target // 2)"),
 ]
-WITHOUT_SOURCE = [one for one in OBLIGATIONS if one.subject == "counting axis by axis"]
+LEMMAS = {"counting axis by axis", least_element_lemma.LEMMA, multiplication_lemma.LEMMA}  # about no source
+WITHOUT_SOURCE = [one for one in OBLIGATIONS if {one.subject, one.claim} & LEMMAS]
+NOT_NEEDED = {(multiplication_lemma.LEMMA, "counts"), ("one number more", "the end")}  # claim and hypothesis
 
 Mutate = Callable[[str, str, str], Sources]
+Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
 
 
 def changed(sources: Sources, part: ModuleType) -> list[Obligation]:
@@ -300,4 +305,11 @@ def test_every_claim_falls_for_some_source(mutate: Mutate) -> None:
 def test_a_claim_that_reads_no_source_needs_each_of_its_hypotheses(one: Obligation) -> None:
     for taken in one.hypotheses:
         left = tuple(hypothesis for hypothesis in one.hypotheses if hypothesis is not taken)
-        assert answer(Obligation(one.suite, one.subject, one.claim, one.property, left, one.goal)) == "sat"
+        without = Obligation(one.suite, one.subject, one.claim, one.property, left, one.goal)
+        assert answer(without) == ("unsat" if (one.claim, taken.name) in NOT_NEEDED else "sat"), taken.name
+
+
+def test_the_lemma_of_the_least_member_begins_where_no_number_is(plant: Plant) -> None:
+    with plant(least_element_lemma.__name__, "obligations", "holds(z3.IntVal(0))", "holds(z3.IntVal(1))"):
+        first, _ = least_element_lemma.obligations("arithmetic")
+    assert answer(first) == "sat"

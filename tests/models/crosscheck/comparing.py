@@ -119,7 +119,7 @@ class _OfSizes:
         self.symbolic, self.counts = comparison.symbolic, comparison.counts
         self.program, self.sizes = comparison.program, sizes
         self.machine = Machine(sizes, text=self.program.text.functions)
-        self.strict = Machine(sizes, with_checks=False, text=comparison.strict_functions)
+        self.strict = Machine(sizes, text=comparison.strict_functions)
 
     @cached_property
     def without_ghosts(self) -> Machine:

@@ -68,6 +68,42 @@ def compared(num_programs: int) -> Figures:
     return figures
 
 
+UNREAD = """
+class State:
+    f0: object = real(BLOCKS, to=COUNTS, start=1)
+
+
+@dataclass(frozen=True)
+class Pair:
+    total: Count
+
+
+@rule
+def advance(state: State, b: Count) -> None:
+    b += b
+    a = (b - 5) // b + b
+    state.f0[0] = b
+
+
+@invariant("some-property")
+def first_claim(state: State) -> bool:
+    return state.f0[0] > 0
+
+
+@predicate
+def is_kept(start: State, state: State, pair: Pair) -> bool:
+    return start.f0[0] <= pair.total
+"""
+
+
+def test_the_value_of_a_local_that_nothing_reads_must_be_defined_for_both_readers() -> None:
+    with loaded(UNREAD) as text:
+        comparison = Comparison(text)
+        comparison.compare(Random(1), NUM_SIZES, 20)
+    assert comparison.counts["undefined"] > 5
+    assert comparison.counts["fired"] > 5
+
+
 def test_the_translator_and_python_agree_on_fifty_programs_that_nobody_wrote() -> None:
     figures = compared(NUM_PROGRAMS)
     assert figures.counts["programs"] >= NUM_PROGRAMS

@@ -17,6 +17,7 @@ from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.language import Least, contract, least
+from kvproof.spec.syntax_trees import made_function
 from kvproof.spec.text.cache_rules import evict, mark_computed
 from kvproof.spec.text.state import State
 from kvproof.spec.verdict import Verdict
@@ -29,8 +30,8 @@ EFFORT_MAX = 150_000  # more than the hardest of these proofs takes
 def returning(text: Text, name: str, expression: str) -> Text:
     """The text in which a function returns another expression."""
     function, _ = text.functions[name]
-    made = ast.FunctionDef(name, function.args, [ast.Return(ast.parse(expression, mode="eval").body)], [])
-    return text.replaced(name, ast.fix_missing_locations(ast.copy_location(made, function)))
+    made = made_function(name, function.args, [ast.Return(ast.parse(expression, mode="eval").body)], function)
+    return text.replaced(name, ast.fix_missing_locations(made))
 
 
 def without(text: Text, name: str, part: str) -> Text:

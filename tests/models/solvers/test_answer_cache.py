@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import z3
@@ -111,9 +112,18 @@ def test_what_is_no_text_is_no_answer(file: Path, value: str) -> None:
     cache.close()
 
 
-def test_a_file_with_other_tables_is_not_used(file: Path) -> None:
+def test_a_file_with_other_tables_is_not_used_and_not_left_open(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with sqlite3.connect(file) as database:
         database.executescript("DROP TABLE answers; CREATE VIEW answers AS SELECT 1 AS key, 2 AS answer, 3 AS digest")
     database.close()
+    connect, opened = sqlite3.connect, list[sqlite3.Connection]()
+
+    def noted(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        opened.append(connect(*arguments, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", noted)
     with pytest.raises(sqlite3.Error, match="has other tables than kept answers"):
         AnswerCache(file, "z3 1", SETTINGS)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+        opened[0].execute("SELECT 1")

@@ -1,7 +1,7 @@
 """`kvproof explore`: search every reachable state of one scope."""
 
 from collections.abc import Callable
-from enum import Enum
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kvproof.check.workers.workers import KeepingWorkers
 
 
-class Reader(str, Enum):
+class Reader(StrEnum):
     """What reads the text of the specification."""
 
     PYTHON = "python"

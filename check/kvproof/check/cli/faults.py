@@ -1,6 +1,6 @@
 """`kvproof faults`: break the specification and the proofs on purpose, and report which judge notices."""
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,14 +11,14 @@ from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.extras import require_extra
 
 
-class Faulty(str, Enum):
+class Faulty(StrEnum):
     """What the faults are planted in."""
 
     SPECIFICATION = "spec"
     IMPLEMENTATION = "impl"
 
 
-class FaultJudge(str, Enum):
+class FaultJudge(StrEnum):
     """A judge that can be asked."""
 
     PROVER = "prover"

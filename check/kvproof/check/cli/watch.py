@@ -1,6 +1,6 @@
 """`kvproof watch`: judge the block managers of a command while it runs, in a process beside it."""
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +24,7 @@ REASONS = {
 }
 
 
-class OnFinding(str, Enum):
+class OnFinding(StrEnum):
     """What happens at a finding."""
 
     log = "log"

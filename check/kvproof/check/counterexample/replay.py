@@ -10,7 +10,7 @@ by one, or as a range A..B, which stands for the installed releases from A to B.
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -157,7 +157,7 @@ def _refuted_again(
 RANGE = ".."
 
 
-class ReleaseOutcome(str, Enum):
+class ReleaseOutcome(StrEnum):
     """The outcome of the replay on one release."""
 
     HOLDS = "holds"  # the same property is refuted

@@ -344,12 +344,8 @@ def _place(frame: FrameType, line: int) -> CodePlace:
 
 
 def _qualified(frame: FrameType) -> str:
-    """The name of the function of a frame, with its class (Python 3.10 does not keep it)."""
-    name, own = frame.f_code.co_name, self_of(frame)
-    if own is None:
-        return name
-    kinds = (own if isinstance(own, type) else type(own)).__mro__
-    return next((f"{kind.__name__}.{name}" for kind in kinds if name in vars(kind)), name)
+    """The name of the function of a frame, with its class, and without the function in which either is defined."""
+    return frame.f_code.co_qualname.rpartition("<locals>.")[2]
 
 
 def shown(file: str) -> str:

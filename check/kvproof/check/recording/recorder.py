@@ -14,7 +14,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -60,7 +60,7 @@ class Recorder:
         header.version = installed_version("kvproof")
         if shows_pool:
             header.refs, header.free_ids = self.pool()
-        header.started = datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
+        header.started = datetime.now(UTC).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
         self._process = os.getpid()
         _RECORDERS.add(self)
         self._sink: Sink = (

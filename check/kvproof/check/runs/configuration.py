@@ -25,7 +25,7 @@ An unknown key is an error, because it would have no effect.
 
 import os
 import re
-import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -39,11 +39,6 @@ from msgspec import UNSET, Meta, UnsetType
 from kvproof.check.runs.number_limits import BUDGET_SECONDS_MAX, BUDGET_SECONDS_MIN, SEED_MAX
 from kvproof.reports.document import DocumentError, read_bytes
 from kvproof.reports.source import repository_root
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 FILE, PROJECT = Path("kvproof.toml"), Path("pyproject.toml")
 TABLE = "tool.kvproof"  # of a pyproject.toml

@@ -181,7 +181,7 @@ def _opened(file: Path, mode: str, seconds: float | None = None) -> Iterator[sql
 
 
 def _connected(address: str, seconds: float | None) -> sqlite3.Connection:
-    return sqlite3.connect(address, SECONDS_MAX if seconds is None else seconds, isolation_level=None, uri=True)
+    return sqlite3.connect(address, timeout=SECONDS_MAX if seconds is None else seconds, isolation_level=None, uri=True)
 
 
 def _what_to_do(reason: str) -> str:

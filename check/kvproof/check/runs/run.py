@@ -5,7 +5,7 @@ import os
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from kvproof.check.protocol.manager import Assumption, ManagerSubject
@@ -160,7 +160,7 @@ def host() -> dict[str, str]:
 
 def now() -> str:
     """The current time in UTC, in the format of the reports."""
-    return datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
+    return datetime.now(UTC).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
 
 
 def write_json(result: Result, folder: Path, json: Path) -> None:

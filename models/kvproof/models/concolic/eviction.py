@@ -292,7 +292,7 @@ SCENARIOS = (
     Scenario("LRUEvictor.clear", "lists-agree", LRUEvictor, _clear, _shapes(("01x", "2", "3"))),
 )
 
-# Shapes with thousands of paths, for the long tests: four blocks in many possible orders, also with stale tuples.
+# Shapes with up to a thousand paths, for the long tests: blocks in many possible orders, also with stale tuples.
 LONG_SCENARIOS = (
     Scenario(
         "LRUEvictor.evict",

@@ -15,6 +15,7 @@ from kvproof.models.counterexamples.replay import OutOfRange, TooSmall
 from kvproof.models.translation.text import Text, place_of
 from kvproof.spec.native import FIELDS, Machine
 from kvproof.spec.sizes import Sizes
+from kvproof.spec.syntax_trees import made_function
 from kvproof.spec.text.state import State
 
 Domains = tuple[tuple[str, str], ...]  # name of a variable -> name of its domain
@@ -96,7 +97,7 @@ def _function_of(
     names = [ast.arg(name) for name in (state_name, *(name for name, _ in domains))]
     arguments = ast.arguments([], names, None, [], [], None, [])
     body: list[ast.stmt] = [ast.copy_location(ast.Return(expression), expression)]
-    return ast.copy_location(ast.FunctionDef(name, arguments, body, [], None), at)
+    return made_function(name, arguments, body, at)
 
 
 def _false_at(machine: Machine, number: int, part: _Part, state: State) -> Iterator[dict[str, int]]:

@@ -21,7 +21,7 @@ from kvproof.models.translation.text import Text, returned, specification
 from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.language import Contract
 from kvproof.spec.store.machine import STORES
-from kvproof.spec.syntax_trees import called
+from kvproof.spec.syntax_trees import called, made_function
 from kvproof.spec.systems import BLOCK_MANAGERS
 
 THEOREMS, INVARIANTS, CHECKS, GUARDS, OF_CONTRACTS = "theorems", "invariants", "checks", "guards", "contracts"
@@ -79,8 +79,7 @@ def contracts_of(suite: str) -> Sequence[Contract]:
 
 def source_of(function: ast.FunctionDef, body: list[ast.stmt] | None = None) -> str:
     """The source of a function without its decorators, with another body if one is given."""
-    made = ast.FunctionDef(function.name, function.args, body or function.body, [], lineno=1, col_offset=0)
-    return ast.unparse(made)
+    return ast.unparse(made_function(function.name, function.args, body or function.body, function))
 
 
 def _returning(kind: str, text: Text, name: str, what: str, value: ast.expr) -> Weakening:

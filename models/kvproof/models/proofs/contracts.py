@@ -36,6 +36,7 @@ from kvproof.models.translation.text import Text
 from kvproof.models.translation.translator import Parameter, Translator
 from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.language import BLOCKS, COLLECTED, Contract, Least
+from kvproof.spec.syntax_trees import made_function
 
 SUITE = "operations"
 NUM_FIRED = "num_fired"  # the parameter of a contract that counts its firings
@@ -109,9 +110,10 @@ class _Reader:
         whole = statement.value
         assert whole is not None
         for part in whole.values if isinstance(whole, ast.BoolOp) and isinstance(whole.op, ast.And) else [whole]:
-            alone = ast.FunctionDef(name, function.args, [ast.copy_location(ast.Return(part), part)], [])
+            returned: list[ast.stmt] = [ast.copy_location(ast.Return(part), part)]
+            alone = made_function(name, function.args, returned, function)
             translator = copy.copy(self.translator)  # of the same sizes
-            translator.text = self.translator.text.replaced(name, ast.copy_location(alone, function))
+            translator.text = self.translator.text.replaced(name, alone)
             yield ast.unparse(part), replace(self, translator=translator).truth(name, **values)
 
 

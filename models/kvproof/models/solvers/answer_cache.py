@@ -19,7 +19,7 @@ import json
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from kvproof.models.proofs import obligation
@@ -60,13 +60,16 @@ class AnswerCache:
         asked = settings.seed, settings.effort_max, settings.wants_core, settings.is_alone
         self._context = [FORMAT, code_digest(), solver, *asked]
         self._database = sqlite3.connect(file, timeout=SECONDS_MAX, isolation_level=None)
-        file.chmod(0o600)
-        self._database.execute("PRAGMA synchronous = OFF")  # a lost entry is asked again
-        for table in TABLES:
-            self._database.execute(table.replace("TABLE", "TABLE IF NOT EXISTS"))
-        if not has_tables_of(self._database, TABLES):
-            raise sqlite3.DatabaseError(f"{file} has other tables than kept answers")
-        self._database.execute("BEGIN")
+        with ExitStack() as on_error:
+            on_error.callback(self._database.close)
+            file.chmod(0o600)
+            self._database.execute("PRAGMA synchronous = OFF")  # a lost entry is asked again
+            for table in TABLES:
+                self._database.execute(table.replace("TABLE", "TABLE IF NOT EXISTS"))
+            if not has_tables_of(self._database, TABLES):
+                raise sqlite3.DatabaseError(f"{file} has other tables than kept answers")
+            self._database.execute("BEGIN")
+            on_error.pop_all()
 
     def get(self, question: Question) -> Answer | None:
         """The proof that is kept for a question; None if there is none."""

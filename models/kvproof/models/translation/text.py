@@ -17,6 +17,7 @@ from kvproof.spec.systems import BLOCK_MANAGERS, System
 OF_THE_WHOLE = (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal)  # each decides about a whole function
 WITHOUT_DOMAIN = ("int", "list[int]", "list[list[int]]")  # types that say nothing about the domain of a parameter
 OF_SIZES = ("NUM_", "BLOCK_SIZE", "NULL")  # how the names of sizes begin
+DEPTH_MAX = 100  # of a syntax tree: what readers that call themselves can do under every Python; the text has 16
 NOT_PLAIN = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -44,11 +45,11 @@ class Text:
         the one in the specification. Raises ValueError if it is no Python.
         """
         try:
-            body = ast.parse(source, file).body
+            body = _parsed(source, file).body
         except SyntaxError as error:
             raise ValueError(f"{file}:{error.lineno or 1}: this is no Python: {error.msg}") from error
         except (RecursionError, MemoryError) as error:
-            raise ValueError(f"{file}: an expression is nested too deeply for Python; split it") from error
+            raise ValueError(f"{file}: an expression is nested too deeply; split it") from error
         found: dict[str, tuple[ast.FunctionDef, str]] = {}
         for node in body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -104,6 +105,17 @@ def specification(system: System = BLOCK_MANAGERS) -> Text:
         }
     functions = Functions({**syntax_trees.functions(system), **syntax_trees.contract_functions(system)})
     return Text(functions, constants, system)
+
+
+def _parsed(source: str, file: str) -> ast.Module:
+    """Parse a piece of Python. Raises RecursionError if it is nested too deeply for any reader, in any version."""
+    tree = ast.parse(source, file)
+    depth, level = 0, list(ast.iter_child_nodes(tree))
+    while level:
+        depth, level = depth + 1, [part for node in level for part in ast.iter_child_nodes(node)]
+    if depth > DEPTH_MAX:
+        raise RecursionError
+    return tree
 
 
 def _is_docstring(node: ast.stmt) -> bool:

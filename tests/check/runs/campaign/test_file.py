@@ -1,7 +1,7 @@
 """The file of a campaign: what it means, and the line of each key that is wrong."""
 
 import json
-import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,6 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from kvproof.check.runs.campaign.file import read_plan, schema_text
 from kvproof.reports.document import DocumentError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 GOOD = """
 out = "results"

@@ -6,7 +6,7 @@ A planted fault must change a token or be refused by a check in the chain.
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 import torch
 
@@ -69,7 +69,7 @@ class WorkloadResult:
         return "a request was lost" if self.witness_counts.get("lost") else ""
 
 
-class Fate(str, Enum):
+class Fate(StrEnum):
     """The outcome of a planted fault."""
 
     CHANGED_TOKENS = "changed tokens"

@@ -1,12 +1,12 @@
 """The results of a correctness run, as data. Reports are rendered from them elsewhere; every text is a sentence."""
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 from kvproof.check.data_plane.memory.pattern import Origin
 
 
-class WrongClass(str, Enum):
+class WrongClass(StrEnum):
     """The kind of error of a row. The value is its name in reports."""
 
     UNMOVED = "unmoved"  # the row is as before the step
@@ -21,7 +21,7 @@ class WrongClass(str, Enum):
     UNKNOWN = "unknown"  # values that were never written
 
 
-class FindingKind(str, Enum):
+class FindingKind(StrEnum):
     """The kind of fault of an executor, or of a mapping."""
 
     WRONG_BYTES = "wrong bytes"
@@ -34,7 +34,7 @@ class FindingKind(str, Enum):
     REFUSED_MAPPING = "mapping refused"
 
 
-class CaseStatus(str, Enum):
+class CaseStatus(StrEnum):
     """The status of a case. A case that was not run is skipped with a reason; it does not pass."""
 
     PASSED = "passed"

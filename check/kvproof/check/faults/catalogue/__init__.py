@@ -5,17 +5,12 @@ replaced, the new text, and what is wrong in a sentence. A fault that is not fou
 why no caller can notice it, or `blind spot: ` and the name of a row of `docs/blind-spots.md`.
 """
 
-import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kvproof.check.faults.planting import Fault
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 EQUIVALENT, BLIND_SPOT = "equivalent: ", "blind spot: "
 

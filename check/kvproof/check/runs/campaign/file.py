@@ -18,7 +18,7 @@ The file chooses code, as a configuration does: run only a file that you trust.
 """
 
 import re
-import sys
+import tomllib
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -41,11 +41,6 @@ from kvproof.check.runs.effort import effort_of
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.runs.number_limits import SEED_MAX
 from kvproof.reports.document import read_bytes
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 SEARCH, SEARCHES_MAX = "search", 10_000
 Fixed = dict[str, FixedValue]

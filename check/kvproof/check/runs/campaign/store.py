@@ -7,7 +7,7 @@ units that the plan no longer has stay in the file and are ignored.
 
 import hashlib
 import sqlite3
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,23 +40,29 @@ class CampaignStore:
         if foreign is not None and not self.file.exists():
             raise UsageError(f"{foreign} was not written by a campaign of kvproof; name another folder with --out")
         try:
-            self._database = sqlite3.connect(self.file, 0.0, isolation_level=None)
-            self._database.execute("PRAGMA trusted_schema = OFF")
-            self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
-            (owner,) = self._database.execute("PRAGMA application_id").fetchone()
-            (num_tables,) = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if owner != APPLICATION_ID and num_tables:
-                raise UsageError(f"{self.file} is a database of another program; name another folder with --out")
-            self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute("PRAGMA synchronous = NORMAL")  # if the power fails, the last results are done again
-            self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            self._database.execute(TABLE)
-            if not has_tables_of(self._database, [TABLE]):
-                raise UsageError(f"{self.file} has other tables than a campaign; name another folder with --out")
+            self._database = sqlite3.connect(self.file, timeout=0.0, isolation_level=None)
+            with ExitStack() as on_error:
+                on_error.callback(self._database.close)
+                self._prepare()
+                on_error.pop_all()
         except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged name in a message of SQLite
             if "locked" in str(error):
                 raise UsageError(f"another campaign writes to {folder}; name another folder with --out") from error
             raise StoreError(f"{self.file} cannot be used: {error}") from error
+
+    def _prepare(self) -> None:
+        self._database.execute("PRAGMA trusted_schema = OFF")
+        self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        (owner,) = self._database.execute("PRAGMA application_id").fetchone()
+        (num_tables,) = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if owner != APPLICATION_ID and num_tables:
+            raise UsageError(f"{self.file} is a database of another program; name another folder with --out")
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = NORMAL")  # if the power fails, the last results are done again
+        self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self._database.execute(TABLE)
+        if not has_tables_of(self._database, [TABLE]):
+            raise UsageError(f"{self.file} has other tables than a campaign; name another folder with --out")
 
     def find(self, key: str) -> Any:
         """The result of a unit, as `pack` made it; None if it is not done. Raises StoreError."""
