@@ -20,6 +20,7 @@ from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.oracle.named_prefixes import NamedPrefixes
 from kvproof.check.oracle.refinement import Explainer, impossible_hit
 from kvproof.check.oracle.subject_calls import ObservedSubject, SubjectCalls
+from kvproof.check.oracle.unordered import unordered
 from kvproof.check.protocol.adapter_check import check_new, check_observation
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import (
@@ -144,7 +145,7 @@ class Oracle(SubjectCalls):
         else:
             after = self.explainer.observed = self.call("total-calls", "observe")
         if after != before:
-            pairs = zip(Observation._fields, _without_empty_tables(before), _without_empty_tables(after), strict=True)
+            pairs = zip(Observation._fields, _what_counts(before), _what_counts(after), strict=True)
             for name, old, new in pairs:
                 if old != new:
                     sentence = f"{context}, but {name} went $expected -> $observed"
@@ -184,9 +185,9 @@ class Oracle(SubjectCalls):
         return kept
 
     def may_end_for_good(self, group: Group) -> bool:
-        """Whether no later state of the pool could run the group."""
-        gpu = self.config.num_gpu_blocks
-        needed, kept = self.num_blocks_needed(group, self.config.lookahead), self.num_blocks_kept(group)
+        """Whether no later state of the pool could run the group; a subject may declare that it keeps a reserve."""
+        gpu, slack = self.config.num_gpu_blocks, self.capabilities.refusal_slack or 0
+        needed, kept = self.num_blocks_needed(group, self.config.lookahead) + slack, self.num_blocks_kept(group)
         answer: bool = self.explainer.machine.function("may_end_for_good")(needed, kept, self.num_held_back, gpu)
         return answer
 
@@ -386,7 +387,9 @@ def has_blocks(tables: list[list[int]] | None) -> bool:
     return any(tables) if isinstance(tables, list) else bool(tables)
 
 
-def _without_empty_tables(observed: Observation) -> Observation:
+def _what_counts(observed: Observation) -> Observation:
+    """The observation without empty tables, and without an order where the order says nothing."""
+    observed = unordered(observed)
     if not isinstance(observed.tables, dict):  # types are not checked at each call
         return observed
     return observed._replace(tables={seq: tables for seq, tables in observed.tables.items() if has_blocks(tables)})

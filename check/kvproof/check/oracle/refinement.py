@@ -20,7 +20,7 @@ from kvproof.check.oracle.firing import SpecRunner
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Pair
 from kvproof.spec.text import mapping, operations
-from kvproof.spec.text.state import EVICTABLE, GPU, HOST, NONE, USED
+from kvproof.spec.text.state import EVICTABLE, GPU, HOST, NONE, RESERVED, USED
 
 DEVICE = ("GPU", "host")
 
@@ -84,7 +84,8 @@ class Explainer(SpecRunner):
 
     def _set_aside(self, reserved: tuple[int, ...]) -> None:
         """The manager reserves more blocks for itself. The same call may have released one of them."""
-        for block in reserved[self.num_reserved :]:
+        status = self.state.status
+        for block in [one for one in reserved if not (0 <= one < len(status) and status[one] == RESERVED)]:
             self.run(operations.set_aside(self.state, block), "keeping a block for itself")
         self.num_reserved = len(reserved)
 

@@ -144,7 +144,7 @@ class ManagerAdapter:
         return None
 
     def free_ids(self) -> Sequence[int] | None:
-        """The ids of all blocks that could be taken, of both devices; None if unknown."""
+        """The ids of all blocks that could be taken, of both devices, in any order; None if unknown."""
         return None
 
     def num_records(self) -> int:

@@ -245,6 +245,8 @@ class ManagerBase(Oracle, OperationJudge):
         elif not self.may_end_for_good(group):
             needed, gpu = self.num_blocks_needed(group, self.config.lookahead), self.config.num_gpu_blocks
             sentence = f"{context} says NEVER, but needs $observed blocks of $expected"
+            if slack := self.capabilities.refusal_slack:
+                sentence += f"; the subject declares a slack of {slack}"
             raise Finding("admission-final", sentence, expected=gpu, observed=needed)
 
     def judge_later(self, sentence: str) -> None:
