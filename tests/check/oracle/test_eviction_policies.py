@@ -20,7 +20,7 @@ def order_of(policy: str, statuses: list[Any]) -> EvictionOrder:
     judge = ManagerJudge(BuiltIn(), Config(block_size=1, num_gpu_blocks=len(statuses), caching=True))
     state, goes_before = judge.state, judge.explainer.machine.function("goes_before")
     order = EvictionOrder(policy, state, len(statuses), goes_before, Counter(), set())
-    order.num_calls = 100
+    order.num_calls, order.times = 100, list(range(100))
     for block, status in enumerate(statuses):
         state.status[block], state.content[block] = status, [10 + block]
         state.cached[block] = status == EVICTABLE
@@ -149,3 +149,17 @@ def test_a_block_that_had_a_twin_is_judged_again_when_it_was_hit(policy: str) ->
     list(order.watched(iter([("hit", (0, 3))])))
     with pytest.raises(Finding, match=r"block 3 was evicted .* and block 1 was not"):
         take_all(order, 3)
+
+
+def test_of_two_steps_at_one_time_the_earlier_one_goes_first_if_its_prefix_is_longer() -> None:
+    order = order_of(BLOCK_LRU, [EVICTABLE, EVICTABLE])
+    order.times, order.last_used, order.prefix = [7, 7], [0, 1], [2, 1]
+    with pytest.raises(Finding, match=r"block 1 was evicted \(last used at 7, .* and block 0 was not \(last used at 7"):
+        take_all(order, 1)
+
+
+def test_of_two_steps_at_one_time_either_may_go_first_if_the_later_one_has_the_longer_prefix() -> None:
+    for victim in (0, 1):
+        order = order_of(BLOCK_LRU, [EVICTABLE, EVICTABLE])
+        order.times, order.last_used, order.prefix = [7, 7], [0, 1], [1, 2]
+        take_all(order, victim)

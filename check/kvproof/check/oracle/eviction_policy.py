@@ -3,7 +3,8 @@
 The rule `evict` leaves the victim open; `kvproof.spec.text.eviction_policy` says which block goes before another, by a
 date and by the length of its prefix, which is the number of entries up to its own. The policy says what dates a block.
 
-*By use* (BLOCK_LRU): a step uses the blocks in the tables of its sequences, at the time of the step. A block that is
+*By use* (BLOCK_LRU): a step uses the blocks in the tables of its sequences, at the time of the step. Two steps may have
+one time: a manager may go by the time or count the steps, so a block is older if it is so either way. A block that is
 taken for new content counts as never used. A block that a swap fills was last used when its sequence was. If the block
 had that content already, the manager may have evicted and filled it, or shared it. These look alike, so the block is
 not judged until it is used again.
@@ -57,7 +58,8 @@ class EvictionOrder:
         self.released_by = [NEVER] * len(state.status)  # the sequence that gave the block up last
         self._at_start: set[int] | None = None  # blocks that were evictable when the call began, if that was recorded
         self.goes_before, self.coverage = goes_before, coverage
-        self.last_used = [NEVER] * len(state.status)
+        self.times: list[int] = []  # of each step
+        self.last_used = [NEVER] * len(state.status)  # the number of the step, or of the call
         self.prefix = [0] * len(state.status)
         self.is_vague = [False] * len(state.status)  # its last use is not known
         self.seq_used = [NEVER] * len(state.live)
@@ -195,11 +197,12 @@ class EvictionOrder:
         """Record that a step at time `now` uses the blocks of these sequences."""
         if self.is_by_release:
             return
-        state, last_used = self.state, self.last_used
+        state, last_used, step = self.state, self.last_used, len(self.times)
+        self.times.append(now)
         for seq in seqs:
-            self.seq_used[seq] = now
+            self.seq_used[seq] = step
             for block in state.table[seq][state.first[seq] : state.num_blocks[seq]]:
-                last_used[block] = now
+                last_used[block] = step
                 self.is_vague[block] = False
 
     def judge(self, context: str) -> None:
@@ -215,7 +218,7 @@ class EvictionOrder:
         self._judge_empty(victims, context)
         for victim in victims:
             for other in left:
-                if self.goes_before(*self._ages, other, victim) and self._are_comparable(other, victim):
+                if self._goes_before(other, victim):
                     finding = Finding(
                         "eviction-order",
                         f"block {victim} was evicted ({self._described(victim)}), and block {other} was not "
@@ -254,10 +257,17 @@ class EvictionOrder:
                 blocks=(taken[0], unused[0]),
             )
 
-    def _are_comparable(self, one: int, other: int) -> bool:
-        """Whether it is known which was dated first, or that one sequence released both in one call."""
-        dates, _ = self._ages
-        return dates[one] != dates[other] or self.released_by[one] == self.released_by[other]
+    def _goes_before(self, one: int, other: int) -> bool:
+        """Whether the policy says that the one goes before the other, and it is known how both are dated."""
+        dates, prefix = self._ages
+        if not self.goes_before(dates, prefix, one, other):
+            return False
+        if self.is_by_release:  # what two sequences release in one call is not compared
+            return dates[one] != dates[other] or self.released_by[one] == self.released_by[other]
+        return self.goes_before([self._time_of(date) for date in dates], prefix, one, other)
+
+    def _time_of(self, step: int) -> int:
+        return self.times[step] if step != NEVER else NEVER
 
     def _described(self, block: int) -> str:
         at, prefix = (ages[block] for ages in self._ages)
@@ -266,4 +276,4 @@ class EvictionOrder:
             return f"never {what}, prefix of {prefix} blocks"
         ago = self.num_calls - at  # the call that is judged is counted already
         when = "in this call" if ago == 1 else "1 call before" if ago == 2 else f"{ago - 1} calls before"
-        return f"last {what} {when if self.is_by_release else f'at {at}'}, prefix of {prefix} blocks"
+        return f"last {what} {when if self.is_by_release else f'at {self._time_of(at)}'}, prefix of {prefix} blocks"

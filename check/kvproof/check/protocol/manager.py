@@ -238,6 +238,7 @@ class Capabilities:
     double_free_errors: tuple[str, ...] = ()  # names of the exceptions by which the subject reports a double free
     prefixes: bool = False  # a group may name a prefix of its prompt, whose blocks later groups share: `new_prefix`
     prefixes_stay: bool = False  # a swap moves no block of a named prefix; a swapped table has null blocks there
+    hits_within_blocks: bool = False  # a hit may end within a block, which the admission copies: `Admitted.copies`
     dedups_after_step: bool = False  # after a step, a filled block may be replaced by a cached block of equal content
 
     # Of pools only
@@ -295,9 +296,13 @@ class Refused(NamedTuple):
 
 
 class Admitted(NamedTuple):
-    """A group was admitted. hit: tokens of its prompt found in the prefix cache, which need not be computed."""
+    """A group was admitted. hit: tokens of its prompt found in the prefix cache, which need not be computed.
+
+    copies: as in `Reserved`; of a hit that ends within a block, the pair that copies this block is one of them.
+    """
 
     hit: int = 0
+    copies: Sequence[Pair] = ()
 
 
 class Reserved(NamedTuple):
