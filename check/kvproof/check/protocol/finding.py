@@ -126,3 +126,7 @@ class AdapterError(Exception):
     def __init__(self, message: str, call: str = "") -> None:
         super().__init__(message)
         self.call = call
+
+
+class OutsideTable(AdapterError):
+    """The adapter of an engine does not fit a release that lies outside those it was judged with."""
