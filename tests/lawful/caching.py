@@ -279,8 +279,19 @@ class HitsWithinBlocks(Caches):
                 best = max(best, (block, num_same), key=itemgetter(1))
         return best
 
+    def within(self, tokens: list[int]) -> tuple[int, int]:
+        """The same, if all blocks that the prompt takes and this one have room."""
+        source, num_tokens = self.found_within(tokens)
+        return (source, num_tokens) if num_tokens and self.has_room(tokens, {source}) else (-1, 0)
+
+    def has_room(self, tokens: list[int], kept: set[int]) -> bool:
+        """Whether a prompt finds its blocks while those that it hits, and these, are kept."""
+        found = self.found(tokens)
+        num_kept = len([one for one in {*found, *kept} if not self.refs[one] and one not in self.sources])
+        return self.wanted(len(tokens)) - len(found) <= self.num_takable() - num_kept
+
     def hits(self, group: int) -> int:
-        return super().hits(group) + self.found_within(self.tokens[self.groups[group][0]])[1]
+        return super().hits(group) + self.within(self.tokens[self.groups[group][0]])[1]
 
     def make(self, config: Config) -> Any:
         self.sources: set[int] = set()
@@ -293,13 +304,10 @@ class HitsWithinBlocks(Caches):
         return super().victim([block for block in unused if block not in self.sources])
 
     def can_allocate(self, tokens: list[int]) -> bool | Admission:
-        found, (source, num_tokens) = self.found(tokens), self.found_within(tokens)
-        kept = {*found, source} if num_tokens else {*found}
-        num_kept = len([block for block in kept if not self.refs[block] and block not in self.sources])
-        return self.wanted(len(tokens)) - len(found) <= self.num_takable() - num_kept
+        return self.has_room(tokens, set())
 
     def allocate(self, seq: int, tokens: list[int]) -> int | Admitted | None:
-        source, num_tokens = self.found_within(tokens)
+        source, num_tokens = self.within(tokens)
         if not num_tokens:
             return super().allocate(seq, tokens)
         self.sources.add(source)

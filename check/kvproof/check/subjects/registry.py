@@ -146,7 +146,7 @@ ROWS = (
         is_checkout=True,
         needs="torch",
     ),
-    Row("nano-vllm", MANAGER, "nano-vllm's block manager", _by("nano_vllm.NanoVllm"), is_checkout=True),
+    Row("nano-vllm", MANAGER, "nano-vllm's block manager", _by("nano_vllm_older.manager_of"), is_checkout=True),
     Row(
         "nano-vllm-scheduler",
         SCHEDULER,
