@@ -81,11 +81,14 @@ class Finding(Exception):
 
         Reports print it, and a list of known findings is compared with it.
         """
+        return f"{self.cause or operation}: {self.words}"
+
+    @property
+    def words(self) -> str:
+        """The sentence without numbers, tables and the call."""
         text = DICT.sub("", self.text)
         words = _words_of(text.partition(": ")[2] or text)
-        if not (words or self.cause):
-            words = _words_of(text)
-        return f"{self.cause or operation}: {words}"
+        return words if words or self.cause else _words_of(text)
 
     def key(self, operations: Sequence[Operation]) -> tuple[str, str]:
         """The identity of the finding in which the operations ended: its property and its mechanism."""
