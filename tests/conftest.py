@@ -8,6 +8,7 @@ import gc
 import importlib
 import inspect
 import os
+import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from operator import attrgetter
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
 Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
 
 HEAVY = (  # files that take longest; one that began last would leave the other workers idle
@@ -72,6 +74,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest; the order must be the same in every worker."""
     rank = {Path(__file__).parent / file: place for place, file in enumerate(HEAVY)}
     items.sort(key=lambda item: (rank.get(item.path, len(HEAVY)), item.path))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_that_are_not_ignored() -> Iterator[None]:
+    """Tests interrupt runs, and nohup and the background jobs of a shell ignore these signals, for children too."""
+    ignored = [number for number in SIGNALS if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager

@@ -61,6 +61,7 @@ TESTS_ACROSS = {
     "docs": "the documents are no source root",
     "benchmarks": "the benchmarks are no source root",
     "fault_injection": "a planted fault is followed from the judge to the saved file",
+    "lawful": "a manager that is right is judged as any other, and a broken one beside it",
     "peers": "vLLM's own unit tests run in an environment of their own",
 }
 

@@ -2,8 +2,10 @@
 
 import os
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -12,8 +14,9 @@ from kvproof.reports.counterexample import counterexamples, shortest_first
 from kvproof.reports.document import read, write
 from kvproof.reports.junit import junit
 from kvproof.reports.markdown import SUMMARY_BYTES_MAX, markdown
-from kvproof.reports.result import Check, Result
+from kvproof.reports.result import Check, Result, WitnessCount
 from kvproof.reports.terminal import plain_text, print_report
+from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.trace import Trace
 from kvproof.spec.verdict import Verdict
 
@@ -211,12 +214,12 @@ def test_junit_has_a_case_for_each_check(refuted: Result, tmp_path: Path) -> Non
     suite = junit_of(refuted, tmp_path)[0]
     assert [(case.get("classname"), case.get("name"), [child.tag for child in case]) for case in suite[1:]] == [
         ("kvproof.explorer", "read-back (tiny)", ["system-out"]),
-        ("kvproof.explorer", "read-back (small)", ["skipped", "system-out"]),
+        ("kvproof.explorer", "read-back (small)", ["error", "system-out"]),
         ("kvproof.walker", "refcount-exact", ["failure", "system-out"]),
         ("kvproof.walker", "read-back", ["system-out"]),
         ("kvproof.walker", "swap-mapping", ["skipped", "system-out"]),
     ]
-    assert [suite.get(name) for name in ("tests", "failures", "skipped", "errors")] == ["5", "1", "2", "0"]
+    assert [suite.get(name) for name in ("tests", "failures", "skipped", "errors")] == ["5", "1", "1", "1"]
 
 
 def test_junit_carries_the_argument_the_reasons_and_how_to_repeat_the_run(refuted: Result, tmp_path: Path) -> None:
@@ -224,10 +227,8 @@ def test_junit_carries_the_argument_the_reasons_and_how_to_repeat_the_run(refute
     failure = suite.find(".//failure")
     assert failure is not None
     assert failure.text == argument(tmp_path)
-    assert [skipped.get("message") for skipped in suite.iter("skipped")] == [
-        "unknown: no time",
-        "unsupported: the subject cannot swap",
-    ]
+    reasons = [(case.tag, case.get("message")) for case in suite.iter() if case.tag in ("error", "skipped")]
+    assert reasons == [("error", "unknown: no time"), ("skipped", "unsupported: the subject cannot swap")]
     properties = {item.get("name"): item.get("value") for item in suite.iter("property")}
     assert properties["seed"] == "7"
     assert properties["subject"] == "vllm-v0==0.2.7"
@@ -236,6 +237,35 @@ def test_junit_carries_the_argument_the_reasons_and_how_to_repeat_the_run(refute
     assert output is not None
     assert output.text is not None
     assert output.text.endswith(f"kvproof replay {tmp_path}/crashes/one.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "says"),
+    [
+        (lambda run: run.witnesses.append(WitnessCount("pool full", "walker", 0)), "inconclusive", "pool full"),
+        (lambda run: setattr(run.run, "is_complete", False), "inconclusive", "did not finish"),
+        (lambda run: run.checks.clear(), "nothing_checked", "Nothing was checked"),
+    ],
+)
+def test_a_run_that_is_not_decided_does_not_pass_in_junit(
+    passed: Result, tmp_path: Path, change: Callable[[Result], Any], kind: str, says: str
+) -> None:
+    assert junit_of(passed, tmp_path)[0].find("testcase[@name='the run is decided']") is None
+    change(passed)
+    suite = junit_of(passed, tmp_path)[0]
+    error = suite.find("testcase[@name='the run is decided']/error")
+    assert error is not None
+    assert (suite.get("errors"), error.get("type")) == ("1", kind)
+    assert says in (error.get("message") or "")
+
+
+def test_the_times_of_junit_add_up_to_those_of_the_judges(passed: Result, tmp_path: Path) -> None:
+    walked = [Check(f"walker/{name}", "walker", name, Verdict.NOT_REFUTED, 45.0) for name in MEANINGS]
+    passed.checks = [*walked, Check("prover/read-back", "prover", "read-back", Verdict.PROVED, 2.0)]
+    suite = junit_of(passed, tmp_path)[0]
+    assert float(suite.get("time") or 0) == pytest.approx(47.0, abs=0.1)
+    times = [case.get("time") for case in suite.iter("testcase")]
+    assert times[-2:] == [str(round(45 / len(MEANINGS), 3)), "2.0"]
 
 
 def test_junit_is_readable_whatever_an_engine_says(refuted: Result, tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 """The record of a release: what its proofs proved, of which text, with which solvers.
 
 `proof_record.json` is written by `make proofs-record` (`kvproof prove --record`), after a run that proved everything,
-and is part of the wheel. It names the specification by a digest of its files, and the obligations by a digest of the
-pin. So `kvproof verify` can see in milliseconds, without a solver, whether the text that it judges by is the text that
-was proved. A record is the report of an earlier run, not a proof: it is shown as what it is.
+and is part of the wheel. It names the specification by a digest of its files and of those that say what they mean (the
+language with its domains, what compiles it to Python, and what translates it to formulas), and the obligations by a
+digest of the pin. So `kvproof verify` can see in milliseconds, without a solver, whether the text that it judges by is
+the text that was proved. A record is the report of an earlier run, not a proof: it is shown as what it is.
 """
 
 import hashlib
@@ -19,6 +20,9 @@ import kvproof.spec.text
 
 FILE = Path(__file__).with_name("proof_record.json")
 PIN = Path(__file__).with_name("pinned.txt")
+# Modules of `kvproof.spec` that read the text
+READERS = ("compilation", "contract_texts", "language", "native", "sizes", "syntax_trees", "systems", "texts")
+TRANSLATION = Path(__file__).with_name("translation")
 
 
 @dataclass(frozen=True)
@@ -50,20 +54,21 @@ class ProofRecord:
     def mismatch(self) -> str:
         """Why the record is not about the specification as it is now; empty if it is."""
         if self.text != digest_of_text():
-            return "the text of the specification has changed since it was recorded"
+            return "the text of the specification, or what reads it, has changed since it was recorded"
         if self.obligations != digest_of_pin():
             return "the pinned obligations have changed since they were recorded"
         return ""
 
 
 def digest_of_text() -> str:
-    """The digest of every file of the specification, with its name."""
+    """The digest of every file of the specification and of its readers, with its name."""
     digest = hashlib.sha256()
-    for package in (kvproof.spec.text, kvproof.spec.contracts, kvproof.spec.store):
-        folder = Path(str(package.__file__)).parent
-        for file in sorted(folder.rglob("*.py")):
-            name = file.relative_to(folder.parent).as_posix()
-            digest.update(name.encode() + b"\0" + file.read_bytes().replace(b"\r\n", b"\n") + b"\0")
+    texts = [Path(str(one.__file__)).parent for one in (kvproof.spec.text, kvproof.spec.contracts, kvproof.spec.store)]
+    root = texts[0].parent
+    files = [file for folder in (*texts, TRANSLATION) for file in sorted(folder.rglob("*.py"))]
+    for file in (*files, *(root / f"{name}.py" for name in READERS)):
+        name = file.relative_to(TRANSLATION.parent if file.is_relative_to(TRANSLATION) else root).as_posix()
+        digest.update(name.encode() + b"\0" + file.read_bytes().replace(b"\r\n", b"\n") + b"\0")
     return digest.hexdigest()
 
 

@@ -9,10 +9,11 @@ from typer.testing import CliRunner
 
 from kvproof.check.cli import prove_kept, prove_run
 from kvproof.check.cli.app import app
+from kvproof.check.cli.prove import answer_cache
 from kvproof.check.cli.prove_kept import Checked, digest_of_files, keep, kept
 from kvproof.check.workers.sources import files_of
 from kvproof.models.proofs.obligation import Obligation
-from kvproof.models.solvers.answer_cache import AnswerCache
+from kvproof.models.solvers.answer_cache import AnswerCache, code_digest
 from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings
 from kvproof.reports.result import Check
 from kvproof.spec.verdict import Verdict
@@ -93,3 +94,26 @@ def test_a_second_run_makes_no_obligation(tmp_path: Path, monkeypatch: pytest.Mo
         done = CliRunner().invoke(app, ["prove", "--only", "mapping", *options])
         assert (done.exit_code, num_made) == (0, num_expected)
     assert "its result is repeated" in CliRunner().invoke(app, ["prove", "--only", "mapping"]).output.replace("\n", " ")
+
+
+@pytest.mark.parametrize(("changed", "is_kept"), [("solver_questions.py", False), ("local.py", False), ("none", True)])
+def test_answers_that_other_code_handed_on_are_not_used(
+    changed: str, is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first = answer_cache(Settings())
+    assert first is not None
+    first.add(("the hypotheses", "the goal"), Answer(Verdict.PROVED, 0.1, 5))
+    first.close()
+    read_text = Path.read_text
+
+    def read(path: Path, *arguments: str, **named: str) -> str:
+        return read_text(path, *arguments, **named) + ("\n" if path.name == changed else "")
+
+    monkeypatch.setattr(Path, "read_text", read)
+    code_digest.cache_clear()
+    again = answer_cache(Settings())
+    code_digest.cache_clear()
+    assert again is not None
+    assert (again.get(("the hypotheses", "the goal")) is not None) is is_kept
+    again.close()

@@ -11,7 +11,7 @@ from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.subjects.builtin.manager import BuiltIn
-from kvproof.spec.text.eviction_policy import EMPTY_FIRST_LRU, RELEASE_LRU
+from kvproof.spec.text.eviction_policy import BLOCK_LRU, EMPTY_FIRST_LRU, RELEASE_LRU, SEQUENCE_LRU
 from kvproof.spec.text.state import EVICTABLE, FREE, USED
 
 
@@ -20,7 +20,7 @@ def order_of(policy: str, statuses: list[Any]) -> EvictionOrder:
     judge = ManagerJudge(BuiltIn(), Config(block_size=1, num_gpu_blocks=len(statuses), caching=True))
     state, goes_before = judge.state, judge.explainer.machine.function("goes_before")
     order = EvictionOrder(policy, state, len(statuses), goes_before, Counter(), set())
-    order.num_calls = 100
+    order.num_calls, order.times = 100, list(range(100))
     for block, status in enumerate(statuses):
         state.status[block], state.content[block] = status, [10 + block]
         state.cached[block] = status == EVICTABLE
@@ -95,3 +95,71 @@ def test_of_two_look_ups_the_earlier_one_is_older() -> None:
     order.looked_up([12, 10])  # block 0 has the longer prefix, and was found later
     take(order, 1)
     order.looked_up([10])
+
+
+def take_all(order: EvictionOrder, *blocks: int) -> None:
+    """One call evicts these blocks and takes them, in this order."""
+    for _, (block,) in order.watched(iter([("evict", (block,)) for block in blocks])):
+        order.state.status[block], order.state.cached[block] = USED, False
+    order.judge("the call")
+
+
+def with_twins(policy: str, *twins: int) -> EvictionOrder:
+    """The judge of four evictable blocks, the last ones of which were used last; these have the content of block 0."""
+    order = order_of(policy, [EVICTABLE] * 4)
+    for block in twins:
+        order.state.content[block] = order.state.content[0]
+    return order
+
+
+POLICIES = (BLOCK_LRU, SEQUENCE_LRU, EMPTY_FIRST_LRU)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_call_may_evict_a_block_and_then_take_its_free_twin(policy: str) -> None:
+    take_all(with_twins(policy, 3), 0, 3)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_twin_stays_free_after_the_other_block_was_evicted(policy: str) -> None:
+    order = with_twins(policy, 3)
+    take_all(order, 0)
+    take_all(order, 3)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_twin_that_was_in_use_when_the_other_block_was_evicted_may_be_free_when_it_is_released(policy: str) -> None:
+    order = with_twins(policy, 3)
+    order.state.status[3] = USED
+    take_all(order, 0)
+    order.state.status[3] = EVICTABLE
+    take_all(order, 3)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_call_that_evicts_a_newer_block_after_the_oldest_is_found(policy: str) -> None:
+    with pytest.raises(Finding, match=r"block 3 was evicted .* and block 1 was not"):
+        take_all(with_twins(policy), 0, 3)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_block_that_had_a_twin_is_judged_again_when_it_was_hit(policy: str) -> None:
+    order = with_twins(policy, 3)
+    take_all(order, 0)
+    list(order.watched(iter([("hit", (0, 3))])))
+    with pytest.raises(Finding, match=r"block 3 was evicted .* and block 1 was not"):
+        take_all(order, 3)
+
+
+def test_of_two_steps_at_one_time_the_earlier_one_goes_first_if_its_prefix_is_longer() -> None:
+    order = order_of(BLOCK_LRU, [EVICTABLE, EVICTABLE])
+    order.times, order.last_used, order.prefix = [7, 7], [0, 1], [2, 1]
+    with pytest.raises(Finding, match=r"block 1 was evicted \(last used at 7, .* and block 0 was not \(last used at 7"):
+        take_all(order, 1)
+
+
+def test_of_two_steps_at_one_time_either_may_go_first_if_the_later_one_has_the_longer_prefix() -> None:
+    for victim in (0, 1):
+        order = order_of(BLOCK_LRU, [EVICTABLE, EVICTABLE])
+        order.times, order.last_used, order.prefix = [7, 7], [0, 1], [1, 2]
+        take_all(order, victim)

@@ -1,8 +1,10 @@
 """What an adapter does wrong is its own fault, with file and line; what the manager does wrong is a finding."""
 
 import ctypes
+import re
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import MethodType, SimpleNamespace
 from typing import Any, cast
@@ -18,6 +20,7 @@ from kvproof.check.protocol.adapter_fault import located, require_fault_of_manag
 from kvproof.check.protocol.fault_attribution import EngineFailure
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Admission, ManagerSubject
+from kvproof.check.subjects.builtin.manager import BuiltIn
 
 Factory = Callable[[], ManagerSubject]
 Altered = Callable[..., Factory]
@@ -435,3 +438,19 @@ def test_missing_calls_are_named_with_the_capabilities_that_need_them() -> None:
 def test_the_address_of_an_object_is_no_part_of_a_message() -> None:
     with pytest.raises(AdapterError, match=r"it returned <tuple_iterator object>$"):
         check_answer("append", iter(()), list)
+
+
+@pytest.mark.parametrize(
+    ("declared", "what"),
+    [
+        ({"eviction": "nonsense"}, "eviction is wrong: there is no 'nonsense'; choose from block-lru, sequence-lru, "),
+        ({"policies": ("fcfs", "lifo")}, "policies is wrong: there is no 'lifo'; choose from fcfs, priority"),
+        ({"refusal_slack": -1}, "refusal_slack is wrong: -1 is less than 0"),
+        ({"lost_hits": "one"}, "lost_hits is wrong: Expected `int | null`, got `str`"),
+    ],
+)
+def test_a_capability_that_says_nothing_is_refused(declared: dict[str, Any], what: str) -> None:
+    subject = BuiltIn()
+    subject.capabilities = replace(BuiltIn.capabilities, **declared)
+    with pytest.raises(AdapterError, match=rf"^BuiltIn\.capabilities\.{re.escape(what)}"):
+        MANAGER.open(subject, Config())

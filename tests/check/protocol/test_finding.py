@@ -35,10 +35,37 @@ def test_the_key_has_no_numbers() -> None:
         ("can_admit only asks, but tables went {} -> {1: [[0]]}", "admit: can_admit only asks but tables went >"),
         ("open({'block_size': 1}) raised ValueError: too small", "admit: too small"),
         ("the subject says: [[]]", "admit: the subject says:"),
+        (
+            "step_done([Scheduled(seq=1, num_tokens=2), Scheduled(seq=2, num_tokens=1)]) raised KeyError",
+            "admit: step_done raised KeyError",
+        ),
+        (
+            "9 steps, and not all is done; there is request 1 waiting, request 2 running",
+            "admit: steps and not all is done",
+        ),
+        ("reported as Refused(), and is Admission(7)", "admit: reported as and is Admission"),
     ],
 )
 def test_the_key_has_words_of_the_sentence_and_no_tables(sentence: str, mechanism: str) -> None:
     assert Finding("failed-call-changes-nothing", sentence).mechanism("admit") == mechanism
+
+
+@pytest.mark.parametrize(
+    ("cause", "promise", "mechanism"),
+    [
+        ("reserve NoRoom", "can_swap_in(1)", "reserve NoRoom: reserve raised NoRoom after can_swap_in said OK"),
+        ("reserve NoRoom", "can_append(1)", "reserve NoRoom: reserve raised NoRoom"),
+        ("reserve NoRoom", "", "reserve NoRoom: reserve raised NoRoom"),
+        ("admit NoRoom", "can_admit(1)", "admit NoRoom: reserve raised NoRoom"),
+    ],
+)
+def test_a_call_that_fails_after_another_question_than_its_own_breaks_in_another_way(
+    cause: str, promise: str, mechanism: str
+) -> None:
+    finding = Finding("admission-sound", "reserve(2, 1) raised NoRoom", cause, promise=promise)
+    assert finding.mechanism("append") == mechanism
+    plain = Finding("admission-sound", "reserve(2, 1) raised NoRoom", cause)
+    assert (finding.kind == plain.kind) is ("can_swap_in" not in promise)
 
 
 def test_every_field_reaches_another_process() -> None:

@@ -1,6 +1,7 @@
 """What `--fix` accepts: the fields of the level of the subject."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -77,3 +78,25 @@ def test_what_needs_transfers_is_not_expected_without_them() -> None:
 
     assert expected(transfers=False) == (False, True)
     assert expected(async_steps=0, transfers=True) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "kinds"),
+    [
+        ({}, {"load", "store"}),
+        ({"connector": ""}, {"load"}),
+        ({"connector": "", "transfers": False}, set()),
+        ({"transfers": True}, {"load"}),
+        ({"transfers": False}, {"store"}),
+        ({"connector": "offloading"}, {"store"}),
+        ({"window": 4}, {"load"}),
+        ({"num_host_blocks": 0}, {"load", "store"}),
+    ],
+)
+def test_what_needs_a_connector_is_not_expected_where_no_run_has_one(fixed: dict[str, Any], kinds: set[str]) -> None:
+    subject = BuiltIn()
+    subject.capabilities = replace(subject.capabilities, transfers=True, connectors=("offloading",))
+    witnesses = SCHEDULER.expected_witnesses(Narrowed(subject, fixed).capabilities, fixed)
+    names = {"load": ("load", "loaded in vain", "send"), "store": ("store to host memory", "load from host memory")}
+    assert {kind for kind in names if all(witnesses[name] for name in names[kind])} == kinds
+    assert {kind for kind in names if any(witnesses[name] for name in names[kind])} == kinds

@@ -1,5 +1,6 @@
 """Which judges `kvproof verify` runs, and what it takes from the record of the release."""
 
+import ast
 import dataclasses
 import json
 from pathlib import Path
@@ -29,7 +30,46 @@ def test_a_specification_that_changed_has_no_record(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(proof_record, "digest_of_text", lambda: "another")
     record, reason = proof_record.read_record()
     assert record is None
-    assert reason == "the text of the specification has changed since it was recorded"
+    assert reason == "the text of the specification, or what reads it, has changed since it was recorded"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "text/rules.py",
+        "store/rules.py",
+        "language.py",
+        "compilation.py",
+        "native.py",
+        "sizes.py",
+        "translation/terms.py",
+    ],
+)
+def test_a_file_that_says_what_the_specification_means_is_in_the_record(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, read_bytes = proof_record.digest_of_text(), Path.read_bytes
+
+    def changed(file: Path) -> bytes:
+        return read_bytes(file) + (b"\n" if file.as_posix().endswith(f"/{name}") else b"")
+
+    monkeypatch.setattr(Path, "read_bytes", changed)
+    assert proof_record.digest_of_text() != before
+
+
+def test_the_record_has_every_file_of_ours_that_its_readers_import() -> None:
+    root = proof_record.TRANSLATION.parents[3]
+    assert (root / "spec").is_dir()
+    spec = root / "spec" / "kvproof" / "spec"
+    readers = [*(spec / f"{name}.py" for name in proof_record.READERS), *proof_record.TRANSLATION.glob("*.py")]
+    imported = set[str]()
+    for file in readers:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kvproof.spec."):
+                imported.add(str(node.module).split(".")[2])
+            elif isinstance(node, ast.ImportFrom) and node.module == "kvproof.spec":
+                imported.update(alias.name for alias in node.names)
+    assert imported - {*proof_record.READERS} <= {"text", "contracts", "store"}
 
 
 @pytest.mark.parametrize("damage", [{"solvers": None}, {"bounded": "many"}])
@@ -66,8 +106,8 @@ def test_without_a_record_that_fits_the_specification_is_proved(monkeypatch: pyt
     chosen = settled_judges([], "mine.py:Adapter", MANAGERS, False)
     assert chosen.names == WHOLE
     assert chosen.messages == (
-        "the text of the specification has changed since it was recorded, so this run proves and searches the "
-        "specification",
+        "the text of the specification, or what reads it, has changed since it was recorded, so this run proves and "
+        "searches the specification",
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kvproof.check.protocol.finding import AdapterError
-from kvproof.check.protocol.manager import Config, ManagerSubject, Observation
+from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.search import random_walk
 from kvproof.check.search.random_walk import NUM_NEW_OBJECTS, NUM_REPEATED_RUNS, REPEATED_STEP, WalkOptions, walk
@@ -71,17 +71,16 @@ def test_a_walk_ends_although_every_run_is_refuted_by_a_known_finding_before_its
 
 
 class Leaking(BuiltIn):
-    """It lists free blocks in another order after it was opened in another configuration."""
+    """It takes its blocks in another order after it was opened in another configuration."""
 
     last: Config | None = None
 
-    def open(self, config: Config) -> None:
-        self.step, self.last = 1 if config == self.last else -1, config
-        super().open(config)
-
-    def observe(self) -> Observation:
-        observed = super().observe()
-        return observed._replace(free_ids=(observed.free_ids or [])[:: self.step])
+    def make(self, config: Config) -> Any:
+        manager = super().make(config)
+        if config != self.last:
+            manager._gpu.free_ids.reverse()
+        self.last = config
+        return manager
 
 
 def test_a_walk_compares_the_calls_of_a_repeated_run_with_those_of_the_run_itself() -> None:

@@ -83,6 +83,86 @@ class BlockManager:
             self.found[self.blocks[block_id].content] = block_id
 '''
 
+OLDER = '''
+from nanovllm.engine.sequence import Sequence
+
+NOTHING = -1
+
+
+class Block:
+    def __init__(self):
+        self.ref_count, self.hash, self.token_ids = 0, NOTHING, []
+
+
+class BlockManager:
+    """The older interface: full blocks are found as soon as they are allocated, until their ids are taken again."""
+
+    def __init__(self, num_blocks, block_size):
+        self.size = block_size
+        self.blocks = [Block() for _ in range(num_blocks)]
+        self.hash_to_block_id = {}
+        self.free_block_ids = list(range(num_blocks))
+
+    def compute_hash(self, token_ids, before=NOTHING):
+        return hash((before, *token_ids)) & 0xFFFFFFFF
+
+    def can_allocate(self, seq):
+        return seq.num_blocks <= len(self.free_block_ids)
+
+    def allocate(self, seq):
+        known, before = True, NOTHING
+        for at in range(0, len(seq), self.size):
+            tokens = seq.token_ids[at : at + self.size]
+            before = self.compute_hash(tokens, before)
+            found = self.hash_to_block_id.get(before) if len(tokens) == self.size else None
+            known = known and found is not None and self.blocks[found].token_ids == tokens
+            if known:
+                self._hold(found)
+                seq.num_cached_tokens += self.size
+            else:
+                found = self._take()
+                if len(tokens) == self.size:
+                    self._cache(found, before, tokens)
+            seq.block_table.append(found)
+
+    def deallocate(self, seq):
+        for block_id in reversed(seq.block_table):
+            self.blocks[block_id].ref_count -= 1
+            if not self.blocks[block_id].ref_count:
+                self.free_block_ids.append(block_id)
+        seq.block_table.clear()
+
+    def can_append(self, seq):
+        return len(seq) % self.size != 1 or bool(self.free_block_ids)
+
+    def may_append(self, seq):
+        if len(seq) % self.size == 1:
+            seq.block_table.append(self._take())
+        elif len(seq) % self.size == 0:
+            *earlier, last = seq.block_table
+            before = self.blocks[earlier[-1]].hash if earlier else NOTHING
+            tokens = seq.token_ids[-self.size :]
+            self._cache(last, self.compute_hash(tokens, before), tokens)
+
+    def _hold(self, block_id):
+        if not self.blocks[block_id].ref_count:
+            self.free_block_ids.remove(block_id)
+        self.blocks[block_id].ref_count += 1
+
+    def _take(self):
+        block_id = self.free_block_ids[0]
+        block = self.blocks[block_id]
+        if self.hash_to_block_id.get(block.hash) == block_id:
+            del self.hash_to_block_id[block.hash]
+        block.hash, block.token_ids = NOTHING, []
+        self._hold(block_id)
+        return block_id
+
+    def _cache(self, block_id, number, tokens):
+        self.blocks[block_id].hash, self.blocks[block_id].token_ids = number, tokens
+        self.hash_to_block_id[number] = block_id
+'''
+
 SEQUENCE = """
 class Sequence:
     block_size = 256
@@ -182,11 +262,11 @@ def checkout(folder: Path, manager: str, scheduler: str = SCHEDULER) -> Path:
 
 WALK = """
 import sys
-from kvproof.check.subjects.nano_vllm import NanoVllm
+from kvproof.check.subjects.nano_vllm_older import manager_of
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import MANAGERS
 
-done = walk(MANAGERS, NanoVllm(sys.argv[1]), 1, max_operations=int(sys.argv[2]), seconds=200)
+done = walk(MANAGERS, manager_of(sys.argv[1]), 1, max_operations=int(sys.argv[2]), seconds=200)
 print(done.finding.property if done.finding else "not refuted", done.num_operations, *sorted(done.coverage))
 """
 
@@ -223,6 +303,65 @@ def test_a_manager_of_the_same_interface_is_driven_and_not_refuted(tmp_path: Pat
 def test_a_block_found_after_it_was_taken_is_refuted(tmp_path: Path) -> None:
     stale = MANAGER.replace("del self.found[block.content]", "pass")
     assert not walked(checkout(tmp_path, stale), 20_000).startswith("not refuted")
+
+
+def test_a_manager_of_the_older_interface_is_driven_and_not_refuted(tmp_path: Path) -> None:
+    output = walked(checkout(tmp_path, OLDER), 20_000)
+    assert output.startswith("not refuted 20000")
+    for witness in ("hit on an evictable block", "evict", "preempted", "pool full"):
+        assert witness in output
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "properties"),
+    [
+        ("del self.hash_to_block_id[block.hash]", "pass", ("hit-computed", "no-use-after-free", "sharing-equal")),
+        (
+            "ref_count:\n                self",
+            "ref_count + 1:\n                self",
+            ("conservation", "lists-agree"),
+        ),
+        ("return len(seq) % self.size != 1 or", "return True or", ("admission-sound",)),
+    ],
+)
+def test_one_line_of_a_manager_of_the_older_interface_that_is_another_is_found(
+    tmp_path: Path, line: str, instead: str, properties: tuple[str, ...]
+) -> None:
+    assert OLDER.count(line) == 1
+    assert walked(checkout(tmp_path, OLDER.replace(line, instead)), 50_000).startswith(properties)
+
+
+def refused(path: Path, subject: str) -> str:
+    """What is said of a subject that is not driven; in a process of its own."""
+    script = f"""
+import sys
+from kvproof.check import Config
+from kvproof.check.isolation.factory import found
+try:
+    subject = found({subject!r} + "==" + sys.argv[1])()
+    subject.open(Config(caching=True))
+    subject.new(1, [1], [5, 6], None, ())
+    subject.can_admit(1)
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    command = [sys.executable, "-c", script, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=True).stdout
+
+
+def test_interfaces_that_are_not_driven_are_refused_with_what_there_is(tmp_path: Path) -> None:
+    other = checkout(tmp_path / "other", OLDER.replace("def may_append", "def grow"))
+    says = "has neither interface that kvproof drives: allocate(seq, num_cached_blocks) with hash_blocks, or the older"
+    assert says in refused(other, "nano-vllm")
+
+    older = checkout(tmp_path / "older", OLDER)
+    assert "the older interface, with allocate(seq), and is not driven" in refused(older, "nano-vllm-scheduler")
+
+    answers = "return len(hits) if needed <= len(self.free_block_ids) else -1"
+    assert MANAGER.count(answers) == 1
+    says_yes = MANAGER.replace(answers, "return needed <= len(self.free_block_ids)")
+    output = refused(checkout(tmp_path / "yes", says_yes), "nano-vllm")
+    assert output.startswith("AdapterError can_allocate of this checkout answers true or false")
 
 
 def test_a_folder_without_nano_vllm_is_named(tmp_path: Path) -> None:

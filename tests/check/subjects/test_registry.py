@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from kvproof.check.isolation.remote_subject import answered
+from kvproof.check.protocol.fault_attribution import StandInError
+from kvproof.check.protocol.finding import OutsideTable
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.builtin import manager
 from kvproof.check.subjects.loading import EngineError
 from kvproof.check.subjects.loading.download import KNOWN
 from kvproof.check.subjects.own import name_of
-from kvproof.check.subjects.registry import NAMED, ROWS, Row, engine_of, find
+from kvproof.check.subjects.registry import NAMED, ROWS, Row, engine_of, find, outside_table
 
 OURS = ("kvproof", "kvproof-generation1", "kvproof-objects", "kvproof-pool", "kvproof-scheduler", "kvproof-store")
 GOOD = """
@@ -178,3 +181,31 @@ def test_a_module_that_only_this_process_can_import_is_named_by_its_file(
 def test_a_file_without_the_name_of_a_subject_lists_the_names_in_it(module: Path) -> None:
     with pytest.raises(UnknownSubject, match=rf"is a file; name the subject in it, as in {module.name}:A"):
         find(module.name)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.releases], ids=lambda row: row.name)
+def test_a_release_before_the_oldest_or_after_the_newest_that_was_judged_is_outside(row: Row) -> None:
+    assert row.releases is not None
+    oldest, newest = row.releases
+    assert [outside_table(f"{row.name}=={release}") for release in (oldest, newest, newest + ".0")] == [""] * 3
+    for release in ("0.0.1", newest + ".1", "99.1"):
+        says = f"{row.name}=={release} lies outside the releases of {row.engine} that {row.name} was judged with ("
+        assert outside_table(f"{row.name}=={release}").startswith(says)
+
+
+@pytest.mark.parametrize("name", ["kvproof", "lmdeploy", "nano-vllm==/a/path", "module:factory", "file.py:Adapter"])
+def test_what_has_no_release_is_not_outside(name: str) -> None:
+    assert outside_table(name) == ""
+
+
+def test_an_adapter_that_fails_on_a_release_outside_the_table_does_not_fit_it() -> None:
+    says = r"^lmdeploy==0\.17\.0 lies outside the releases .* and its adapter does not fit it: open raised"
+    with pytest.raises(OutsideTable, match=says):
+        answered(["stand-in", "open raised TypeError"], "lmdeploy==0.17.0")
+    with pytest.raises(StandInError):
+        answered(["stand-in", "open raised TypeError"], "lmdeploy==0.18.0")
+
+
+def test_a_subject_that_cannot_be_made_of_a_release_outside_the_table_says_so() -> None:
+    with pytest.raises(UnknownSubject, match=r"cannot be made: EngineError: .*; lmdeploy==0\.0\.1 lies outside the"):
+        find("lmdeploy==0.0.1")()

@@ -59,6 +59,10 @@ def run(source: str) -> Any:
             "if state.live[seq]:\n        x = 1\n    else:\n        x = state.content[0]\n    y = x",
             "the name x has no value",
         ),
+        ("state.live[seq] = 2", "state.live[seq] is a flag, and a number is assigned to it"),
+        ("state.live[seq] = state.refcount[0]", "state.live[seq] is a flag, and a number is assigned to it"),
+        ("state.live[seq] = 1 if state.live[seq] else 0", "state.live[seq] is a flag, and a number is assigned to it"),
+        ("state.live = [2 for s in SEQS]\n    check(state.live[seq] == 2, 'x')", "state.live is a flag, and a number"),
         ("state.content[0][0] = 1", "a slot of a row is written in place"),
         (
             "b = 0\n    state.member[b] = [state.member[b][b] for b in STATUSES]",

@@ -28,7 +28,7 @@ NARROWER = {
     "Sequence[Pair] | None": "list[tuple[int, int]]",
     "list[Pair]": "list[tuple[int, int]]",
     "Sequence[int] | None": "list[int]",
-    "int | None": "int",
+    "int | Admitted | None": "int",
 }
 
 

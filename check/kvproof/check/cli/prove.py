@@ -148,10 +148,11 @@ def answer_cache(settings: Settings) -> AnswerCache | None:
 
     from kvproof.check.cli.prove_options import SOLVER
     from kvproof.check.runs.terminal import output, say
+    from kvproof.check.workers import workers
     from kvproof.models.solvers.answer_cache import AnswerCache, default_file
 
     try:
-        return AnswerCache(default_file(), SOLVER, settings)
+        return AnswerCache(default_file(), SOLVER, settings, (Path(workers.__file__).parent,))
     except (OSError, sqlite3.Error, UnicodeDecodeError, RuntimeError) as error:  # RuntimeError: there is no home folder
         say(output(), f"no answers of earlier runs are used: {error}", "yellow")
         return None

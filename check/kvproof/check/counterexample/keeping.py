@@ -8,6 +8,7 @@ the counterexample is saved.
 An `AdapterError` is raised: then what the subject showed cannot be believed. The raw run stays also then.
 """
 
+import sys
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -31,10 +32,25 @@ from kvproof.check.oracle.replay import Counterexample, is_hang
 from kvproof.check.protocol.fault_attribution import lack_of
 from kvproof.check.protocol.finding import AdapterError, error_text
 from kvproof.check.protocol.time_limit import HANG_SECONDS, OutOfTime, calls_take_at_most
+from kvproof.check.subjects.loading.download import default_cache
 from kvproof.spec.trace import CodePlace, Trace
 
 T = TypeVar("T")
 Located = tuple[CodePlace | None, list[CodePlace]]  # the method in which a run breaks, and the frames of an exception
+
+
+def without_home(place: CodePlace) -> CodePlace:
+    """The place, with a file of a release or of an installed package named from the folder that it was imported from.
+
+    What is saved is committed and shared: it does not say where the cache or the environment of its user lies.
+    """
+    path = Path(place.file)
+    if not path.is_absolute():
+        return place
+    roots = [root for root in (default_cache(), *map(Path, sys.path)) if root.is_absolute()]
+    above = [root for root in roots if path.is_relative_to(root)]
+    nearest = max(above, key=lambda root: len(root.parts), default=None)
+    return place if nearest is None else CodePlace(place.function, path.relative_to(nearest).as_posix(), place.line)
 
 
 @dataclass
@@ -94,7 +110,8 @@ class KeptFinding:
                 )
             unknown: Located = None, []
             method, frames = self._attempt("the search for the method", lambda: locate(short), unknown)
-            self.trace = replace(self.trace, method=method, frames=frames)
+            named = None if method is None else without_home(method)
+            self.trace = replace(self.trace, method=named, frames=[*map(without_home, frames)])
             self._save(folder, self.trace, make)
         if self.raw is not None and self.path is not None and not self.problems:
             with suppress(OSError):

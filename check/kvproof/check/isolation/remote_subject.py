@@ -18,9 +18,10 @@ from kvproof.check.isolation.stuck_place import places_of_stuck
 from kvproof.check.oracle.level import level_named
 from kvproof.check.protocol.adapter_fault import Remarked
 from kvproof.check.protocol.fault_attribution import StandInError, by_means_of_kvproof
-from kvproof.check.protocol.finding import AdapterError, Finding
+from kvproof.check.protocol.finding import AdapterError, Finding, OutsideTable
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
 from kvproof.check.protocol.time_limit import call_seconds, require_time
+from kvproof.check.subjects.registry import outside_table
 from kvproof.spec.trace import NO_ANSWER, names_code
 
 SERVER = "the process from which its process is forked"
@@ -147,6 +148,8 @@ def answered(answer: Any, subject: str) -> Any:
             raise Unsupported(text)
         case ["adapter", str(text)]:
             raise AdapterError(text)
+        case ["stand-in", str(text)] if where := outside_table(subject):
+            raise OutsideTable(f"{where}, and its adapter does not fit it: {text}")
         case ["stand-in", str(text)]:
             raise AdapterError(text) if names_code(subject) else StandInError(text)
         case ["finding", data] if isinstance(finding := unpack(data), Finding):

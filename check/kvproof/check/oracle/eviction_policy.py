@@ -3,7 +3,8 @@
 The rule `evict` leaves the victim open; `kvproof.spec.text.eviction_policy` says which block goes before another, by a
 date and by the length of its prefix, which is the number of entries up to its own. The policy says what dates a block.
 
-*By use* (BLOCK_LRU): a step uses the blocks in the tables of its sequences, at the time of the step. A block that is
+*By use* (BLOCK_LRU): a step uses the blocks in the tables of its sequences, at the time of the step. Two steps may have
+one time: a manager may go by the time or count the steps, so a block is older if it is so either way. A block that is
 taken for new content counts as never used. A block that a swap fills was last used when its sequence was. If the block
 had that content already, the manager may have evicted and filled it, or shared it. These look alike, so the block is
 not judged until it is used again.
@@ -18,10 +19,12 @@ have been evicted and filled with the same content. Nor need every full block be
 it was found before.
 
 Each call is judged as a whole, since it may take its victims in any order: no victim may go before a block that could
-have been evicted during the whole call and still can. A block is not judged while another block has the same content:
-its eviction loses nothing, and a manager may treat it as free. Nor is a block that a prompt got again although it was
-not hit: the manager may have evicted it for that. With a window of one token no order is judged: nothing is ever read
-back, and a manager need not cache anything.
+have been evicted during the whole call and still can. So which blocks could be evicted is settled once, at the first
+eviction of the call. A block is not judged while another block has the same content: its eviction loses nothing, and a
+manager may treat it as free. It may do so from then on, whatever becomes of the other block: it may know the content by
+the other one only. So a block that had a twin is not judged until it is hit. Nor is a block that a prompt got again
+although it was not hit: the manager may have evicted it for that. With a window of one token no order is judged:
+nothing is ever read back, and a manager need not cache anything.
 """
 
 from collections import Counter
@@ -55,11 +58,13 @@ class EvictionOrder:
         self.released_by = [NEVER] * len(state.status)  # the sequence that gave the block up last
         self._at_start: set[int] | None = None  # blocks that were evictable when the call began, if that was recorded
         self.goes_before, self.coverage = goes_before, coverage
-        self.last_used = [NEVER] * len(state.status)
+        self.times: list[int] = []  # of each step
+        self.last_used = [NEVER] * len(state.status)  # the number of the step, or of the call
         self.prefix = [0] * len(state.status)
         self.is_vague = [False] * len(state.status)  # its last use is not known
         self.seq_used = [NEVER] * len(state.live)
-        self._candidates: list[int] = []  # at the first eviction of the call,
+        self._had_twin: set[int] = set()  # blocks whose content another one had too, since they were found last
+        self._candidates: list[int] | None = None  # at the first eviction of the call,
         self._ages: tuple[list[int], list[int]] = ([], [])  # and when they were used, with how long a prefix
         self._victims: list[int] = []
         self._empty: list[int] = []  # blocks that were free before the call, at its first eviction
@@ -78,8 +83,10 @@ class EvictionOrder:
                     self._note_victim(arguments[0])
                     self._suspicions.pop(arguments[0], None)
                     self._known_cached.discard(arguments[0])
-                case "hit" if self.counts_lookups:
-                    self._is_there(arguments[1])
+                case "hit":
+                    self._had_twin.discard(arguments[1])
+                    if self.counts_lookups:
+                        self._is_there(arguments[1])
                 case "share":
                     self._suspicions.pop(arguments[1], None)
                 case "drop_last":
@@ -120,6 +127,7 @@ class EvictionOrder:
     def _is_there(self, block: int) -> None:
         """The block is cached for certain, so it was not evicted when it should have been. Raises Finding."""
         self._known_cached.add(block)
+        self._had_twin.discard(block)
         if (finding := self._suspicions.pop(block, None)) is not None:
             raise finding
 
@@ -133,6 +141,8 @@ class EvictionOrder:
         for name, arguments in program:
             if name == "evict":
                 self._note_victim(arguments[0])
+            elif name == "hit":
+                self._had_twin.discard(arguments[1])
             elif name == "promote":
                 seq, index = arguments
                 self.prefix[state.table[seq][index]] = index + 1
@@ -166,50 +176,49 @@ class EvictionOrder:
     def _note_victim(self, block: int) -> None:
         if not 0 <= block < self.num_gpu_blocks or self.state.status[block] != EVICTABLE:
             return
-        if not self._victims:
+        if self._candidates is None:
             gpu = range(self.num_gpu_blocks)
             self._ages = self.last_used[:], self.prefix[:]
-            cached = [self.state.content[b][-1] for b in gpu if self.state.cached[b]]
-            self._candidates = [b for b in gpu if self.state.status[b] == EVICTABLE and self._is_judged(b, cached)]
+            self._note_twins()
+            self._candidates = [b for b in gpu if self.state.status[b] == EVICTABLE and self._is_judged(b)]
             if self.takes_empty_first:
                 self._empty = [b for b in gpu if self.state.status[b] == FREE and self.last_used[b] < self.num_calls]
         if block in self._candidates and (not self.counts_lookups or block in self._known_cached):
             self._victims.append(block)
+        self._had_twin.discard(block)
 
-    def _is_judged(self, block: int, cached: list[int]) -> bool:
-        """Whether its last use is known, and no other block of the GPU is cached under its content.
-
-        cached: the identities of the last slots of all cached blocks of the GPU; such a block is one of them.
-        """
-        if self.is_vague[block] or block in self.maybe_evicted:
+    def _is_judged(self, block: int) -> bool:
+        """Whether its last use is known, and no other block of the GPU was cached under its content."""
+        if self.is_vague[block] or block in self.maybe_evicted or block in self._had_twin:
             return False
-        if self._at_start is not None and block not in self._at_start:
-            return False
-        return cached.count(self.state.content[block][-1]) == 1
+        return self._at_start is None or block in self._at_start
 
     def used(self, seqs: list[int], now: int) -> None:
         """Record that a step at time `now` uses the blocks of these sequences."""
         if self.is_by_release:
             return
-        state, last_used = self.state, self.last_used
+        state, last_used, step = self.state, self.last_used, len(self.times)
+        self.times.append(now)
         for seq in seqs:
-            self.seq_used[seq] = now
+            self.seq_used[seq] = step
             for block in state.table[seq][state.first[seq] : state.num_blocks[seq]]:
-                last_used[block] = now
+                last_used[block] = step
                 self.is_vague[block] = False
 
     def judge(self, context: str) -> None:
         """The call is over: no victim may have been used later than a block that was kept. Raises Finding."""
-        victims, self._victims, self._at_start = self._victims, [], None
+        victims, candidates = self._victims, self._candidates or ()
+        self._victims, self._candidates, self._at_start = [], None, None
         self.num_calls += 1
+        self._note_twins()
         if not victims:
             return
-        left = [b for b in self._candidates if b not in victims and self.state.status[b] == EVICTABLE]
+        left = [b for b in candidates if b not in victims and self.state.status[b] == EVICTABLE]
         self.coverage[WITNESS] += bool(left)
         self._judge_empty(victims, context)
         for victim in victims:
             for other in left:
-                if self.goes_before(*self._ages, other, victim) and self._are_comparable(other, victim):
+                if self._goes_before(other, victim):
                     finding = Finding(
                         "eviction-order",
                         f"block {victim} was evicted ({self._described(victim)}), and block {other} was not "
@@ -222,6 +231,15 @@ class EvictionOrder:
                     if not self.counts_lookups:
                         raise finding
                     self._suspicions.setdefault(other, finding)
+
+    def _note_twins(self) -> None:
+        """Remember the blocks whose content another block has too: the manager may treat them as free."""
+        content, cached = self.state.content, self.state.cached
+        blocks = [b for b in range(self.num_gpu_blocks) if cached[b]]
+        num_alike = Counter([content[b][-1] for b in blocks])
+        self._had_twin.intersection_update(blocks)
+        if len(num_alike) < len(blocks):
+            self._had_twin.update(b for b in blocks if num_alike[content[b][-1]] > 1)
 
     def _judge_empty(self, victims: list[int], context: str) -> None:
         """No victim was taken while a block without content was free all the time; a reset takes none."""
@@ -239,10 +257,17 @@ class EvictionOrder:
                 blocks=(taken[0], unused[0]),
             )
 
-    def _are_comparable(self, one: int, other: int) -> bool:
-        """Whether it is known which was dated first, or that one sequence released both in one call."""
-        dates, _ = self._ages
-        return dates[one] != dates[other] or self.released_by[one] == self.released_by[other]
+    def _goes_before(self, one: int, other: int) -> bool:
+        """Whether the policy says that the one goes before the other, and it is known how both are dated."""
+        dates, prefix = self._ages
+        if not self.goes_before(dates, prefix, one, other):
+            return False
+        if self.is_by_release:  # what two sequences release in one call is not compared
+            return dates[one] != dates[other] or self.released_by[one] == self.released_by[other]
+        return self.goes_before([self._time_of(date) for date in dates], prefix, one, other)
+
+    def _time_of(self, step: int) -> int:
+        return self.times[step] if step != NEVER else NEVER
 
     def _described(self, block: int) -> str:
         at, prefix = (ages[block] for ages in self._ages)
@@ -251,4 +276,4 @@ class EvictionOrder:
             return f"never {what}, prefix of {prefix} blocks"
         ago = self.num_calls - at  # the call that is judged is counted already
         when = "in this call" if ago == 1 else "1 call before" if ago == 2 else f"{ago - 1} calls before"
-        return f"last {what} {when if self.is_by_release else f'at {at}'}, prefix of {prefix} blocks"
+        return f"last {what} {when if self.is_by_release else f'at {self._time_of(at)}'}, prefix of {prefix} blocks"

@@ -73,7 +73,7 @@ class SpecRunner:
         if config.prefixes:  # a sequence may have a further slot, for its part of a named prefix
             num_tables = NUM_PREFIXES_MAX + 2 * num_tables
         num_entries = num_entries_max(config)
-        sizes = Sizes(*pools, config.block_size, num_tables, num_entries, num_flights, has_transfers=False)
+        sizes = Sizes(*pools, config.block_size, num_tables + 1, num_entries, num_flights, has_transfers=False)
         self.machine = Machine(sizes, with_ghosts=False, with_checks=False)
         self.rules = self.machine.rules
         self.blocks_for: Callable[[int], int] = self.machine.function("blocks_for")
@@ -81,10 +81,11 @@ class SpecRunner:
         self.state: State = self.machine.first_state()
         self.worker = Worker(self.num_blocks, config.block_size)
         self.free_slots = list(range(num_tables - 1, self.num_prefixes - 1, -1))
+        self.spare_slot = num_tables  # for a sequence that begins and ends within one explanation
         self.copied: list[Pair] = []
         self.num_reserved = 0
         self.unaligned: set[int] = set()  # cached blocks after the last place of their sequence where a hit may end
-        self.maybe_evicted: set[int] = set()  # cached blocks that a prompt got again, perhaps as new ones
+        self.maybe_evicted: set[int] = set()  # blocks of cached content that the manager may not know, or know as new
         self.coverage = coverage
         self.observed = first
         self.order: EvictionOrder | None = None

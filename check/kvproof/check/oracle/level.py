@@ -227,6 +227,7 @@ MANAGER_WITNESSES: Witnesses = {
     "mark_computed": lambda can: can.caching,
     "hit": lambda can: can.caching,
     "hit on an evictable block": lambda can: can.caching,
+    "hit within a block": lambda can: can.hits_within_blocks and can.caching,
     "evict": lambda can: can.caching,
     "eviction with a choice": lambda can: can.caching and bool(can.eviction),
     "reset": lambda can: can.reset and can.caching,

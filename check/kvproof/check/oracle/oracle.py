@@ -18,8 +18,9 @@ from kvproof.check.oracle.expected import WAITING, ExpectedSequence, Group
 from kvproof.check.oracle.firing import is_large, num_entries_max, num_seqs_max
 from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.oracle.named_prefixes import NamedPrefixes
-from kvproof.check.oracle.refinement import Explainer, impossible_hit
+from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.oracle.subject_calls import ObservedSubject, SubjectCalls
+from kvproof.check.oracle.unordered import unordered
 from kvproof.check.protocol.adapter_check import check_new, check_observation
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import (
@@ -62,6 +63,7 @@ class Oracle(SubjectCalls):
         self.seqs: dict[int, ExpectedSequence] = {}
         self.now = 0
         self.is_sparse, self.num_lookups = False, 0
+        self.hits_within_blocks = subject.capabilities.hits_within_blocks and len(config.kv_groups) == 1
         self.leaves_entries, self.layouts = config.leaves_entries, config.layouts
         self.has_states, self.has_several_sizes = config.has_states, len({*config.block_sizes}) > 1
         self.reads_only_last = 1 in config.windows  # a window of one token: nothing before a token is read
@@ -144,7 +146,7 @@ class Oracle(SubjectCalls):
         else:
             after = self.explainer.observed = self.call("total-calls", "observe")
         if after != before:
-            pairs = zip(Observation._fields, _without_empty_tables(before), _without_empty_tables(after), strict=True)
+            pairs = zip(Observation._fields, _what_counts(before), _what_counts(after), strict=True)
             for name, old, new in pairs:
                 if old != new:
                     sentence = f"{context}, but {name} went $expected -> $observed"
@@ -184,9 +186,9 @@ class Oracle(SubjectCalls):
         return kept
 
     def may_end_for_good(self, group: Group) -> bool:
-        """Whether no later state of the pool could run the group."""
-        gpu = self.config.num_gpu_blocks
-        needed, kept = self.num_blocks_needed(group, self.config.lookahead), self.num_blocks_kept(group)
+        """Whether no later state of the pool could run the group; a subject may declare that it keeps a reserve."""
+        gpu, slack = self.config.num_gpu_blocks, self.capabilities.refusal_slack or 0
+        needed, kept = self.num_blocks_needed(group, self.config.lookahead) + slack, self.num_blocks_kept(group)
         answer: bool = self.explainer.machine.function("may_end_for_good")(needed, kept, self.num_held_back, gpu)
         return answer
 
@@ -221,11 +223,16 @@ class Oracle(SubjectCalls):
 
     def judge_lookup(self, seq: ExpectedSequence, hit: int, context: str) -> None:
         """A look-up reported that the first `hit` tokens of a waiting sequence need no computation: so it is, now."""
-        if not self.explainer.machine.function("may_hit")(hit, len(seq.tokens)):
-            raise impossible_hit(hit, len(seq.tokens), self.config.block_size, context)
+        self.explainer.require_possible_hit(hit, len(seq.tokens), self.hits_within_blocks, context)
         if not hit or self.leaves_out_lookup():
             return
         size = self.config.block_size
+        if (num_within := hit % size) and not any(
+            self.explainer.has_part(block, seq.whole[hit - num_within : hit])
+            for block in range(self.config.num_gpu_blocks)
+        ):
+            sentence = f"a hit of $observed tokens, but no block holds the last {num_within} of them"
+            raise Finding("hit-computed", sentence, call=context, observed=hit, sequence=seq.name)
         hittable = operations.hittable_identities(
             self.state, range(self.config.num_gpu_blocks), self.capabilities.same_step_hits
         )
@@ -386,7 +393,9 @@ def has_blocks(tables: list[list[int]] | None) -> bool:
     return any(tables) if isinstance(tables, list) else bool(tables)
 
 
-def _without_empty_tables(observed: Observation) -> Observation:
+def _what_counts(observed: Observation) -> Observation:
+    """The observation without empty tables, and without an order where the order says nothing."""
+    observed = unordered(observed)
     if not isinstance(observed.tables, dict):  # types are not checked at each call
         return observed
     return observed._replace(tables={seq: tables for seq, tables in observed.tables.items() if has_blocks(tables)})

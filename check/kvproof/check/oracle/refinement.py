@@ -15,17 +15,17 @@ from functools import cached_property
 from itertools import chain, pairwise
 from operator import itemgetter
 
+from kvproof.check.oracle.early_copies import EarlyCopies
 from kvproof.check.oracle.expected import ExpectedSequence, PrefixPart
-from kvproof.check.oracle.firing import SpecRunner
-from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Pair
 from kvproof.spec.text import mapping, operations
-from kvproof.spec.text.state import EVICTABLE, GPU, HOST, NONE, USED
+from kvproof.spec.text.state import EVICTABLE, GPU, HOST, NONE, RESERVED, USED
 
 DEVICE = ("GPU", "host")
 
 
-class Explainer(SpecRunner):
+class Explainer(EarlyCopies):
     """Explains the calls of one opened subject."""
 
     def take_slot(self, seq: ExpectedSequence) -> None:
@@ -84,21 +84,27 @@ class Explainer(SpecRunner):
 
     def _set_aside(self, reserved: tuple[int, ...]) -> None:
         """The manager reserves more blocks for itself. The same call may have released one of them."""
-        for block in reserved[self.num_reserved :]:
+        status = self.state.status
+        for block in [one for one in reserved if not (0 <= one < len(status) and status[one] == RESERVED)]:
             self.run(operations.set_aside(self.state, block), "keeping a block for itself")
         self.num_reserved = len(reserved)
 
     def admitted(
-        self, seq: ExpectedSequence, hit: int, caching: bool, context: str, hits_in_step: bool = False
+        self,
+        seq: ExpectedSequence,
+        hit: int,
+        caching: bool,
+        context: str,
+        hits_in_step: bool = False,
+        copies: Sequence[Pair] | None = None,
     ) -> None:
         """Explain the tables of a sequence that waited. Its first `hit` tokens need not be computed.
 
         hits_in_step: another sequence of the same step may compute a block that is hit, since a step writes before it
-        reads. Such a block is shared, not hit, and `executed` checks that some sequence does compute it.
+        reads. Such a block is shared, not hit, and `executed` checks that some sequence does compute it. copies: of a
+        subject whose hits may end within a block.
         """
-        size = self.block_size
-        if not self.machine.function("may_hit")(hit, len(seq.tokens)):
-            raise impossible_hit(hit, len(seq.tokens), size, context)
+        self.require_possible_hit(hit, len(seq.tokens), copies is not None, context)
         if self.config.drafting and not self.machine.function("leaves_last_found")(hit, self._num_found(seq, hit)):
             sentence = "a hit of $observed tokens, and the cache has no block after them to compute again for the draft"
             raise Finding("hit-computed", sentence, call=context, observed=hit)
@@ -117,8 +123,19 @@ class Explainer(SpecRunner):
         for part, table in zip(seq.parts, tables, strict=True):
             self._take(part, table, caching, context)
             self._compare_table(part, table, context)
+            if copies is not None:
+                self.hit_within(part, hit, copies, context)
             if self._num_done(part) >= part.at(hit):
                 self._widen(part, context)
+
+    def require_possible_hit(self, hit: int, num_tokens: int, may_end_within: bool, context: str) -> None:
+        """Raise Finding for a hit that no prompt of so many tokens can have.
+
+        may_end_within: whether a hit may end within a block; else it is one of whole blocks.
+        """
+        num_whole = hit // self.block_size * self.block_size if may_end_within and 0 <= hit <= num_tokens else hit
+        if not self.machine.function("may_hit")(num_whole, num_tokens):
+            raise impossible_hit(hit, num_tokens, self.block_size, context)
 
     def _admitted_with_prefix(
         self, seq: ExpectedSequence, part: PrefixPart, hit: int, context: str, hits_in_step: bool
@@ -202,6 +219,8 @@ class Explainer(SpecRunner):
             return
         self.copied.clear()
         for part, table in changed:
+            if copies:
+                self.copied_early(part, table, copies, context)
             if state.num_blocks[part.slot] * self.block_size > len(part.identities):
                 self.run(operations.drop_reserved(state, part.slot, self._num_kept(part, table)), context)
             self._take(part, table, caching, context)
@@ -354,6 +373,8 @@ class Explainer(SpecRunner):
                 )
             for index, (before, after) in enumerate(zip(old, seq.observed_table, strict=True)):
                 if before != NULL_BLOCK and moved.get(before) != after:
+                    if is_out and before == after and before not in moved:
+                        self._require_unshared(before, parts, context)
                     pairs_say = f"the pairs map {before} to $expected" if before in moved else "no pair moves it"
                     raise Finding(
                         "swap-mapping",
@@ -375,6 +396,21 @@ class Explainer(SpecRunner):
         for part in parts:
             self._compare_table(part, tables[part.slot], context)
         return [(source + bases[0], target + bases[1]) for source, target in pairs]
+
+    def _require_unshared(self, block: int, parts: Sequence[ExpectedSequence], context: str) -> None:
+        """Raise AdapterError if a swap-out left a block on the GPU that other sequences hold too.
+
+        The table is then of blocks of both devices, which the specification cannot say of a sequence; nothing is lost,
+        as long as the manager still counts the references of the sequences that were swapped.
+        """
+        own = sum(block in part.observed_table for part in parts)
+        refs = self.observed.refs
+        if self.state.refcount[block] > own and (refs is None or refs[block] == self.state.refcount[block]):
+            raise AdapterError(
+                f"{context} left block {block}, which other sequences hold too, on the GPU; a swap moves all blocks of "
+                "a group, and one that leaves shared blocks is not judged: declare no swap, or let make raise "
+                "Unsupported for a configuration with swap in which blocks can be shared"
+            )
 
     def _fill_twins(self, slot: int, table: list[int], context: str) -> None:
         """Explain copies into blocks of equal content that are behind, as if their holders computed them now.

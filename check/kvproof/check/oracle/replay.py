@@ -6,6 +6,7 @@ A long run of a large pool is replayed by a sparse judge (`oracle.oracle`), whic
 
 import marshal
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -13,6 +14,7 @@ from typing import Any
 
 from kvproof.check.oracle.firing import is_large
 from kvproof.check.oracle.level import LevelJudge, level_of_config
+from kvproof.check.oracle.unordered import unordered
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Observation, Unsupported
 from kvproof.check.protocol.time_limit import OutOfTime, time_limit_of
@@ -179,7 +181,7 @@ class CallRecorder:
                 self.calls.append(Call(name, arguments, None, f"{type(error).__name__} raised"))
                 raise
             data = _copy_of(answer) if self._keeps_answers else None
-            self.calls.append(Call(name, arguments, data, _form_of(answer)))
+            self.calls.append(Call(name, arguments, data, _form_of(answer, name)))
             return answer
 
         return recorded
@@ -190,8 +192,10 @@ def _copy_of(answer: Any) -> Any:
     return deepcopy(answer) if isinstance(answer, Observation) else answer
 
 
-def _form_of(answer: Any) -> str | bytes:
+def _form_of(answer: Any, call: str) -> str | bytes:
     """What is compared of an answer: bytes of an observation of plain data, since they are made fast; else its text."""
+    with suppress(TypeError, ValueError, AttributeError):  # of a wrong type: the judge says so
+        answer = unordered(answer, call)
     is_observation = isinstance(answer, Observation) and isinstance(answer.tables, dict)
     if is_observation:
         try:

@@ -13,10 +13,13 @@ import msgspec
 from kvproof.check.protocol.adapter_fault import wrapped
 from kvproof.check.protocol.finding import ADDRESS, AdapterError
 from kvproof.check.protocol.manager import Assumption, Capabilities, ManagerSubject, Observation
+from kvproof.spec.text.budgets import POLICIES
+from kvproof.spec.text.eviction_policy import BLOCK_LRU, EMPTY_FIRST_LRU, RELEASE_LRU, SEQUENCE_LRU
 
 # How many ids a list may have: this many, and so many for each block. A block that is freed twice is one id too many,
 # and in a large pool the judge compares lists after one operation for each eight blocks.
 IDS_MAX, IDS_OF_A_BLOCK_MAX = 100_000, 256
+EVICTIONS = "", BLOCK_LRU, SEQUENCE_LRU, RELEASE_LRU, EMPTY_FIRST_LRU
 INT_END = 1 << 63  # what a message from the process of the subject can hold
 
 
@@ -105,7 +108,20 @@ def _wrong_capability(capabilities: Capabilities) -> str:
     except msgspec.ValidationError as error:
         text, _, place = str(error).partition(" - at `$.")
         return f"{place.rstrip('`')} is wrong: {text}"
+    if wrong := _unknown_word(capabilities):
+        return wrong
+    if negative := next((name for name, value in declared.items() if type(value) is int and value < 0), ""):
+        return f"{negative} is wrong: {declared[negative]} is less than 0"
     _right.append(capabilities)
+    return ""
+
+
+def _unknown_word(capabilities: Capabilities) -> str:
+    """A capability that names what kvproof does not know, and what there is instead; empty if there is none."""
+    named = ("eviction", (capabilities.eviction,), EVICTIONS), ("policies", capabilities.policies, POLICIES)
+    for name, words, known in named:
+        if foreign := [word for word in words if word not in known]:
+            return f"{name} is wrong: there is no {foreign[0]!r}; choose from {', '.join(filter(None, known))}"
     return ""
 
 

@@ -8,7 +8,9 @@ from kvproof.spec.trace import CodePlace, Operation
 
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the text of an object; it differs from run to run
 DICT = re.compile(r"{[^{}]*}")  # tables in the text of a finding, or a configuration
+RECORD = re.compile(r"\b[A-Z]\w*\((?:\w+=[^()]*)?\)(?:, )?")  # a tuple with named fields, such as the part of a step
 CONTRACT = "contract "  # how the cause begins if the call was outside the contract of the engine
+QUESTIONS = {"admit": "can_admit", "reserve": "can_append", "swap_out": "can_swap_out", "swap_in": "can_swap_in"}
 LINE_CHARACTERS, COLUMN_GAP = 60, "   "  # of a comparison in one line
 
 
@@ -74,18 +76,28 @@ class Finding(Exception):
     @property
     def kind(self) -> tuple[str, str]:
         """What a shorter run must show to be the same finding: the property, and which call raised what."""
-        return self.property, self.cause
+        return self.property, self.cause + self._after_question
 
     def mechanism(self, operation: str) -> str:
         """How the property broke, without numbers: the cause, or else the operation, and the whole sentence.
 
         Reports print it, and a list of known findings is compared with it.
         """
-        text = DICT.sub("", self.text)
+        return f"{self.cause or operation}: {self.words}{self._after_question}"
+
+    @property
+    def _after_question(self) -> str:
+        """Which question got the wrong OK, if it is not the call's own: a swap-in is asked for the append after it."""
+        question = self.promise.partition("(")[0]
+        own = QUESTIONS.get(self.cause.partition(" ")[0], question)
+        return "" if question in ("", own) else f" after {question} said OK"
+
+    @property
+    def words(self) -> str:
+        """The sentence without numbers, tables, records and the call."""
+        text = RECORD.sub("", DICT.sub("", self.text))
         words = _words_of(text.partition(": ")[2] or text)
-        if not (words or self.cause):
-            words = _words_of(text)
-        return f"{self.cause or operation}: {words}"
+        return words if words or self.cause else _words_of(text)
 
     def key(self, operations: Sequence[Operation]) -> tuple[str, str]:
         """The identity of the finding in which the operations ended: its property and its mechanism."""
@@ -126,3 +138,7 @@ class AdapterError(Exception):
     def __init__(self, message: str, call: str = "") -> None:
         super().__init__(message)
         self.call = call
+
+
+class OutsideTable(AdapterError):
+    """The adapter of an engine does not fit a release that lies outside those it was judged with."""

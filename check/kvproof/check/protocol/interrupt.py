@@ -38,9 +38,9 @@ def is_from_outside(error: BaseException) -> bool:
 def interruptible() -> Iterator[None]:
     """Let SIGTERM, which CI systems send before they kill a job, interrupt like Ctrl-C. An ignored signal stays so.
 
-    What the `__del__` of an object raises, Python only prints. So an interrupt that comes there comes again soon after.
-    Of an object that the interrupt left half made, nothing is printed, also after the block: the traceback of the
-    interrupt keeps the object.
+    What the `__del__` of an object raises, Python only prints. So an interrupt that comes there comes again soon after,
+    at the end of the block at the latest. Of an object that the interrupt left half made, nothing is printed, also
+    after the block: the traceback of the interrupt keeps the object.
     """
     global _num_handlers
     if threading.current_thread() is not threading.main_thread():
@@ -48,31 +48,42 @@ def interruptible() -> Iterator[None]:
         return
 
     hook, last, again = sys.unraisablehook, 0, list[threading.Timer]()
+    is_owed = is_over = False  # an interrupt came that did not interrupt yet; the block has ended
 
     def not_raised(ignored: "sys.UnraisableHookArgs") -> None:
+        nonlocal is_owed
         if issubclass(ignored.exc_type, UserInterrupt):
+            is_owed = True
             again.append(threading.Timer(AGAIN_SECONDS, os.kill, (os.getpid(), last)))
             again[-1].start()
         elif ignored.exc_type is not AttributeError or getattr(ignored.object, "__name__", "") != "__del__":
             hook(ignored)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal last
-        last, sys.unraisablehook = number, not_raised
-        raise UserInterrupt
+        nonlocal last, is_owed
+        last, sys.unraisablehook, is_owed = number, not_raised, is_over
+        if not is_over:
+            raise UserInterrupt
 
     numbers = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, interrupt) for number in numbers}
     _num_handlers += 1
+    has_interrupted = False
     try:
         yield
+    except KeyboardInterrupt:
+        has_interrupted = True
+        raise
     finally:
-        _num_handlers -= 1
+        is_over = True
         for timer in again:
             timer.cancel()
             timer.join()
         for number, handler in before.items():
             signal.signal(number, handler)
+        _num_handlers -= 1
+        if is_owed and not has_interrupted:
+            raise UserInterrupt
 
 
 @contextmanager

@@ -222,7 +222,7 @@ class Capabilities:
     lost_hits: int | None = None  # blocks of a cached prefix that a look-up may miss; None: any number
     hits_whole_prompts: bool = False  # a hit can have a prompt's last token; if not, a miss of its block is allowed
     records_kept: int | None = None  # of earlier requests, when idle with an empty prefix cache; None: any number
-    refusal_slack: int | None = None  # if a call is refused, so many blocks beyond its own may be free; None: any
+    refusal_slack: int | None = None  # blocks beyond its own that may be free if a call is refused; None: any, NEVER: 0
     counts_touched_blocks: bool = False  # a refusal counts each block that a growth writes, as if all had to be new
     admits_lookahead: bool = False  # `can_admit` also asks for the lookahead slots
     reserves_once: bool = False  # lookahead slots are reserved when a sequence starts; its tokens use them up
@@ -238,6 +238,7 @@ class Capabilities:
     double_free_errors: tuple[str, ...] = ()  # names of the exceptions by which the subject reports a double free
     prefixes: bool = False  # a group may name a prefix of its prompt, whose blocks later groups share: `new_prefix`
     prefixes_stay: bool = False  # a swap moves no block of a named prefix; a swapped table has null blocks there
+    hits_within_blocks: bool = False  # a hit may end within a block, which the admission copies: `Admitted.copies`
     dedups_after_step: bool = False  # after a step, a filled block may be replaced by a cached block of equal content
 
     # Of pools only
@@ -295,9 +296,13 @@ class Refused(NamedTuple):
 
 
 class Admitted(NamedTuple):
-    """A group was admitted. hit: tokens of its prompt found in the prefix cache, which need not be computed."""
+    """A group was admitted. hit: tokens of its prompt found in the prefix cache, which need not be computed.
+
+    copies: as in `Reserved`; of a hit that ends within a block, the pair that copies this block is one of them.
+    """
 
     hit: int = 0
+    copies: Sequence[Pair] = ()
 
 
 class Reserved(NamedTuple):
@@ -321,7 +326,8 @@ class Observation(NamedTuple):
     stands under the number of the encoder sequence. free: the number of blocks that could be taken on each device (GPU,
     host), as the subject counts them. reserved: ids of blocks that the manager keeps for itself. refs: the refcount of
     each block, GPU blocks first, then host blocks, 0 for reserved ones; None if the manager does not show refcounts.
-    free_ids: the ids of all free and evictable blocks, duplicates included; None if the manager does not show them.
+    free_ids: the ids of all free and evictable blocks, duplicates included, in any order; None if the manager does not
+    show them.
     """
 
     tables: dict[int, list[list[int]]]
@@ -391,10 +397,16 @@ class ManagerSubject(Protocol):
         """
 
     def swap_out(self, group: int) -> list[Pair]:
-        """Move a running group to host blocks. Returns (GPU block, host block) pairs, each relative to its device."""
+        """Move a running group to host blocks. Returns (GPU block, host block) pairs, each relative to its device.
+
+        The pairs may be in any order.
+        """
 
     def swap_in(self, group: int) -> list[Pair]:
-        """Move a swapped group to GPU blocks. Returns (host block, GPU block) pairs, each relative to its device."""
+        """Move a swapped group to GPU blocks. Returns (host block, GPU block) pairs, each relative to its device.
+
+        The pairs may be in any order.
+        """
 
     def step_scheduled(self, step: list[Scheduled], now: int) -> None:
         """The step is about to be launched. now: seconds since the start of the run."""

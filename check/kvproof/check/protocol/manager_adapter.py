@@ -115,8 +115,11 @@ class ManagerAdapter:
         """Whether a prompt of these tokens would get its blocks now. Changes nothing."""
         raise NotImplementedError
 
-    def allocate(self, seq: int, tokens: list[int]) -> int | None:
-        """Give a sequence blocks for its prompt. Returns how many of its tokens the prefix cache had; None: 0."""
+    def allocate(self, seq: int, tokens: list[int]) -> int | Admitted | None:
+        """Give a sequence blocks for its prompt. Returns how many of its tokens the prefix cache had; None: 0.
+
+        With `hits_within_blocks` it may return `Admitted(hit, copies)`, with (source, target) blocks to copy first.
+        """
         raise NotImplementedError
 
     def append(self, seq: int, num_tokens: int) -> Sequence[Pair] | None:
@@ -144,7 +147,7 @@ class ManagerAdapter:
         return None
 
     def free_ids(self) -> Sequence[int] | None:
-        """The ids of all blocks that could be taken, of both devices; None if unknown."""
+        """The ids of all blocks that could be taken, of both devices, in any order; None if unknown."""
         return None
 
     def num_records(self) -> int:
@@ -248,12 +251,12 @@ class ManagerAdapter:
             hit = self.allocate(first, self.tokens[first])
         except self.refusals as error:
             return Refused(str(error))
-        hit = 0 if hit is None else hit
-        check_answer("allocate", hit, int)
+        admitted = hit if isinstance(hit, Admitted) else Admitted(0 if hit is None else hit)
+        check_answer("allocate", admitted.hit, int)
         for seq in others:
             self.share(first, seq)
         self._admitted.update(self.groups[group])
-        return Admitted(hit)
+        return admitted
 
     def reserve(self, seq: int, num_tokens: int) -> Reserved | Refused:
         """Reserve slots by `append`. An exception of `refusals` becomes a refusal."""

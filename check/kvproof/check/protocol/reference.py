@@ -28,7 +28,7 @@ FIELDS_OF_OPEN = "the fields that the table of the configuration marks"
 PIPE = {
     "make": (f"`open`: {FIELDS_OF_OPEN}", "null"),
     "can_allocate": (TOKENS, YES_OR_NO),
-    "allocate": (f"`seq`, {TOKENS}", "null, or a number of tokens"),
+    "allocate": (f"`seq`, {TOKENS}", "null, or a number of tokens; or `[number, [[source, target], …]]`"),
     "can_append": (GROUP, YES_OR_NO),
     "append": (f"`seq`, `num_tokens`, {TOKENS}", "`[[source, target], …]` or null"),
     "release": ("`seq`", "null"),

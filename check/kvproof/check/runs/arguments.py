@@ -89,12 +89,16 @@ def _value(text: str) -> Any:
         return text
 
 
+BESIDE_NO_CONNECTOR = "transfers", "num_host_blocks", "window", "local_chunk"  # a connector is judged without these
+
+
 class Narrowed:
     """A subject without the capabilities whose features the fixed fields switch off."""
 
     def __init__(self, subject: Any, fixed: dict[str, Any]) -> None:
         self._subject = subject
-        off = {f.capability: False for f in features.FEATURES if f.field in fixed and not f.uses(fixed[f.field])}
+        unused = [one for one in features.FEATURES if one.field in fixed and not one.uses(fixed[one.field])]
+        off: dict[str, Any] = {one.capability: False for one in unused}
         off |= dict.fromkeys(_excluded(fixed, subject.capabilities), False)
         groups = fixed.get("kv_groups", ())
         if groups and not any(entry.startswith(STATE) for entry in groups):
@@ -103,6 +107,10 @@ class Narrowed:
             off["block_sizes"] = False
         if len(groups) > 1:
             off["transfers"] = False  # they are judged with one KV group only
+        if fixed.get("connector"):
+            off["transfers"] = False  # of a connector they are its own
+        if fixed.get("connector") == "" or len(groups) > 1 or any(map(fixed.get, BESIDE_NO_CONNECTOR)):
+            off["connectors"] = ()
         self.capabilities: Capabilities = replace(subject.capabilities, **off)
 
     def __getattr__(self, name: str) -> Any:

@@ -11,7 +11,7 @@ from kvproof.check.counterexample.store import draw, load
 from kvproof.check.counterexample.trace_schema import CounterexampleError
 from kvproof.check.isolation.factory import factory_for
 from kvproof.check.isolation.remote_search import method_called
-from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.protocol.finding import AdapterError, OutsideTable
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.runs.trust import Trust, found_above, trust
 from kvproof.check.subjects import UnknownSubject
@@ -34,6 +34,8 @@ def replay(
         return replay_trace(path, trace, make, name, partial(method_called, make))
     except (CounterexampleError, UnknownSubject) as error:
         return Replay(ReplayStatus.ERROR, str(error), is_misnamed=True)
+    except OutsideTable as error:
+        return Replay(ReplayStatus.ERROR, str(error))
     except AdapterError as error:
         return Replay(ReplayStatus.ERROR, f"the adapter breaks the protocol: {error}")
     except Unsupported as error:

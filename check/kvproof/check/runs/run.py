@@ -20,6 +20,7 @@ from kvproof.check.runs.store import RESULT, Store, StoreError, fault_of_kvproof
 from kvproof.check.runs.terminal import output, progress_on, say
 from kvproof.check.subjects.loading.partial_import import installed_version
 from kvproof.check.subjects.process_output import print_left_out
+from kvproof.check.subjects.registry import outside_table
 from kvproof.reports.baseline import Comparison, findings, read_baseline
 from kvproof.reports.data_plane_result import DataPlane
 from kvproof.reports.document import DocumentError, encode
@@ -93,7 +94,8 @@ def run_stages(
     run = Run(version(), options.command, options.subject, options.seed, host() | dict(environment or {}), now())
     run.options = options.words
     run.assumptions = [f"{one.name}: {one.sentence}" for one in assumed]
-    result = Result(run, messages=list(options.messages), data_plane=data_plane)
+    outside = outside_table(options.subject)
+    result = Result(run, messages=[*options.messages, *([outside] if outside else [])], data_plane=data_plane)
     run.effort, run.budget_seconds = options.effort.name, options.seconds
     limits = [f"effort {run.effort}"] if run.effort else []
     limits += [] if options.seconds is None else [f"budget {options.seconds:g} s"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kvproof.check.counterexample.keeping import KeptFinding
+from kvproof.check.counterexample.store import load
 from kvproof.check.oracle.level import level_of_config
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
@@ -45,10 +46,18 @@ class Saving:
     _saved: list[tuple[str, KnownFailure, ReportedFinding]] = field(
         default_factory=list, init=False
     )  # with their judges
+    # Of each finding without an exception: its property, words and method, and the signature that it was reported with
+    _signatures: dict[tuple[str, str, CodePlace], str] = field(default_factory=dict, init=False)
 
     def remember(self, judge: str, kind: KnownFailure, found: ReportedFinding) -> None:
         """Do not save again what a judge found in an earlier part of this hunt."""
         self._saved.append((judge, kind, found))
+        operation, _, words = found.signature.partition(": ")
+        if " " in operation or found.trace is None:  # an exception, or no file
+            return
+        with suppress(Exception):  # of a file that is gone
+            if (method := load(self.store.folder / found.trace).method) is not None:
+                self._signatures.setdefault((found.property, words, method), found.signature)
 
     def save(self, judge: str, found: Counterexample, num_before: int) -> ReportedFinding:
         """Save the shortest run that can be found, if the subject repeats itself.
@@ -76,9 +85,22 @@ class Saving:
             raise InterruptedFinding(refuted_by(judge, reported, STOPPED_HERE)) from error
         reported = self._report(kept)
         reported.features = self._features(found, kept.found)
+        self._name_as_before(reported, kept)
         self._excuse(reported, kept.found.finding)
         self._saved.append((judge, (*found.kind, reported.features), reported))
         return replace(reported)
+
+    def _name_as_before(self, reported: ReportedFinding, kept: KeptFinding) -> None:
+        """Give the finding the signature of an earlier one that says the same of the same method.
+
+        Several operations may lead to one method: a leak of `release` shows when a sequence ends, and when it is
+        preempted.
+        """
+        finding, method = kept.found.finding, None if kept.trace is None else kept.trace.method
+        if finding.cause or method is None or self._excuse_of((reported.property, reported.signature), finding):
+            return
+        about = reported.property, finding.words, method
+        reported.signature = self._signatures.setdefault(about, reported.signature)
 
     @staticmethod
     def _is_same(kind: KnownFailure, found: Counterexample) -> bool:

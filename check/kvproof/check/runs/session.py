@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from kvproof.check.protocol.fault_attribution import lack_of
-from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.protocol.finding import AdapterError, OutsideTable
 from kvproof.check.protocol.interrupt import interruptible
 from kvproof.check.protocol.manager import Assumption
 from kvproof.check.protocol.time_limit import GRACE_SECONDS, OutOfTime, calls_end_at
@@ -142,7 +142,9 @@ class Session:
             self._note(f"{INTERRUPTED}: the checks that were not decided are unknown")
         except AdapterError as error:
             code = Exit.USAGE
-            self.adapter_error = f"the adapter of {self.result.run.subject} breaks the protocol: {error}"
+            is_own = not isinstance(error, OutsideTable)
+            lead = f"the adapter of {self.result.run.subject} breaks the protocol: " if is_own else ""
+            self.adapter_error = f"{lead}{error}"
             self.result.messages.append(self.adapter_error)
         self.result.run.is_complete = code is None
         self.result.run.seconds = round(time.monotonic() - begin, 3)

@@ -20,9 +20,11 @@ nano-vllm has no fork, swap, sliding window, lookahead or adapters, so these are
 """
 
 import hashlib
+import inspect
 from pathlib import Path
 from typing import Any
 
+from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation, Scheduled, Unsupported
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
 from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
@@ -76,6 +78,12 @@ def import_module(path: str, name: str) -> Any:
     return module(f"engine.{name}")
 
 
+def has_older_interface(kind: Any) -> bool:
+    """Whether a class of block managers has the interface of `nano_vllm_older`: `allocate` takes a sequence only."""
+    needed = [one for one in inspect.signature(kind.allocate).parameters.values() if one.default is one.empty]
+    return len(needed) == 2 and hasattr(kind, "may_append")  # the manager itself is the first
+
+
 def require_valid(config: Config) -> None:
     """Raise Unsupported for a configuration that nano-vllm cannot have."""
     if config.block_size < BLOCK_SIZE_MIN:
@@ -113,16 +121,26 @@ class NanoVllm(ManagerAdapter):
     def hits(self, group: int) -> int:
         """The number of cached tokens, from the same call as the admission; 0 if the prompt does not fit."""
         (seq,) = self.groups[group]
-        return max(0, int(self.manager.can_allocate(self._sequence(seq)))) * self.config.block_size
+        return max(0, self._num_cached(self._sequence(seq))) * self.config.block_size
+
+    def _num_cached(self, fake: Any) -> int:
+        """The number of cached blocks of a prompt that fits; -1 if it does not fit."""
+        answer = self.manager.can_allocate(fake)
+        if isinstance(answer, bool):
+            raise AdapterError(
+                "can_allocate of this checkout answers true or false, but allocate takes the number of cached blocks; "
+                "kvproof drives managers whose can_allocate answers with that number"
+            )
+        return int(answer)
 
     def can_allocate(self, tokens: list[int]) -> bool:
         """Whether the prompt fits: nano-vllm answers -1 if not, else the number of cached blocks."""
-        return int(self.manager.can_allocate(self._sequence_of_size(tokens))) >= 0
+        return self._num_cached(self._sequence_of_size(tokens)) >= 0
 
     def allocate(self, seq: int, tokens: list[int]) -> int:
         """Allocate all blocks of the prompt, and share those that are cached. Returns the hit in tokens."""
         fake = self._sequence(seq)
-        self.manager.allocate(fake, self.manager.can_allocate(fake))
+        self.manager.allocate(fake, self._num_cached(fake))
         return int(fake.num_cached_tokens)
 
     def can_append(self, group: int) -> bool:
@@ -192,6 +210,11 @@ class NanoVllmScheduler(SchedulerAdapter):
 
     def __init__(self, path: str) -> None:
         self._module = import_module(path, "scheduler")
+        if has_older_interface(self._module.BlockManager):
+            raise EngineError(
+                f"the scheduler of {path} has the older interface, with allocate(seq), and is not driven; its block "
+                f"manager is: nano-vllm=={path}"
+            )
 
     def make(self, config: SchedulerConfig) -> Any:
         require_valid(config)

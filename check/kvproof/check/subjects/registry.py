@@ -15,6 +15,7 @@ from kvproof.check.protocol.interrupt import is_from_outside
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.loading import EngineError
+from kvproof.check.subjects.loading.download import order_of
 from kvproof.check.subjects.own import FORMS, own, without_attribute
 from kvproof.spec.extras import is_installed, not_installed
 
@@ -145,7 +146,7 @@ ROWS = (
         is_checkout=True,
         needs="torch",
     ),
-    Row("nano-vllm", MANAGER, "nano-vllm's block manager", _by("nano_vllm.NanoVllm"), is_checkout=True),
+    Row("nano-vllm", MANAGER, "nano-vllm's block manager", _by("nano_vllm_older.manager_of"), is_checkout=True),
     Row(
         "nano-vllm-scheduler",
         SCHEDULER,
@@ -278,6 +279,19 @@ def engine_of(name: str) -> str:
     return row.engine
 
 
+def outside_table(name: str) -> str:
+    """Says that a subject is of a release outside the table, if it is; else empty."""
+    known, _, release = name.partition("==")
+    row = NAMED.get(known)
+    if row is None or row.releases is None or not release:
+        return ""
+    oldest, newest = row.releases
+    if order_of(oldest) <= order_of(release) <= order_of(newest):
+        return ""
+    judged = oldest if oldest == newest else f"{oldest} to {newest}"
+    return f"{name} lies outside the releases of {row.engine} that {known} was judged with ({judged})"
+
+
 def _suggestion(name: str) -> str:
     close = difflib.get_close_matches(name, NAMED, n=1)
     if close:
@@ -295,7 +309,8 @@ def _guarded(name: str, factory: Callable[[], Any]) -> Factory:
             if isinstance(error, UnknownSubject) or is_from_outside(error):
                 raise
             text = f"{name}: the subject cannot be made: {type(error).__name__}: {error_text(error)}"
-            raise UnknownSubject(text + _why_no_adapter(factory)) from error
+            outside = f"; {where}" if (where := outside_table(name)) else ""
+            raise UnknownSubject(text + _why_no_adapter(factory) + outside) from error
 
     return make
 

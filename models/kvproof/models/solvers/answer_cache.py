@@ -1,7 +1,8 @@
 """Answers of the solver, kept between runs, so that an unchanged text is proved again in seconds.
 
 An entry belongs to one question: its key is a digest of the hypotheses, the goal, the solver with its version, the
-settings, and kvproof's code that asks solvers, since a fault there must not outlive its repair. Only proofs are kept; a
+settings, and kvproof's code that asks solvers and hands their answers on, since a fault there must not outlive its
+repair. Only proofs are kept; a
 question without a proof is asked again, and a refutation is replayed anyway. So an entry can be wrong only if somebody
 wrote it. Who can write to the file could also change the program: the file is used only if it belongs to the user
 and nobody else can write to it. An entry that is damaged does not fit its own digest, and is no entry.
@@ -47,18 +48,19 @@ def default_file() -> Path:
 
 
 class AnswerCache:
-    """The kept answers of one solver with the same settings. solver: its name and version.
+    """The kept answers of one solver with the same settings. solver: its name and version. handed_on_by: folders of
+    further code between the solver and this cache, such as that of workers.
 
     Raises OSError, sqlite3.Error or UnicodeDecodeError (a message of SQLite) if the file cannot be used.
     """
 
-    def __init__(self, file: Path, solver: str, settings: Settings) -> None:
+    def __init__(self, file: Path, solver: str, settings: Settings, handed_on_by: tuple[Path, ...] = ()) -> None:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in (file.parent, file):
             if path.exists():
                 require_private(path)
         asked = settings.seed, settings.effort_max, settings.wants_core, settings.is_alone
-        self._context = [FORMAT, code_digest(), solver, *asked]
+        self._context = [FORMAT, code_digest(handed_on_by), solver, *asked]
         self._database = sqlite3.connect(file, timeout=SECONDS_MAX, isolation_level=None)
         with ExitStack() as on_error:
             on_error.callback(self._database.close)
@@ -135,9 +137,9 @@ class AnswerCache:
 
 
 @functools.cache
-def code_digest() -> str:
-    """A digest of the code that asks solvers and reads their answers."""
-    folders = Path(__file__).parent, Path(obligation.__file__).parent
+def code_digest(handed_on_by: tuple[Path, ...] = ()) -> str:
+    """A digest of the code that asks solvers, reads their answers and hands them on."""
+    folders = Path(__file__).parent, Path(obligation.__file__).parent, *handed_on_by
     return _digest(*(path.read_text(encoding="utf-8") for each in folders for path in sorted(each.glob("*.py"))))
 
 

@@ -11,9 +11,9 @@ from kvproof.models.translation.conditions import Conditions, Demand
 from kvproof.models.translation.maps import Map, SymbolicState, Value, chosen, is_value, merged, shape
 from kvproof.models.translation.sizes import Universe
 from kvproof.models.translation.states import StateExpressions
-from kvproof.models.translation.terms import Truth, conjunction, negation
+from kvproof.models.translation.terms import Term, Truth, conjunction, is_truth, negation
 from kvproof.models.translation.text import Frame, Text, element_left, parameters_of, returned
-from kvproof.spec.language import SLOTS, Domain
+from kvproof.spec.language import FLAGS, SLOTS, Domain
 from kvproof.spec.syntax_trees import called
 
 
@@ -225,12 +225,29 @@ class Run:
                 "the value has another shape than what it is assigned to",
                 "assign a value of the same domains",
             )
+        if self.text.system.fields[field_name].to == FLAGS:
+            value = _of_truths(value, target, frame)
         if not indexes:
             assert isinstance(value, Map)
             after = Map(before.domains, value.read)
         else:
             after = before.put(tuple(indexes), value)
         return frame.named(**{name: state.written(field_name, after)})
+
+
+def _of_truths(value: Value, target: ast.expr, frame: Frame) -> Value:
+    """The value, of which each term is a truth value: a flag has no other values in any state that is asked about."""
+
+    def truth(term: Term) -> Term:
+        if is_truth(term):
+            return term
+        what = f"{ast.unparse(target)} is a flag, and a number is assigned to it"
+        raise frame.error(target, what, "assign a truth value: True, False, or a comparison")
+
+    if isinstance(value, Map):
+        rows = value
+        return Map(rows.domains, lambda *indexes: truth(rows.read(*indexes)))
+    return truth(value)
 
 
 def _has_own_lists(node: ast.expr, domains: tuple[Domain, ...], in_place: str) -> bool:

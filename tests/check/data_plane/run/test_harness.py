@@ -111,12 +111,8 @@ def test_an_executor_that_raises_what_would_end_the_run_is_a_finding(error: Base
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_of_the_user_ends_the_run_in_a_step_of_an_executor(number: signal.Signals) -> None:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
-    try:
-        with interruptible(), pytest.raises(UserInterrupt):
-            case_with(lambda caches, moves: signal.raise_signal(number))
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with interruptible(), pytest.raises(UserInterrupt):
+        case_with(lambda caches, moves: signal.raise_signal(number))
 
 
 def test_a_users_executor_that_fails_while_it_is_timed_is_left_out() -> None:

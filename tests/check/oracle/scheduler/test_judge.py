@@ -164,7 +164,7 @@ def test_a_running_request_that_never_goes_on_is_no_progress() -> None:
     finding = finding_of(Lazy(1), SchedulerConfig(), operations)
     assert finding is not None
     assert finding.property == "progress"
-    assert "not all is done: request 1 running" in finding.text
+    assert "not all is done; there is request 1 running" in finding.text
     assert finding_of(BuiltInScheduler(), SchedulerConfig(), operations) is None
 
 

@@ -12,6 +12,7 @@ from kvproof.check.protocol.fault_attribution import by_means_of_kvproof
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import (
     Admission,
+    Admitted,
     Assumption,
     Capabilities,
     Config,
@@ -183,8 +184,10 @@ class PipeSubject(ManagerAdapter):
             raise AdapterError(f"{call} was answered by {answer!r}; it must be true, false, OK, LATER or NEVER")
         return Admission(answer) if isinstance(answer, str) else cast(bool, answer)
 
-    def allocate(self, seq: int, tokens: list[int]) -> int | None:
-        return self._ask("allocate", int | None, seq=seq, **self._content(seq))  # type: ignore[no-any-return]
+    def allocate(self, seq: int, tokens: list[int]) -> int | Admitted | None:
+        """Ask `allocate`. A hit within a block is answered by [hit, pairs]."""
+        answer = self._ask("allocate", int | tuple[int, list[tuple[int, int]]] | None, seq=seq, **self._content(seq))
+        return Admitted(*answer) if isinstance(answer, tuple) else answer
 
     def can_append(self, group: int) -> bool | Admission:
         return self._is_possible("can_append", group)

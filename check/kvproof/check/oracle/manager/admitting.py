@@ -7,7 +7,7 @@ from kvproof.check.oracle.expected import RUNNING, ExpectedSequence, Group
 from kvproof.check.oracle.manager.base import ADMITTING, LATER, OK, ManagerBase
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Admitted, Refused
+from kvproof.check.protocol.manager import Admitted, Pair, Refused
 from kvproof.spec.text.identity import Image, Key
 from kvproof.spec.text.state import GPU
 
@@ -152,10 +152,12 @@ class Admitting(ManagerBase):
         check_answer("admit().hit", result.hit, int)
         if looked_up is not None and looked_up != result.hit:
             self.judge_missed_hit(first, looked_up, f"hits({gid})")
-        self._admitted(group, result.hit, chunk, context)
+        if result.copies:
+            self.check_copies("admit().copies", result.copies, context)
+        self._admitted(group, result.hit, chunk, context, result.copies)
         return True
 
-    def _admitted(self, group: Group, hit: int, chunk: int, context: str) -> None:
+    def _admitted(self, group: Group, hit: int, chunk: int, context: str, copies: Sequence[Pair] = ()) -> None:
         """Explain an admission, and give the worker its part of the step."""
         explainer, caching = self.explainer, self.config.caching
         first = group.members[0]
@@ -167,7 +169,8 @@ class Admitting(ManagerBase):
             self.judge_missed_hit(first, hit, context)
         if group.prefix is not None:
             self.prefixes.begin(group.prefix, first, hit, self.capabilities.lost_hits, context)
-        explainer.admitted(first, hit, caching, context, self.capabilities.same_step_hits)
+        found = copies if self.hits_within_blocks else None
+        explainer.admitted(first, hit, caching, context, self.capabilities.same_step_hits, found)
         for seq in group.members[1:]:
             explainer.forked(first, seq, context)
             explainer.require_same_tables(first, seq, context)
@@ -181,6 +184,7 @@ class Admitting(ManagerBase):
         self.settle(context)
         start = min(hit, len(first.tokens) - 1)
         stop = self._chunk_end(first, start, chunk) if self.config.chunked else len(first.tokens)
+        self.worker.copies.extend(copies)
         self.answer = f"hit {hit}" if hit else "admitted"
         self.coverage["admitted"] += 1
         if hit and self.has_states:

@@ -8,12 +8,13 @@ from weakref import ref
 from kvproof.check.oracle.enabled import OperationJudge
 from kvproof.check.oracle.expected import RUNNING, WAITING, ExpectedSequence, Group
 from kvproof.check.oracle.oracle import Oracle
-from kvproof.check.protocol.adapter_check import MANAGER_CALLS, check_adapter, check_answer
+from kvproof.check.protocol.adapter_check import MANAGER_CALLS, check_adapter, check_answer, check_pairs
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import NULL_BLOCK, Admission, Config, ManagerSubject, Scheduled
+from kvproof.check.protocol.manager import NULL_BLOCK, Admission, Config, ManagerSubject, Pair, Scheduled
 from kvproof.check.protocol.manager_operations import ManagerOperation
 from kvproof.spec.text import operations
 from kvproof.spec.text.identity import Identities
+from kvproof.spec.text.mapping import is_block_of
 from kvproof.spec.text.state import GPU
 
 OK, LATER, NEVER = Admission.OK, Admission.LATER, Admission.NEVER  # a look-up in an enumeration is a call in Python
@@ -245,6 +246,8 @@ class ManagerBase(Oracle, OperationJudge):
         elif not self.may_end_for_good(group):
             needed, gpu = self.num_blocks_needed(group, self.config.lookahead), self.config.num_gpu_blocks
             sentence = f"{context} says NEVER, but needs $observed blocks of $expected"
+            if slack := self.capabilities.refusal_slack:
+                sentence += f"; the subject declares a slack of {slack}"
             raise Finding("admission-final", sentence, expected=gpu, observed=needed)
 
     def judge_later(self, sentence: str) -> None:
@@ -357,6 +360,16 @@ class ManagerBase(Oracle, OperationJudge):
                     observed=len(part.observed_table) * part.layout.num_tokens,
                     sequence=part.name,
                 )
+
+    def check_copies(self, answer: str, copies: Sequence[Pair], context: str) -> None:
+        """Raise Finding unless every pair is of blocks that exist, and AdapterError unless it is a pair."""
+        check_pairs(answer, copies)
+        num_blocks = self.explainer.num_blocks
+        for pair in copies:
+            if not all(is_block_of(block, num_blocks) for block in pair):
+                sentence = "copy $observed is outside $expected blocks"
+                raise Finding("cow-copied", sentence, call=context, expected=num_blocks, observed=pair, blocks=pair)
+        self.answer = "copy " + ", ".join(f"{source} -> {target}" for source, target in copies)
 
     def op_reset(self) -> bool:
         """Reset the prefix cache; a manager refuses this while any block is in use."""

@@ -6,9 +6,8 @@ from kvproof.check.oracle.expected import ExpectedSequence, Group
 from kvproof.check.oracle.manager.base import GROWING, ManagerBase
 from kvproof.check.protocol.adapter_check import check_answer, check_pairs
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Admission, Pair, Refused, Reserved
+from kvproof.check.protocol.manager import Admission, Refused, Reserved
 from kvproof.spec.text import operations
-from kvproof.spec.text.mapping import is_block_of
 from kvproof.spec.text.state import GPU
 
 
@@ -65,7 +64,7 @@ class Growing(ManagerBase):
             check_pairs("reserve().copies", result.copies)
         copies = list(result.copies)
         if copies:
-            self._check_copies(copies, context)
+            self.check_copies("reserve().copies", copies, context)
         self.observe(context, [seq])
         if self.capabilities.dedups_after_step:
             self._exchange_filled(seq, context)
@@ -89,15 +88,6 @@ class Growing(ManagerBase):
                 named = [*table[:num_old], *old[num_old:]].__getitem__
                 self.explainer.run(operations.exchange_entries(self.state, part.slot, named), context)
             part.observed_table = old  # the rest of the change is explained by `extended`
-
-    def _check_copies(self, copies: list[Pair], context: str) -> None:
-        check_pairs("reserve().copies", copies)
-        num_blocks = self.explainer.num_blocks
-        for pair in copies:
-            if not all(is_block_of(block, num_blocks) for block in pair):
-                sentence = "copy $observed is outside $expected blocks"
-                raise Finding("cow-copied", sentence, call=context, expected=num_blocks, observed=pair, blocks=pair)
-        self.answer = "copy " + ", ".join(f"{source} -> {target}" for source, target in copies)
 
     def op_append(self, gid: int) -> bool:
         """Every member of a running group gets slots for the tokens that were sampled for it."""

@@ -49,7 +49,7 @@ class StepExplainer:
         if swapped or step.swap_in:
             self._swap_in(swapped, step)
         if waiting:
-            self._admit(waiting)
+            self._admit(waiting, step.copies)
         for load in step.loads:
             self._load(load, chunks)
         if swapped or waiting:
@@ -154,7 +154,7 @@ class StepExplainer:
             seq, observed = self.scheduler.seqs[seq_id], tables.get(seq_id)
             if seq.status is WAITING and observed and all(block in source_of for block in observed[0]):
                 tables[seq_id] = [[source_of[block] for block in observed[0]]]
-                self._admit({seq.group.id: [chunk]})
+                self._admit({seq.group.id: [chunk]}, step.copies)
                 tables[seq_id] = observed
                 del chunks[seq_id]
                 self.coverage["swapped out when admitted"] += 1
@@ -297,7 +297,7 @@ class StepExplainer:
                 self._grow(seq, chunks[seq.id], step.copies)
         self._judge_pairs(step.swap_in, self.worker.swap_in, "in")
 
-    def _admit(self, waiting: dict[int, list[Chunk]]) -> None:
+    def _admit(self, waiting: dict[int, list[Chunk]], copies: Sequence[Pair]) -> None:
         scheduler, explainer, caching = self.scheduler, self.explainer, self.config.caching
         for request_id, chunks in waiting.items():
             request = scheduler.requests[request_id]
@@ -311,7 +311,8 @@ class StepExplainer:
             )
             if caching and not (self.config.async_steps or scheduler.moves_kv):  # else it may learn of KV later
                 scheduler.judge_missed_hit(first, hit, SCHEDULE)
-            explainer.admitted(first, hit, caching, SCHEDULE, self.capabilities.same_step_hits)
+            found = copies if scheduler.hits_within_blocks else None
+            explainer.admitted(first, hit, caching, SCHEDULE, self.capabilities.same_step_hits, found)
             for chunk in chunks[1:]:
                 seq = scheduler.seqs[chunk.seq]
                 explainer.forked(first, seq, SCHEDULE)

@@ -146,7 +146,7 @@ class Stepping(SchedulerState):
                 )
         if self.last_step is not None and self.num_steps > self.last_step and self.requests:
             states = ", ".join(f"request {r.id} {r.members[0].status.value}" for r in self.requests.values())
-            sentence = f"$observed steps, and not all is done: {states}"
+            sentence = f"$observed steps, and not all is done; there is {states}"  # a signature ends at the semicolon
             raise Finding("progress", sentence, expected=self.last_step, observed=self.num_steps)
 
     def _note_mixture(self, step: ScheduledStep) -> None:

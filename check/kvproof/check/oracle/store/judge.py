@@ -7,6 +7,7 @@ from typing import ClassVar
 from kvproof.check.oracle.enabled import RuledJudge, enabled_when
 from kvproof.check.oracle.store.rules import NO_END, StoreRules, Transfer
 from kvproof.check.oracle.subject_calls import SubjectCalls
+from kvproof.check.oracle.unordered import unordered
 from kvproof.check.protocol.adapter_check import check_adapter, check_answer
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Refused
@@ -104,7 +105,7 @@ class StoreJudge(SubjectCalls, RuledJudge):
             before = self.observed._replace(free=before.free)
         else:
             self.observed = self.call("total-calls", "observe")
-        for name, old, new in zip(StoreObservation._fields, _unordered(before), _unordered(self.observed), strict=True):
+        for name, old, new in zip(StoreObservation._fields, unordered(before), unordered(self.observed), strict=True):
             if old != new:
                 sentence = f"was refused, but {name} changed; $expected -> $observed"
                 raise Finding("failed-call-changes-nothing", sentence, call=context, expected=old, observed=new)
@@ -478,10 +479,6 @@ def sharpened(finding: Finding, ended: Transfer) -> Finding:
     elif ended.is_load and property == "refcount-exact":
         property = "pin-own"
     return finding.of_property(property)
-
-
-def _unordered(shown: StoreObservation) -> StoreObservation:
-    return shown if shown.free_ids is None else shown._replace(free_ids=sorted(shown.free_ids))
 
 
 def _check_staged(staged: Staged) -> None:

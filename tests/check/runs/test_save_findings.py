@@ -1,0 +1,77 @@
+"""One leak is one finding, though it shows when a sequence ends and when it is preempted."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvproof.check.oracle.replay import Counterexample, finding_of
+from kvproof.check.protocol.manager import Config, ManagerSubject
+from kvproof.check.runs.save_findings import Saving
+from kvproof.check.runs.store import Store
+from kvproof.check.runs.verdicts import ReportedFinding
+from kvproof.spec.trace import Operation
+
+Factory = Callable[[], ManagerSubject]
+Altered = Callable[..., Factory]
+
+CONFIG = Config(block_size=1, num_gpu_blocks=2)
+ADMITTED: list[Operation] = [("new", 1, (1,), (0,)), ("admit", 1, 1), ("run", 0)]
+ENDED, PREEMPTED = [*ADMITTED, ("free", 1)], [*ADMITTED, ("preempt", 1)]
+
+
+def leaks(manager: Any, seq: int) -> None:
+    manager.tables.pop(seq)
+
+
+def leaks_too(manager: Any, seq: int) -> None:
+    manager.tables.pop(seq)
+
+
+@pytest.fixture
+def leaking(altered: Altered) -> Factory:
+    """A manager that gives no block back, however a sequence ends."""
+    return altered(release=lambda self, seq: leaks(self.manager, seq), refcounts=lambda self: None)
+
+
+def saved(saving: Saving, *runs: list[Operation]) -> list[ReportedFinding]:
+    found = []
+    for operations in runs:
+        finding = finding_of(saving.make(), CONFIG, operations)
+        assert finding is not None
+        found.append(saving.save("walker", Counterexample(CONFIG, operations, finding), 0))
+    return found
+
+
+def test_what_one_method_does_wrong_in_two_operations_has_one_signature(leaking: Factory, tmp_path: Path) -> None:
+    first, second = saved(Saving(leaking, "leaking", 1, Store(tmp_path)), PREEMPTED, ENDED)
+    assert first.signature == second.signature == "preempt: GPU: blocks in tables so are free"
+    assert first.trace != second.trace
+
+
+def test_a_hunt_that_goes_on_remembers_the_signature(leaking: Factory, tmp_path: Path) -> None:
+    (first,) = saved(Saving(leaking, "leaking", 1, Store(tmp_path)), PREEMPTED)
+    later = Saving(leaking, "leaking", 1, Store(tmp_path))
+    later.remember("walker", (first.property, first.signature, ()), first)
+    assert saved(later, ENDED)[0].signature == first.signature
+
+
+def test_what_two_methods_do_wrong_has_two_signatures(altered: Altered, tmp_path: Path) -> None:
+    def preempt(self: Any, group: int) -> None:
+        for seq in self.groups[group]:
+            self._admitted.remove(seq)
+            leaks_too(self.manager, seq)
+
+    make = altered(release=lambda self, seq: leaks(self.manager, seq), preempt=preempt, refcounts=lambda self: None)
+    first, second = saved(Saving(make, "leaking", 1, Store(tmp_path)), PREEMPTED, ENDED)
+    assert (first.signature.partition(":")[0], second.signature.partition(":")[0]) == ("preempt", "free")
+
+
+def test_a_known_finding_keeps_its_signature(leaking: Factory, tmp_path: Path) -> None:
+    saving = Saving(leaking, "leaking", 1, Store(tmp_path))
+    accepted = "free: GPU: blocks in tables so are free"
+    saving.accepted = frozenset({("no-leak-at-rest", accepted)})
+    first, second = saved(saving, PREEMPTED, ENDED)
+    assert (first.excused, second.signature) == ("", accepted)
+    assert second.excused

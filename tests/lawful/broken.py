@@ -1,0 +1,156 @@
+"""A broken neighbour of each kind of lawful manager: what looks like an unusual choice, and is a fault."""
+
+from collections.abc import Sequence
+
+from tests.lawful.caching import EvictsBeforeTakingFree, HitsWithinBlocks, LastTwinIsKnown
+from tests.lawful.plain import CopiesFullBlocks, CopiesWhatWasShared, KeepsReserveAndSaysSo, TurnsWhenRefusing
+from tests.lawful.swapping import LeavesSharedBlocks, SwapsFromHashMap
+
+from kvproof.check.protocol.manager import Admitted, Pair
+
+
+class ForgetsToReport(CopiesFullBlocks):
+    """It copies full blocks, and reports only the copy of the last one."""
+
+    def append(self, seq: int, num_tokens: int) -> Sequence[Pair] | None:
+        return (super().append(seq, num_tokens) or [])[-1:]
+
+
+class ReportsAnotherSource(CopiesFullBlocks):
+    """The copies are reported with their sources turned by one."""
+
+    def append(self, seq: int, num_tokens: int) -> Sequence[Pair] | None:
+        copies = super().append(seq, num_tokens) or []
+        return [(copies[at - 1][0], target) for at, (_, target) in enumerate(copies)]
+
+
+class KeepsTheReference(CopiesFullBlocks):
+    """A block that is copied keeps the reference of the sequence that copied it."""
+
+    def append(self, seq: int, num_tokens: int) -> Sequence[Pair] | None:
+        copies = super().append(seq, num_tokens) or []
+        for source, _ in copies:
+            self.refs[source] += 1
+        return copies
+
+
+class TakesSourcesOfCopies(CopiesWhatWasShared):
+    """A block that the step copies is taken again for a copy of the same step."""
+
+    def num_takable(self) -> int:
+        return self.num_free()
+
+    def pick(self) -> int:
+        return -1
+
+
+class KeepsMoreThanItDeclares(KeepsReserveAndSaysSo):
+    """Three blocks are kept, and two are declared."""
+
+    num_reserved = 3
+
+
+class LosesABlockWhenRefusing(TurnsWhenRefusing):
+    """A refused call takes a block out of the free list."""
+
+    def allocate(self, seq: int, tokens: list[int]) -> int | Admitted | None:
+        if not self.can_allocate(tokens) and self.free_blocks:
+            self.free_blocks.pop()
+        return super().allocate(seq, tokens)
+
+
+class MixesTargets(SwapsFromHashMap):
+    """The targets of two pairs change places."""
+
+    def ordered(self, pairs: list[Pair]) -> list[Pair]:
+        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+        return list(zip(sources, [*targets[1:], *targets[:1]], strict=True))
+
+
+class LeavesOwnBlocks(LeavesSharedBlocks):
+    """The first block of a group stays on the GPU, whoever holds it."""
+
+    def stays(self, block: int, group: int) -> bool:
+        return block == self.held[self.groups[group][0]][0]
+
+
+class LeavesWithoutReference(LeavesSharedBlocks):
+    """What stays on the GPU is not held by the group any more, though its tables name it."""
+
+    def swap_out(self, group: int) -> list[Pair]:
+        pairs = super().swap_out(group)
+        for seq in self.groups[group]:
+            for block in self.held[seq]:
+                self.refs[block] -= block < self.config.num_gpu_blocks
+        return pairs
+
+
+class EvictsNewestFirst(EvictsBeforeTakingFree):
+    """What was used last is evicted first."""
+
+    def victim(self, unused: list[int]) -> int:
+        return max(unused, key=self.used.__getitem__)
+
+
+class EvictsShortestFirst(LastTwinIsKnown):
+    """Of blocks that were used at one time, the shortest prefix is evicted first."""
+
+    def victim(self, unused: list[int]) -> int:
+        return min(unused, key=lambda block: (self.used[block], len(self.key_of[block])))
+
+
+class HitsWithoutCopy(HitsWithinBlocks):
+    """A hit ends within a block, and nothing is copied."""
+
+    def allocate(self, seq: int, tokens: list[int]) -> int | Admitted | None:
+        hit = super().allocate(seq, tokens)
+        return hit.hit if isinstance(hit, Admitted) else hit
+
+
+class CopiesAnotherBlock(HitsWithinBlocks):
+    """Another block than the one that was found is copied."""
+
+    def allocate(self, seq: int, tokens: list[int]) -> int | Admitted | None:
+        hit = super().allocate(seq, tokens)
+        if isinstance(hit, Admitted):
+            ((source, target),) = hit.copies
+            return hit._replace(copies=[((source + 1) % self.config.num_gpu_blocks, target)])
+        return hit
+
+
+class HitsOneTokenTooMany(HitsWithinBlocks):
+    """A hit within a block counts one token more than the block and the prompt have in common."""
+
+    def found_within(self, tokens: list[int]) -> tuple[int, int]:
+        block, num_tokens = super().found_within(tokens)
+        return block, num_tokens + bool(num_tokens and num_tokens < self.config.block_size - 1)
+
+
+class TakesSourceOfHit(HitsWithinBlocks):
+    """The block that a hit copies is evicted for another prompt of the same step."""
+
+    def num_takable(self) -> int:
+        return self.num_free()
+
+    def victim(self, unused: list[int]) -> int:
+        self.sources.clear()
+        return super().victim(unused)
+
+
+BROKEN = {  # the properties that say so
+    ForgetsToReport: {"cow-copied", "frame-kept"},
+    ReportsAnotherSource: {"cow-copied", "frame-kept"},
+    KeepsTheReference: {"refcount-exact"},
+    TakesSourcesOfCopies: {"mapping-hazard-free", "read-back"},
+    KeepsMoreThanItDeclares: {"admission-final", "admission-exact"},
+    LosesABlockWhenRefusing: {"failed-call-changes-nothing"},
+    MixesTargets: {"swap-mapping"},
+    LeavesOwnBlocks: {"swap-mapping"},
+    LeavesWithoutReference: {"swap-mapping"},
+    EvictsNewestFirst: {"eviction-order"},
+    EvictsShortestFirst: {"eviction-order"},
+    HitsWithoutCopy: {"hit-computed"},
+    CopiesAnotherBlock: {"hit-computed"},
+    HitsOneTokenTooMany: {"hit-computed"},
+    TakesSourceOfHit: {"hit-computed", "mapping-hazard-free", "read-back"},
+}
