@@ -71,7 +71,10 @@ static inline void visit_up(const cell *s, Form *f, int v) {
 static void survey(const cell *s, Form *f) {
   int bits = 0;  /* more than eight: a number is too large for a byte */
   f->num_seqs = f->num_flights = f->has_best = f->is_probe = f->has_links = f->has_kept = 0;
-  for (int flight = 0; flight < k_NUM_FLIGHTS; flight++) if (!flight_is_plain(s, flight)) f->flights[f->num_flights++] = flight;
+  for (int flight = 0; flight < k_NUM_FLIGHTS; flight++) {
+    f->flight_name[flight] = IDS_MAX;  /* no flight: what a wrong rule may let a block name */
+    if (!flight_is_plain(s, flight)) f->flights[f->num_flights++] = flight;
+  }
   for (int seq = 0; seq < k_NUM_SEQS; seq++) if (!seq_is_plain(s, seq)) {
     uint64_t *words = f->seq_numbers[seq], h = 7;
     uint8_t *out = (uint8_t *)words;

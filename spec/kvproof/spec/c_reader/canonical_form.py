@@ -43,7 +43,7 @@ def meanings(translator: Translator) -> str:
     if unknown:
         raise Unreadable(f"there is no field {', '.join(sorted(unknown))}")
     for name, (function, _) in found.items():
-        if read := _fields_read(function, found.keys(), translator.text):
+        if read := _fields_read(function, found.keys() - {name}, translator.text):
             raise Unreadable(f"the meaning of {name} depends on {', '.join(sorted(read))}, which may have none")
     own = Translator({**translator.text, **{f"m_{name}": function for name, function in found.items()}})
     own.require(f"m_{name}" for name in found)

@@ -50,7 +50,7 @@ class CallSpace(SpecificationSpace):
         if scope.caching and scope.num_flights:
             raise ValueError("operations in flight are explored without a prefix cache; take the level of rules")
         machine = machine or Machine(sizes_of(scope), with_ghosts=False)
-        super().__init__(scope, machine, "real" if scope.claims else "recount", continuations)
+        super().__init__(scope, machine, scope.claims, continuations)
         self._can_still_be_read: Callable[[State, int, int], bool] = self.machine.function("can_still_be_read")
 
     def successors(self, state: State) -> Iterator[tuple[Operation, State]]:

@@ -1,10 +1,10 @@
 """Search every reachable state of a scope in C, on several cores.
 
-Claims and obligations are evaluated in C; the independent count of `independent_count` is not. Before the search, what
-C reaches from the first states is compared with Python, and after it, what C reaches from some states of the whole
-search. A finding of C is shown only if Python finds it too, on the path that C has kept: the counterexample is
-Python's. What stopped the search (memory, time, effort) is in the result, and a search that was stopped is not
-exhausted.
+Claims and obligations are evaluated in C, and so is the independent count, which is written a second time there
+(`independent_count.c`). Before the search, what C reaches from the first states is compared with Python, and after it,
+what C reaches from some states of the whole search. A finding of C is shown only if Python finds it too, on the path
+that C has kept: the counterexample is Python's. What stopped the search (memory, time, effort) is in the result, and a
+search that was stopped is not exhausted.
 """
 
 import ctypes
@@ -190,11 +190,11 @@ def string_at(spec: SpecificationInC, worker: int, place: int) -> tuple[Place | 
 def confirmed(spec: SpecificationInC, strings: Sequence[bytes]) -> Counterexample:
     """The finding as Python makes it, on the path of these strings. Raises ReadersDiffer if Python has no finding."""
     scope = replace(spec.scope, claims=True)
-    space = space_of(scope)
+    space = space_of(scope, text=spec.text)
     state, path = space.first(), list[Operation]()
     try:
         for string in strings[1:]:
-            operation, state = _step(spec, space, state, string)
+            operation, state = _step(spec, space, space.expand(state), string)
             path.append(operation)
         space.expand(state)
         for operation, reached in space.successors(state):

@@ -167,8 +167,7 @@ static size_t expand_next(Worker *w) {
   int num = length_at(w->strings + w->next);
   size_t num_boxed = 0;
   w->expanding = w->next;
-  decode(w->strings + w->next + HEAD, num, &t->form, t->state);
-  expand(t);
+  expand(t, w->strings + w->next + HEAD, num);
   w->num_expanded++;
   if (t->finding) { stop(FOUND); return 0; }
   w->next += HEAD + num;
@@ -397,13 +396,15 @@ static void collected(void *to, int num) {
   s->num += 2 + num;
   s->count++;
 }
+/* The length of the string of a state; -1: it has too many identities, 0: a number of it is out of range. */
 int string_of(const cell *state, uint8_t *bytes) {
   Trial t;
   make_trial(&t);
+  out_of_range = 0;
   int num = encode(state, &t.form, bytes);
   int too_large = t.form.too_large;
   free_trial(&t);
-  return too_large ? -1 : num;
+  return out_of_range ? 0 : too_large ? -1 : num;
 }
 void state_of(const uint8_t *bytes, int num, cell *state) {
   Trial t;
@@ -420,8 +421,7 @@ long successors(const uint8_t *bytes, int num, uint8_t *out, long max, int *find
   counts = t.counts;
   t.reached = collected;
   t.to = &found;
-  decode(bytes, num, &t.form, t.state);
-  expand(&t);
+  expand(&t, bytes, num);
   *finding = t.finding;
   free_trial(&t);
   return found.max < 0 ? -1 : found.count;
