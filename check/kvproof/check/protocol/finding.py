@@ -12,6 +12,9 @@ CONTRACT = "contract "  # how the cause begins if the call was outside the contr
 LINE_CHARACTERS, COLUMN_GAP = 60, "   "  # of a comparison in one line
 
 
+FindingKey = tuple[str, str]  # the property and the mechanism
+
+
 class Finding(Exception):
     """One property is refuted.
 
@@ -87,7 +90,7 @@ class Finding(Exception):
             words = _words_of(text)
         return f"{self.cause or operation}: {words}"
 
-    def key(self, operations: Sequence[Operation]) -> tuple[str, str]:
+    def key(self, operations: Sequence[Operation]) -> FindingKey:
         """The identity of the finding in which the operations ended: its property and its mechanism."""
         return self.property, self.mechanism(operations[-1][0] if operations else "open")
 

@@ -26,6 +26,7 @@ from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.search.exhaustive.part import Found, Level, Place, PythonPart, Round, num_values_of
+from kvproof.check.search.exhaustive.specification_space import asks_claims, note_claims
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.workers.workers import NUM_TRIES_MAX, Keepers, KeepingWorkers, Lost, Make, Request, WorkerLost
 
@@ -296,6 +297,7 @@ class PartitionedReader:
             folder = ending.enter_context(tempfile.TemporaryDirectory(prefix="kvproof-levels-"))
             search = PartitionedSearch(keepers, reading, Path(folder))
             found = search.run(seconds, max_transitions, progress)
+        note_claims(found, are_asked=self.num_bytes_max is not None or asks_claims(scope))
         size = f" and {search.num_bytes / 1e6:,.1f} MB" if search.num_bytes else ""
         held = f"{keepers.num} parts of at most {self.num_states_max:,} states hold {found.num_states:,} states{size}"
         if found.is_exhausted:

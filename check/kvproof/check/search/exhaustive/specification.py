@@ -12,7 +12,7 @@ from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.breadth_first import search
 from kvproof.check.search.exhaustive.specification_calls import CallSpace
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
-from kvproof.check.search.exhaustive.specification_space import Continuations
+from kvproof.check.search.exhaustive.specification_space import Continuations, note_claims
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.spec.native import Machine
 from kvproof.spec.syntax_trees import Functions
@@ -59,6 +59,7 @@ def explore_specification(
             progress_every=PROGRESS_EVERY,
         )
         found.coverage = space.firings.fired + space.firings.witnesses
+        note_claims(found, space.claims.are_asked)
     finally:
         if is_collecting:
             gc.enable()

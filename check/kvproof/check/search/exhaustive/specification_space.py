@@ -25,6 +25,7 @@ from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
 from kvproof.check.search.exhaustive.canonical import StateKeys
 from kvproof.check.search.exhaustive.enumerations import enumerate_ghosts, with_ghosts
 from kvproof.check.search.exhaustive.independent_count import miscounts
+from kvproof.check.search.result import SearchResult
 from kvproof.spec.compilation import CheckFailed, Guard
 from kvproof.spec.language import COLLECTED, Claim
 from kvproof.spec.native import Machine
@@ -189,19 +190,32 @@ def refuted(error: Exception, firing: tuple[Any, ...], operation: Operation) -> 
     return RefutedAt(Finding("total-calls", text), operation)
 
 
+CLAIMS = COLLECTED.invariants + COLLECTED.theorems
+
+
+def asks_claims(scope: Scope) -> bool:
+    """Whether the search in Python evaluates the claims in every state."""
+    return scope.claims or scope.level == "rules"
+
+
+def note_claims(found: SearchResult, are_asked: bool) -> None:
+    """Say in a result that the claims were asked, or that they were not, each under its property."""
+    names = found.claims if are_asked else found.claims_left_out
+    for claim in CLAIMS:
+        names.setdefault(claim.property, []).append(claim.name)
+
+
 class Claims:
     """The claims that are evaluated on states of one machine, after the independent count.
 
-    asked: the claims that are evaluated in each new state. left_out: those that are not. On a machine without ghosts,
-    claims that read them are asked of ghosts made anew (`enumerations`).
+    are_asked: without them, a state is only counted. On a machine without ghosts, claims that read them are asked of
+    ghosts made anew (`enumerations`).
     """
 
     def __init__(self, machine: Machine, are_asked: bool) -> None:
-        self.machine = machine
-        claims = COLLECTED.invariants + COLLECTED.theorems
-        self.asked, self.left_out = (claims, []) if are_asked else ([], claims)
+        self.machine, self.are_asked = machine, are_asked
         self._predicates: list[tuple[Claim, Predicate]] = [
-            (claim, machine.function(claim.name)) for claim in self.asked
+            (claim, machine.function(claim.name)) for claim in CLAIMS if are_asked
         ]
         self._of_ghosts = [
             holds for claim, holds in self._predicates if machine.with_ghosts and reads_ghosts(claim.name, functions())
@@ -233,18 +247,21 @@ class Claims:
 
 
 class SpecificationSpace:
-    """The states of one machine. asks_claims: whether the claims are evaluated in each, in addition to the count."""
+    """The states of one machine.
+
+    are_claims_asked: whether the claims are evaluated in each, in addition to the independent count.
+    """
 
     def __init__(
         self,
         scope: Scope,
         machine: Machine,
-        asks_claims: bool,
+        are_claims_asked: bool,
         continuations: Continuations | None = None,
     ) -> None:
         self.scope, self.machine = scope, machine
         self.firings = Firings(machine)
-        self.claims = Claims(machine, asks_claims)
+        self.claims = Claims(machine, are_claims_asked)
         self.continuations = continuations or Continuations()
         self._keys = StateKeys(machine, self.continuations.before)
 

@@ -28,6 +28,7 @@ from kvproof.check.search.exhaustive.part import Place
 from kvproof.check.search.exhaustive.specification import space_of
 from kvproof.check.search.exhaustive.specification_calls import CallSpace
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
+from kvproof.check.search.exhaustive.specification_space import note_claims
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.spec.c_reader.canonical_form import STREAM_MAX
 from kvproof.spec.text.state import State
@@ -142,6 +143,7 @@ def _searched(
 def _result(spec: SpecificationInC, report: Report, counts: list[int]) -> SearchResult:
     found = SearchResult(num_states=report.states, num_operations=report.transitions, depth=report.depth)
     found.is_exhausted = report.reason == GOES_ON
+    note_claims(found, are_asked=True)
     found.coverage = Counter({name: n for name, n in zip([*spec.rules, *WITNESSES], counts, strict=False) if n})
     megabytes = f"{report.bytes / 1e6:,.1f} MB"
     if found.is_exhausted:
