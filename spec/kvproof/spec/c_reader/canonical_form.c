@@ -3,6 +3,8 @@ enum { NUM_IDS_MAX = $NUM_IDS_MAX, IDS_MAX = $IDS_MAX, STREAM_MAX = $STREAM_MAX,
 #define NUM_IDENTITIES(s) ((s)[num_cells])
 #define PARENT(s, i) ((s)[num_cells + 1 + (i)])
 static cell *first;  /* the first state, without cells that have no meaning */
+static cell *initial;  /* the first state as it is */
+enum { FAR = 450 };  /* from any number that a search uses, and within what identities are looked up in */
 enum { UNNAMED = 255, NUM_SEQ_WORDS = ($NUM_SEQ_NUMBERS + 7) / 8 };
 typedef struct {
   int num_seqs, num_named, num_flights, num_ids, num_kept, too_large, has_best, is_probe, is_best, has_links, has_kept;
@@ -24,6 +26,10 @@ static inline int state_cells(const cell *s) { return num_cells + 2 + NUM_IDENTI
 static void erase(const cell *restrict s, cell *restrict clean) {
   memcpy(clean, s, state_cells(s) * sizeof(cell));
 $ERASE
+}
+/* Gives every cell without a meaning the value of the first state, or another one. */
+static void fill(cell *s, int is_other) {
+$FILL
 }
 static int seq_is_plain(const cell *s, int seq) {
   $SEQ_PLAIN

@@ -256,7 +256,8 @@ def _odd_flights(machine: Machine, state: State) -> tuple[Any, ...]:
             for block, by in enumerate(filler)
         )
     )
-    return () if is_ordinary else tuple(map(tuple, (uses, fills, state.brings, filler, state.pins)))
+    brings = [number if fill != NONE else 0 for number, fill in zip(state.brings, fills, strict=True)]
+    return () if is_ordinary else tuple(map(tuple, (uses, fills, brings, filler, state.pins)))
 
 
 def _under_way(state: State) -> _Flights:

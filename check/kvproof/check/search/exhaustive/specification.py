@@ -60,6 +60,8 @@ def explore_specification(
         )
         found.coverage = space.firings.fired + space.firings.witnesses
         note_claims(found, space.claims.are_asked)
+        if space.reads_left_out:
+            found.is_exhausted, found.text = False, space.reads_left_out
     finally:
         if is_collecting:
             gc.enable()

@@ -53,7 +53,7 @@ class CallSpace(SpecificationSpace):
         super().__init__(scope, machine, asks_claims(scope), continuations)
         self._can_still_be_read: Callable[[State, int, int], bool] = self.machine.function("can_still_be_read")
 
-    def successors(self, state: State) -> Iterator[tuple[Operation, State]]:
+    def transitions(self, state: State) -> Iterator[tuple[Operation, State]]:
         """Every operation that finishes."""
         rows = _rows(state)
         for call in self._calls(state):

@@ -28,7 +28,7 @@ class RuleSpace(SpecificationSpace):
     ) -> None:
         super().__init__(scope, machine or Machine(sizes_of(scope)), True, continuations)
 
-    def successors(self, state: State) -> Iterator[tuple[Operation, State]]:
+    def transitions(self, state: State) -> Iterator[tuple[Operation, State]]:
         """Every firing that is not refused."""
         copy, fire = self.machine.copy, self.firings.fire
         key = self._keys.of(state)

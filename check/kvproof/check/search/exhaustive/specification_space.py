@@ -17,6 +17,7 @@ would take longer than the search, a scope leaves the claims out, and its result
 import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import zip_longest
 from typing import Any
 
 from kvproof.check.protocol.finding import Finding
@@ -25,6 +26,7 @@ from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
 from kvproof.check.search.exhaustive.canonical import StateKeys
 from kvproof.check.search.exhaustive.enumerations import enumerate_ghosts, with_ghosts
 from kvproof.check.search.exhaustive.independent_count import miscounts
+from kvproof.check.search.exhaustive.left_out import EVERY, NUM_FIRST, READS_LEFT_OUT, LeftOutCells
 from kvproof.check.search.result import SearchResult
 from kvproof.spec.compilation import CheckFailed, Guard
 from kvproof.spec.language import COLLECTED, Claim
@@ -249,7 +251,8 @@ class Claims:
 class SpecificationSpace:
     """The states of one machine.
 
-    are_claims_asked: whether the claims are evaluated in each, in addition to the independent count.
+    are_claims_asked: whether the claims are evaluated in each, in addition to the independent count. reads_left_out:
+    what was seen to read a cell that keys leave out (`left_out`); such a search is not exhausted.
     """
 
     def __init__(
@@ -264,6 +267,7 @@ class SpecificationSpace:
         self.claims = Claims(machine, are_claims_asked)
         self.continuations = continuations or Continuations()
         self._keys = StateKeys(machine, self.continuations.before)
+        self.left_out, self.num_expanded, self.reads_left_out = LeftOutCells(machine), 0, ""
 
     def first(self) -> State:
         """The state in which nothing has happened yet."""
@@ -286,3 +290,33 @@ class SpecificationSpace:
         if self.machine.with_ghosts:
             enumerate_ghosts(self.machine, state)
         return state
+
+    def successors(self, state: State) -> Iterator[tuple[Operation, State]]:
+        """Every transition out of a state. Raises RefutedAt. Some states are tried twice, see `left_out`."""
+        self.num_expanded += 1
+        is_left = self.num_expanded > NUM_FIRST and self.num_expanded % EVERY
+        return self.transitions(state) if is_left or self.reads_left_out else self._tried_twice(state)
+
+    def transitions(self, state: State) -> Iterator[tuple[Operation, State]]:
+        """Every transition out of a state. Raises RefutedAt."""
+        raise NotImplementedError
+
+    def _tried_twice(self, state: State) -> Iterator[tuple[Operation, State]]:
+        changed = self.left_out.changed(state)
+        expected: list[tuple[Operation, Hashable]] = []
+        for operation, reached in self.transitions(state):
+            expected.append((operation, self._keys.of(reached)))
+            yield operation, reached
+        firings, self.firings = self.firings, Firings(self.machine)
+        found: list[tuple[Operation, Hashable]] = []
+        try:
+            found += [(operation, self._keys.of(reached)) for operation, reached in self.transitions(changed)]
+        except RefutedAt as refuted:
+            found.append((refuted.operation, NONE))
+        finally:
+            self.firings = firings
+        if found != expected:
+            differing = (one for one, other in zip_longest(found, expected) if one != other)
+            operation = next((one[0] for one in differing if one is not None), ())
+            name = str(operation[0]) if operation else "an operation"
+            self.reads_left_out = READS_LEFT_OUT.format(name)

@@ -24,6 +24,7 @@ from kvproof.check.search.exhaustive.c_reader.comparison import (
     compare_states,
 )
 from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, in_use
+from kvproof.check.search.exhaustive.left_out import READS_LEFT_OUT
 from kvproof.check.search.exhaustive.part import Place
 from kvproof.check.search.exhaustive.specification import space_of
 from kvproof.check.search.exhaustive.specification_calls import CallSpace
@@ -60,6 +61,7 @@ class Report(ctypes.Structure):
             "offset",
             "bytes",
             "expanded",
+            "reads_left_out",
         )
     )
 
@@ -142,9 +144,10 @@ def _searched(
 
 def _result(spec: SpecificationInC, report: Report, counts: list[int]) -> SearchResult:
     found = SearchResult(num_states=report.states, num_operations=report.transitions, depth=report.depth)
-    found.is_exhausted = report.reason == GOES_ON
+    found.is_exhausted = report.reason == GOES_ON and not report.reads_left_out
     note_claims(found, are_asked=True)
     found.coverage = Counter({name: n for name, n in zip([*spec.rules, *WITNESSES], counts, strict=False) if n})
+    is_found = report.reason == FOUND
     megabytes = f"{report.bytes / 1e6:,.1f} MB"
     if found.is_exhausted:
         found.text = f"exhausted ({NAME}): {report.states:,} states in {megabytes}"
@@ -152,8 +155,10 @@ def _result(spec: SpecificationInC, report: Report, counts: list[int]) -> Search
         found.text = f"stopped at {report.states:,} states, depth {report.depth}: the memory limit ends at {megabytes}"
     elif report.reason == TOO_LARGE:
         found.text = f"stopped at {report.states:,} states: one has more identities than the C reader can name"
-    elif report.reason == FOUND:
+    elif is_found:
         found.counterexample = confirmed(spec, _path(spec, (report.worker, report.offset)))
+    if not found.is_exhausted and (report.reason == GOES_ON or (is_found and found.counterexample is None)):
+        found.text = READS_LEFT_OUT.format("a rule")
     if spec.loaded.note:
         found.text = "; ".join(part for part in (found.text, spec.loaded.note) if part)
     return found
@@ -189,11 +194,24 @@ def string_at(spec: SpecificationInC, worker: int, place: int) -> tuple[Place | 
     return None if from_worker.value < 0 else (from_worker.value, from_place.value), room.raw[:num]
 
 
-def confirmed(spec: SpecificationInC, strings: Sequence[bytes]) -> Counterexample:
-    """The finding as Python makes it, on the path of these strings. Raises ReadersDiffer if Python has no finding."""
-    scope = replace(spec.scope, claims=True)
-    space = space_of(scope, text=spec.text)
-    state, path = space.first(), list[Operation]()
+def confirmed(spec: SpecificationInC, strings: Sequence[bytes]) -> Counterexample | None:
+    """The finding as Python makes it, on the path of these strings.
+
+    None if the text reads what strings leave out: then what Python finds there depends on how it came there. Raises
+    ReadersDiffer if Python has no finding for any other reason.
+    """
+    space = space_of(replace(spec.scope, claims=True), text=spec.text)
+    try:
+        found = _found_by_python(spec, space, strings)
+    except ReadersDiffer:
+        if space.reads_left_out:
+            return None
+        raise
+    return found
+
+
+def _found_by_python(spec: SpecificationInC, space: RuleSpace | CallSpace, strings: Sequence[bytes]) -> Counterexample:
+    state, path, config = space.first(), list[Operation](), spec.scope.config
     try:
         for string in strings[1:]:
             operation, state = _step(spec, space, space.expand(state), string)
@@ -204,11 +222,9 @@ def confirmed(spec: SpecificationInC, strings: Sequence[bytes]) -> Counterexampl
             space.expand(reached)
             path.pop()
     except Finding as finding:
-        return Counterexample(scope.config, path, finding)
+        return Counterexample(config, path, finding)
     except RefutedAt as refuted:
-        return Counterexample(
-            scope.config, [*path, *([refuted.operation] if refuted.operation else [])], refuted.finding
-        )
+        return Counterexample(config, [*path, *([refuted.operation] if refuted.operation else [])], refuted.finding)
     raise ReadersDiffer(f"C refutes a state that Python does not, after {path}")
 
 
@@ -219,7 +235,7 @@ def _step(spec: SpecificationInC, space: RuleSpace | CallSpace, state: State, st
     """
     continuations = space.continuations
     for _ in range(len(state.live) + 1):
-        for operation, reached in space.successors(state):
+        for operation, reached in list(space.successors(state)):  # all, so that it is seen what the text reads
             if spec.string(reached, continuations.before) == string:
                 return operation, reached
         continuations.rotate()
