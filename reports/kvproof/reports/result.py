@@ -26,7 +26,8 @@ class Check:
     folder of the result. signature: the mechanism; findings with the same property and signature are duplicates.
     excused: why a refutation is not a failure (it is known, or the call was outside the contract of the engine); empty
     if it is one. counterexample: for a refuted proof, a state of the specification, the rule that fires there, and the
-    state after it.
+    state after it. claims: of a search of the specification, the claims about the property that were evaluated in every
+    state; claims_left_out: those that were not.
     """
 
     id: str
@@ -40,6 +41,8 @@ class Check:
     signature: str = ""
     excused: str = ""
     counterexample: dict[str, Any] | None = None
+    claims: list[str] = field(default_factory=list)
+    claims_left_out: list[str] = field(default_factory=list)
 
     @builtins.property
     def is_failure(self) -> bool:

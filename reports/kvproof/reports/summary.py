@@ -66,6 +66,42 @@ def left_out(result: Result) -> list[str]:
     return sentences
 
 
+def claims_asked(result: Result) -> list[str]:
+    """What each search of the specification asked of every state, and the claims that it left out, as sentences."""
+    sentences = []
+    for judge in judges(result):
+        mine = [check for check in result.checks if check.judge == judge]
+        asked = {claim for check in mine for claim in check.claims}
+        about = {check.property for check in mine if check.claims}
+        if asked:
+            sentences.append(
+                f"{judge} evaluated {number(len(asked), 'claim', 'claims')} about "
+                f"{number(len(about), 'property', 'properties')} in every state, and counted references and lists again"
+            )
+        for scope in dict.fromkeys(scope_of(check) for check in mine if check.claims_left_out):
+            here = [check for check in mine if scope_of(check) == scope]
+            left_out = {claim for check in here for claim in check.claims_left_out}
+            names = dict.fromkeys(check.property for check in here if check.claims_left_out)
+            sentences.append(
+                f"{judge} left out {number(len(left_out), 'claim', 'claims')} in {scope}, about {', '.join(names)}: "
+                "these properties are at most not refuted there"
+            )
+    return sentences
+
+
+def claims_by_property(result: Result) -> list[tuple[str, str, list[str], list[str]]]:
+    """For each judge and property: the claims that were evaluated in every state of every scope, and the others."""
+    rows = []
+    for judge in judges(result):
+        for name in properties(result):
+            mine = [check for check in result.checks if check.judge == judge and check.property == name]
+            left_out = dict.fromkeys(claim for check in mine for claim in check.claims_left_out)
+            asked = dict.fromkeys(claim for check in mine for claim in check.claims if claim not in left_out)
+            if asked or left_out:
+                rows.append((judge, name, list(asked), list(left_out)))
+    return rows
+
+
 def work(result: Result) -> dict[str, dict[str, int]]:
     """The counts of each judge, by name. The checks of one judge and scope share one search, which counts once."""
     per_search: dict[tuple[str, str], dict[str, int]] = {}

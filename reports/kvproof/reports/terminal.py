@@ -28,6 +28,8 @@ from kvproof.reports.summary import (
     WEAKEST_FIRST,
     advice,
     cell,
+    claims_asked,
+    claims_by_property,
     judges,
     left_out,
     number,
@@ -164,6 +166,7 @@ def _in_short(result: Result) -> Iterator[Line]:
     if result.exit_code() is not Exit.OK:  # otherwise the verdict lists the work
         yield from _work_lines(result)
     yield from ((line, "yellow") for line in left_out(result))
+    yield from ((line, "") for line in claims_asked(result))
     yield from _missing_lines(result)
     for (judge, reason), places in _reasons(result, Verdict.UNKNOWN).items():
         names, scopes = dict.fromkeys(property for property, _ in places), {scope for _, scope in places}
@@ -227,6 +230,12 @@ def _matrix(result: Result) -> Table:
 
 def _in_full(result: Result) -> Iterator[Line]:
     yield from _work_lines(result)
+    yield from ((line, "") for line in claims_asked(result))
+    for judge, name, asked, not_asked in claims_by_property(result):
+        parts = [
+            f"{word} {', '.join(names)}" for word, names in (("evaluated", asked), ("left out", not_asked)) if names
+        ]
+        yield f"claims: {judge}: {name}: {'; '.join(parts)}", ""
     yield from _witness_lines(result)
     for verdict in (Verdict.UNKNOWN, Verdict.UNSUPPORTED):
         for (judge, reason), places in _reasons(result, verdict).items():

@@ -134,6 +134,13 @@ def fields_in(node: ast.AST, fields: Set[str]) -> set[str]:
     return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)} & fields
 
 
+def reads_ghosts(name: str, text: Functions, ghosts: Set[str] = BLOCK_MANAGERS.ghosts) -> bool:
+    """Whether a function reads a ghost field, itself or through a function that it calls."""
+    function, _ = text[name]
+    used = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} & text.keys() - {name}
+    return bool(fields_in(function, ghosts)) or any(reads_ghosts(other, text, ghosts) for other in used)
+
+
 # Variables of quantifiers and comprehensions ------------------------------------------------------------------------
 
 

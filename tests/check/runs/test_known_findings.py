@@ -68,6 +68,64 @@ def test_a_known_finding_is_reported_and_is_no_failure(folder: Path) -> None:
     assert (folder / ".kvproof" / found["trace"]).is_file()
 
 
+def transitions() -> int:
+    document = json.loads(Path(".kvproof", "result.json").read_text())
+    return max(check["counts"].get("transitions", 0) for check in document["checks"])
+
+
+def test_a_search_of_a_scope_goes_past_a_known_finding_and_calls_nothing_exhausted(folder: Path) -> None:
+    assert explore().exit_code == 1
+    before = transitions()
+    (folder / "kvproof.toml").write_text(ENTRY.format(day="2999-01-31"))
+    done = explore()
+    assert transitions() > 3 * before
+    document = json.loads(Path(".kvproof", "result.json").read_text())
+    decided = [one for one in document["checks"] if one["verdict"] not in ("unsupported", "refuted")]
+    assert {one["verdict"] for one in decided} == {"not refuted"}
+    texts = {one["text"] for one in decided if one["property"] != "refcount-exact"}
+    assert [text.startswith("every state was searched but those that come after") for text in texts] == [True]
+    assert "what comes after these was not searched" in done.output
+
+
+SECOND_FAULT = """
+
+class TwoFaults(Forgetful):
+    def free(self, seq_id):
+        super().free(seq_id)
+        if seq_id == 2:
+            raise KeyError("a second fault")
+"""
+
+
+def test_what_is_wrong_beside_a_known_finding_is_found_in_its_scope(folder: Path) -> None:
+    (folder / "kvproof.toml").write_text(ENTRY.format(day="2999-01-31"))
+    with (folder / "faulty.py").open("a") as file:
+        file.write(SECOND_FAULT)
+    assert explore(subject="TwoFaults").exit_code == 1
+    assert {bool(one["excused"]): one["property"] for one in refuted()} == {
+        True: "refcount-exact",
+        False: "total-calls",
+    }
+
+
+def test_a_known_finding_that_a_search_cannot_go_past_leaves_the_scope_unknown(folder: Path) -> None:
+    (folder / "kvproof.toml").write_text(
+        ENTRY.format(day="2999-01-31").replace("refcount-exact", "total-calls").replace("fork: *", "*")
+    )
+    with (folder / "faulty.py").open("a") as file:
+        file.write(
+            """
+
+class NeverOpens(BuiltIn):
+    def open(self, config):
+        raise KeyError("no")
+"""
+        )
+    done = explore(subject="NeverOpens")
+    assert done.exit_code == Exit.INCONCLUSIVE, done.output
+    assert "a finding that is excused, and could not go past it" in done.output
+
+
 UNCACHED = """
 from kvproof.check.protocol.manager import Unsupported
 

@@ -139,3 +139,16 @@ def test_scopes_searched_by_workers_share_their_transitions_as_scopes_searched_h
         one.id.rpartition("/")[2]: one.counts["transitions"] for one in here if isinstance(one, Check) and one.counts
     }
     assert sum(counts.values()) == (302 if name == "kvproof" else 300)
+
+
+def test_scopes_searched_by_workers_go_past_what_is_not_hunted_for_as_scopes_searched_here(
+    subject: str, tmp_path: Path
+) -> None:
+    make = find(subject)
+    saving = Saving(make, subject, 1, Store(tmp_path), max_operations=100, wanted=frozenset({"read-back"}))
+    units = ScopeUnits(Here(3), Judged(subject, isolation=False))
+    for bounds in ({"is_hunt": True, "keeps_going": True, "max_transitions": 300}, {"max_transitions": 100}):
+        scopes = dict(list(MANAGERS.exhaustive.hunted.items())[:4])
+        here = outputs_of(subject_stage(make, make(), scopes, saving, 1.0, **bounds))
+        assert outputs_of(subject_stage(make, make(), scopes, saving, 1.0, **bounds, units=units)) == here
+        assert len(refuted(here)) > 1

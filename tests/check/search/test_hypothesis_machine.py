@@ -147,3 +147,13 @@ def test_a_drive_that_ends_because_its_time_is_up_found_nothing(example: Factory
 
     assert found.finding is None
     assert found.seconds < 3
+
+
+def test_a_drive_goes_past_a_finding_that_is_excused(altered: Altered) -> None:
+    make = altered(share=forget_references)
+    found = drive(make(), 0, examples=50, steps=12)
+    assert found.counterexample is not None
+    past = drive(make(), 0, examples=50, steps=12, past=[found.counterexample.kind])
+    assert past.num_past > 0
+    assert past.counterexample is None or past.counterexample.kind != found.counterexample.kind
+    assert past.coverage["fork"] > 0

@@ -23,7 +23,7 @@ from kvproof.check.isolation.search_process import (
 )
 from kvproof.check.oracle import method_called as local
 from kvproof.check.oracle.replay import Counterexample, finding_of, is_hang
-from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.finding import Finding, FindingKey
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.protocol.time_limit import OutOfTime, seconds_left
 from kvproof.check.search import random_walk, shrinking
@@ -167,15 +167,17 @@ def explore(
     seconds: float,
     max_transitions: int = UNLIMITED,
     progress: Callable[[int], None] | None = None,
+    past: tuple[FindingKey, ...] = (),
     **limits: Any,
 ) -> SearchResult:
     """`exhaustive.subject.explore`, where the subject lives; limits: of a search in this process.
 
     If the judge failed in the process of the subject, or a second process did not advance, it judges the scope here,
-    from its first state.
+    from its first state. So it does to go past a call that ends or stops the process: each run has a process here.
     """
-    bounds: dict[str, Any] = {"seconds": seconds, "max_transitions": max_transitions}
-    if not isinstance(subject, RemoteSubject):
+    bounds: dict[str, Any] = {"seconds": seconds, "max_transitions": max_transitions, "past": past}
+    ends_process = any(mechanism.partition(":")[0].endswith((CRASH, HANG)) for _, mechanism in past)
+    if ends_process or not isinstance(subject, RemoteSubject):
         return exhaustive.explore(strategy, subject, scope, progress=progress, **bounds, **limits)
     began = time.monotonic()
     for _ in range(NUM_PROCESSES):

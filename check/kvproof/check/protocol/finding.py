@@ -14,6 +14,9 @@ QUESTIONS = {"admit": "can_admit", "reserve": "can_append", "swap_out": "can_swa
 LINE_CHARACTERS, COLUMN_GAP = 60, "   "  # of a comparison in one line
 
 
+FindingKey = tuple[str, str]  # the property and the mechanism
+
+
 class Finding(Exception):
     """One property is refuted.
 
@@ -99,7 +102,7 @@ class Finding(Exception):
         words = _words_of(text.partition(": ")[2] or text)
         return words if words or self.cause else _words_of(text)
 
-    def key(self, operations: Sequence[Operation]) -> tuple[str, str]:
+    def key(self, operations: Sequence[Operation]) -> FindingKey:
         """The identity of the finding in which the operations ended: its property and its mechanism."""
         return self.property, self.mechanism(operations[-1][0] if operations else "open")
 

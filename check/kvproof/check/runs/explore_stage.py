@@ -8,11 +8,12 @@ from typing import Any
 
 from kvproof.check.isolation.remote_search import explore
 from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.protocol.finding import FindingKey
 from kvproof.check.protocol.manager import ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import SCOPES, Scope
 from kvproof.check.protocol.time_limit import search_ends_after
 from kvproof.check.runs.save_findings import Saving
-from kvproof.check.runs.scope_units import OnCount, ScopeUnits, Search
+from kvproof.check.runs.scope_units import OnCount, Past, ScopeUnits, Search
 from kvproof.check.runs.session import INTERRUPTED, Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
     STOPPED,
@@ -33,7 +34,9 @@ from kvproof.spec.text.witnesses import WITNESSES
 from kvproof.spec.verdict import Verdict
 
 SPECIFICATION = "specification"
-EXCUSED = "the search ended at a finding that is excused"
+EXCUSED = "the search ended at a finding that is excused, and could not go past it"
+PAST_NOTE = "it went past {:,} operations with excused findings in {}; what comes after these was not searched"
+PAST = "every state was searched but those that come after an operation with an excused finding: {} of them"
 EXPLORER = "explorer"
 
 
@@ -61,6 +64,7 @@ class Searches:
     def run(self, stint: StageBudget) -> Iterator[StageOutput]:
         deadline, num_left = time.monotonic() + stint.seconds, self.max_transitions
         coverage, num_states, is_cut_short = Counter[str](), 0, False
+        past = dict[str, int]()  # by scope: the operations with excused findings that the search went past
         refused: dict[str, JudgeOutcome] = {}  # of a hunt
         for number, (name, scope) in enumerate(self.scopes.items()):
             left = deadline - time.monotonic()
@@ -71,7 +75,7 @@ class Searches:
                 yield from self._decided(name, JudgeOutcome(Verdict.UNKNOWN, {}, 0.0, STOPPED))
                 continue
             try:
-                done = self.explore(scope, max(0.0, left), num_left, stint.further(num_states))
+                done, found, num_done = self._past_excused(scope, deadline, num_left, stint.further(num_states))
             except Unsupported as error:
                 reason = f"the subject has no such configuration: {error}"
                 outcome = JudgeOutcome(Verdict.UNSUPPORTED, {}, 0.0, reason)
@@ -85,24 +89,28 @@ class Searches:
                     self._note_end(stint, number + 1, "search")
                     yield from self._decided(name, JudgeOutcome(Verdict.UNKNOWN, {}, 0.0, INTERRUPTED))
                 raise
-            if self.is_hunt and done.finding is None and not done.num_operations:
+            if self.is_hunt and not found and not done.num_operations:
                 self._note_end(stint, number, "time")
                 break  # it was over before the search began: there is nothing to report
             if self.is_hunt:
-                num_left -= done.num_operations
+                num_left -= num_done
             num_states += done.num_states
             stint.advance(num_states)
             coverage.update(done.coverage)
+            past |= {name: done.num_past} if done.num_past else {}
             if is_late := not done.is_exhausted and done.finding is None and time.monotonic() >= deadline:
                 stint.stopped_after(done.num_operations, self.max_transitions, f"transitions of {name}")
-            outcome = self._outcome(done, is_late)
-            is_cut_short = is_cut_short or (done.finding is not None and outcome.text != EXCUSED)
+            outcome = self._outcome(done, found, is_late)
+            is_cut_short = is_cut_short or any(not one.excused for one in found)
             yield from self._decided(name, outcome)
             if done.finding is not None or done.is_exhausted:
                 self.is_done(name)
         else:  # a scope that was left out might have decided what the refused ones cannot
             for name, outcome in refused.items():
                 yield from self._decided(name, outcome)
+        if past:
+            where = f"{len(past)} scopes" if len(past) > 1 else min(past)
+            stint.notes.append(PAST_NOTE.format(sum(past.values()), where))
         yield from witness_counts(self.judge, coverage, {} if is_cut_short else self.expected)
 
     def _note_end(self, stint: StageBudget, num_begun: int, what: str) -> None:
@@ -114,19 +122,49 @@ class Searches:
         mine = [check for check in self.planned_checks if check.id.endswith(f"/{name}")]
         return resolve_checks(self.judge, mine, outcome, name)
 
-    def _outcome(self, done: SearchResult, is_late: bool) -> JudgeOutcome:
+    def _past_excused(
+        self, scope: Scope, deadline: float, num_left: int, progress: OnCount
+    ) -> tuple[SearchResult, list[ReportedFinding], int]:
+        """The search of a scope, its findings, and the transitions of the first search.
+
+        After an excused finding the search begins again, and goes past such findings.
+
+        The last finding ends the search, if the result has one: it is not excused, or the search cannot go past it.
+        What a hunt does once more is not taken from what it may do in the scopes after this one: workers may have
+        searched these already.
+        """
+        found: dict[FindingKey, ReportedFinding] = {}
+        num_of_first = 0
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            done = self.explore(scope, left, num_left - num_of_first, progress, tuple(found))
+            if done.counterexample is None or done.counterexample.kind in found:
+                break
+            one = named_if_excused(self.save(done.counterexample, done.num_operations), found.values())
+            if self.is_hunt and not found:
+                num_of_first = done.num_operations
+            found[done.counterexample.kind] = one
+            if not one.excused or num_left <= num_of_first:
+                break
+        return done, list(found.values()), num_of_first or done.num_operations
+
+    def _outcome(self, done: SearchResult, found: list[ReportedFinding], is_late: bool) -> JudgeOutcome:
         counts = {"states": done.num_states, "transitions": done.num_operations}
-        if done.counterexample is not None:
-            found = named_if_excused(self.save(done.counterexample, done.num_operations))
-            verdict, text = (Verdict.NOT_REFUTED, EXCUSED) if found.excused else (Verdict.UNKNOWN, STOPPED)
-            return JudgeOutcome(verdict, counts, done.seconds, text, [found])
-        found_notes = notes(done.notes, done.num_operations, "transitions")
-        if done.is_exhausted:
-            return JudgeOutcome(Verdict.EXHAUSTED, counts, done.seconds, done.text, found_notes)
+        outcome = JudgeOutcome(Verdict.NOT_REFUTED if self.is_hunt else Verdict.UNKNOWN, counts, done.seconds)
+        outcome.claims, outcome.claims_left_out = done.claims, done.claims_left_out
+        outcome.refutations = [*found, *notes(done.notes, done.num_operations, "transitions")]
         what = "time" if is_late else "effort"
-        reason = done.text or f"the {what} ended at depth {done.depth}, before every state was reached"
-        verdict = Verdict.NOT_REFUTED if self.is_hunt else Verdict.UNKNOWN
-        return JudgeOutcome(verdict, counts, done.seconds, reason, found_notes)
+        if any(not one.excused for one in found):
+            outcome.verdict, outcome.text = Verdict.UNKNOWN, STOPPED
+        elif done.counterexample is not None:
+            outcome.text = EXCUSED
+        elif not done.is_exhausted:
+            outcome.text = done.text or f"the {what} ended at depth {done.depth}, before every state was reached"
+        elif found:
+            outcome.verdict, outcome.text = Verdict.NOT_REFUTED, PAST.format(f"{done.num_past:,}")
+        else:
+            outcome.verdict, outcome.text = Verdict.EXHAUSTED, done.text
+        return outcome
 
 
 def specification_stage(
@@ -149,7 +187,7 @@ def specification_stage(
         steps = "".join(f"\n  {number}  {call}" for number, call in enumerate(calls, start=1))
         return ReportedFinding(found.finding.property, f"the specification itself: {found.finding.text}{steps}")
 
-    def search(scope: Scope, seconds: float, max_transitions: int, progress: OnCount) -> SearchResult:
+    def search(scope: Scope, seconds: float, max_transitions: int, progress: OnCount, past: Past) -> SearchResult:
         return reader(scope, seconds=seconds, max_transitions=max_transitions, progress=progress)
 
     names = [*(rule.__name__ for rule in COLLECTED.rules), *WITNESSES]
@@ -183,8 +221,8 @@ def subject_stage(
     def save(found: Counterexample, num_transitions: int) -> ReportedFinding:
         return saving.save(EXPLORER, found, num_transitions)
 
-    def search(scope: Scope, seconds: float, max_transitions: int, progress: OnCount) -> SearchResult:
-        bounds: dict[str, Any] = {"seconds": seconds, "max_transitions": max_transitions}
+    def search(scope: Scope, seconds: float, max_transitions: int, progress: OnCount, past: Past) -> SearchResult:
+        bounds: dict[str, Any] = {"seconds": seconds, "max_transitions": max_transitions, "past": past}
         with search_ends_after(seconds):
             return explore(strategy, make(), scope, progress=progress, **bounds)
 

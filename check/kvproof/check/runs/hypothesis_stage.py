@@ -2,10 +2,12 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 from kvproof.check.isolation.remote_search import despite_a_late_answer
 from kvproof.check.oracle.level import MANAGER
+from kvproof.check.protocol.finding import FindingKey
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.protocol.time_limit import search_ends_after
 from kvproof.check.runs.effort import BY_BUDGET, Effort
@@ -31,9 +33,10 @@ NUM_EXAMPLES = 50  # of a round: about a second, so that rounds can be ended bet
 NUM_STEPS = 50
 
 
-def driven(subject: ManagerSubject, seed: int) -> SearchResult:
+def driven(subject: ManagerSubject, seed: int, past: Collection[FindingKey] = ()) -> SearchResult:
     """A round of Hypothesis, as if a process of the subject that stood still once had not."""
-    return despite_a_late_answer(subject, lambda: drive(subject, seed, examples=NUM_EXAMPLES, steps=NUM_STEPS))
+    limits: dict[str, Any] = {"examples": NUM_EXAMPLES, "steps": NUM_STEPS, "past": past}
+    return despite_a_late_answer(subject, lambda: drive(subject, seed, **limits))
 
 
 def hypothesis_stage(
@@ -45,8 +48,8 @@ def hypothesis_stage(
 ) -> Stage:
     """Drive the state machine of Hypothesis in rounds, each with a seed of its own.
 
-    The time is checked between rounds only, unless calls of a slow subject take longer: a run that it cut short would
-    look like one that does not repeat.
+    Rounds after an excused finding go past it. The time is checked between rounds only, unless calls of a slow subject
+    take longer: a run that it cut short would look like one that does not repeat.
     """
     planned = planned_checks(MANAGER, JUDGE, subject)
 
@@ -54,6 +57,7 @@ def hypothesis_stage(
         began = time.monotonic()
         outcome = JudgeOutcome(Verdict.NOT_REFUTED, {"operations": 0, "runs": 0}, 0.0)
         witnesses, note_counts = Counter[str](), Counter[str]()
+        past = list[FindingKey]()
         for number in range(effort.rounds):
             if time.monotonic() - began >= stint.seconds:
                 stopped = stint.stopped_after(number, effort.rounds, "rounds")
@@ -61,7 +65,7 @@ def hypothesis_stage(
                     outcome.verdict, outcome.text = Verdict.UNKNOWN, stopped
                 break
             with search_ends_after(began + stint.seconds - time.monotonic()):
-                done = driven(make(), stint.seed + number)
+                done = driven(make(), stint.seed + number, past)
             outcome.counts["operations"] += done.num_operations
             outcome.counts["runs"] += done.num_runs
             witnesses.update(done.coverage)
@@ -72,8 +76,9 @@ def hypothesis_stage(
                 break
             if done.counterexample is not None:
                 found = saving.save(JUDGE, done.counterexample, outcome.counts["operations"])
+                past.append(done.counterexample.kind)
                 if all(found.signature != before.signature for before in outcome.refutations):
-                    outcome.refutations.append(named_if_excused(found))
+                    outcome.refutations.append(named_if_excused(found, outcome.refutations))
                 if not found.excused:
                     outcome.verdict, outcome.text = Verdict.UNKNOWN, STOPPED
                     break

@@ -26,6 +26,7 @@ from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.search.exhaustive.part import Found, Level, Place, PythonPart, Round, num_values_of
+from kvproof.check.search.exhaustive.specification_space import asks_claims, note_claims
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.workers.workers import NUM_TRIES_MAX, Keepers, KeepingWorkers, Lost, Make, Request, WorkerLost
 
@@ -41,7 +42,7 @@ class Reading(NamedTuple):
     """
 
     make: Make
-    confirm: Callable[[Found, list[Any]], Counterexample]
+    confirm: Callable[[Found, list[Any]], Counterexample | None]
     compare: Callable[[list[bytes]], None] | None = None
     num_compared: int = 0
 
@@ -74,7 +75,7 @@ class PartitionedSearch:
         self.depth = -1  # of the states that are expanded now; the initial state is found at depth -1
         self.ranks: list[array[int]] = [array("q") for _ in self.parts]
         self.result = SearchResult()
-        self.stopped = ""
+        self.stopped, self.reads_left_out = "", ""
         self.num_bytes = 0
 
     def run(self, seconds: float, max_transitions: int, progress: Callable[[int], None] | None) -> SearchResult:
@@ -152,6 +153,7 @@ class PartitionedSearch:
                 part.counted.update(answer.coverage)
                 part.found = answer.found or part.found
                 self.stopped = self.stopped or answer.stopped
+                self.reads_left_out = self.reads_left_out or answer.reads_left_out
                 for owner, batch in answer.batches.items():
                     if self.parts[owner].level is None:  # else a part that was lost sends it a second time
                         self.parts[owner].inbox.append((number, batch))
@@ -296,9 +298,12 @@ class PartitionedReader:
             folder = ending.enter_context(tempfile.TemporaryDirectory(prefix="kvproof-levels-"))
             search = PartitionedSearch(keepers, reading, Path(folder))
             found = search.run(seconds, max_transitions, progress)
+        note_claims(found, are_asked=self.num_bytes_max is not None or asks_claims(scope))
         size = f" and {search.num_bytes / 1e6:,.1f} MB" if search.num_bytes else ""
         held = f"{keepers.num} parts of at most {self.num_states_max:,} states hold {found.num_states:,} states{size}"
-        if found.is_exhausted:
+        if search.reads_left_out:
+            found.is_exhausted, found.text = False, search.reads_left_out
+        elif found.is_exhausted:
             found.text = f"exhausted: {held}"
         elif search.stopped:
             found.text = f"stopped at depth {found.depth}, because a part has reached {search.stopped}: {held}"
@@ -328,7 +333,7 @@ class PartitionedReader:
         with in_use:
             comparison.compare_searches(spec, exploration.NUM_COMPARED)
 
-        def confirm(found: Found, path: list[Any]) -> Counterexample:
+        def confirm(found: Found, path: list[Any]) -> Counterexample | None:
             with in_use:
                 spec.prepare()
                 return exploration.confirmed(spec, path)

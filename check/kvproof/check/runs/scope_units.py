@@ -13,6 +13,7 @@ from typing import Any
 
 from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.isolation.remote_search import explore
+from kvproof.check.protocol.finding import FindingKey
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.protocol.time_limit import search_ends_after
@@ -22,7 +23,8 @@ from kvproof.check.search.strategies import strategy_of
 from kvproof.check.workers.workers import Workers
 
 OnCount = Callable[[int], None]
-Search = Callable[[Scope, float, int, OnCount], SearchResult]  # of a scope: seconds, transitions, progress
+Past = tuple[FindingKey, ...]  # excused findings, which do not end a search
+Search = Callable[[Scope, float, int, OnCount, Past], SearchResult]  # of a scope: seconds, transitions, progress
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class ScopeUnit:
     max_transitions: int
     seconds: float
     stops_at_first: bool = False
+    past: Past = ()
 
     @property
     def need(self) -> str:
@@ -52,7 +55,7 @@ def explore_unit(unit: ScopeUnit) -> list[Any]:
         if found and (num_left <= 0 or not seconds):
             break
         try:
-            done = _explored(unit.subject, scope, num_left, seconds)
+            done = _explored(unit, scope, num_left, seconds)
         except Unsupported as error:
             found.append(str(error))
             continue
@@ -63,11 +66,13 @@ def explore_unit(unit: ScopeUnit) -> list[Any]:
     return found
 
 
-def _explored(subject: Judged, scope: Scope, max_transitions: int, seconds: float) -> SearchResult:
+def _explored(unit: ScopeUnit, scope: Scope, max_transitions: int, seconds: float) -> SearchResult:
+    bounds: dict[str, Any] = {"seconds": seconds, "max_transitions": max_transitions, "past": unit.past}
+
     def search() -> list[SearchResult]:
-        one = factory_of(subject)()
+        one = factory_of(unit.subject)()
         with search_ends_after(seconds):
-            return [explore(strategy_of(one), one, scope, seconds=seconds, max_transitions=max_transitions)]
+            return [explore(strategy_of(one), one, scope, **bounds)]
 
     return unless_killed(search)[0]
 
@@ -86,7 +91,9 @@ class ScopeUnits:
         """
         begun: list[Iterator[Any]] = []
 
-        def search(scope: Scope, seconds: float, num_left: int, progress: OnCount) -> SearchResult:
+        def search(scope: Scope, seconds: float, num_left: int, progress: OnCount, past: Past = ()) -> SearchResult:
+            if past:
+                return self._again(scope, seconds, num_left, past)
             if not begun:
                 begun.append(self.workers.results(explore_unit, self._units(scopes, max_transitions, seconds)))
             return _result(next(begun[0])[0])
@@ -109,7 +116,9 @@ class ScopeUnits:
         if scopes and self.is_beside_the_walk(stops_at_first):
             begin(0, max_transitions, math.inf)
 
-        def search(scope: Scope, seconds: float, num_left: int, progress: OnCount) -> SearchResult:
+        def search(scope: Scope, seconds: float, num_left: int, progress: OnCount, past: Past = ()) -> SearchResult:
+            if past:
+                return self._again(scope, seconds, num_left, past)
             if not found:
                 if not begun:
                     begin(places[scope], num_left, seconds)
@@ -117,6 +126,11 @@ class ScopeUnits:
             return _result(found.popleft())
 
         return search
+
+    def _again(self, scope: Scope, seconds: float, num_left: int, past: Past) -> SearchResult:
+        """The search of one scope once more, which goes past these findings."""
+        unit = ScopeUnit(self.subject, (scope,), num_left, seconds, past=past)
+        return _result(next(iter(self.workers.results(explore_unit, [unit])))[0])
 
     def is_beside_the_walk(self, stops_at_first: bool) -> bool:
         """Whether the search of a hunt is done beside its walk, and not before it."""

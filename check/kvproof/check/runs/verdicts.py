@@ -6,8 +6,9 @@ The findings of the search refute their properties; every other planned check ge
 
 import builtins
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from typing import Any
 
 from kvproof.check.oracle import coverage
@@ -28,6 +29,7 @@ STOPPED = "stopped at the first finding"
 NO_TIME = "the time limit (--budget) was over before this judge began"
 SHOWN_BY = {"hit-complete": "; with `lost_hits=0` in its `capabilities`, a run that shows one is a finding"}
 NOT_WANTED = "not what is hunted for"
+NOT_ASKED = "every state was counted again, and claims about the property were not asked"
 EXCUSED_ONLY = "its only findings are excused"
 
 
@@ -59,7 +61,8 @@ class JudgeOutcome:
     """The outcome of a search.
 
     verdict: of every property that it did not refute. counts: what it did, such as operations or states. text: the
-    reason of the verdict.
+    reason of the verdict. claims, claims_left_out: as in a `SearchResult`; a property is at most not refuted if a claim
+    about it was left out.
     """
 
     verdict: Verdict
@@ -67,6 +70,8 @@ class JudgeOutcome:
     seconds: float
     text: str = ""
     refutations: list[ReportedFinding] = field(default_factory=list)
+    claims: Mapping[str, list[str]] = field(default_factory=dict)
+    claims_left_out: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 def planned_checks(level: Level, judge: str, subject: Any) -> list[Check]:
@@ -134,14 +139,31 @@ def resolve_checks(judge: str, planned: list[Check], outcome: JudgeOutcome, scop
     for check in planned:
         if check.property not in refuted and check.verdict is Verdict.UNKNOWN:
             text = EXCUSED_ONLY if check.property in excused else outcome.text
-            yield replace(check, verdict=outcome.verdict, seconds=outcome.seconds, counts=outcome.counts, text=text)
+            decided = replace(check, verdict=outcome.verdict, seconds=outcome.seconds, counts=outcome.counts, text=text)
+            yield _with_claims(decided, outcome)
 
 
-def named_if_excused(found: ReportedFinding) -> ReportedFinding:
-    """Give an excused finding its own check id, so that it does not decide the property's verdict."""
+def _with_claims(check: Check, outcome: JudgeOutcome) -> Check:
+    """The check with the claims that were asked. What was not asked of every state is not exhausted."""
+    asked, left_out = (list(of.get(check.property, ())) for of in (outcome.claims, outcome.claims_left_out))
+    verdict, text = check.verdict, check.text
+    if left_out and verdict is Verdict.EXHAUSTED:
+        verdict = Verdict.NOT_REFUTED
+        text = "; ".join(part for part in (text, NOT_ASKED) if part)
+    return replace(check, verdict=verdict, text=text, claims=asked, claims_left_out=left_out)
+
+
+def named_if_excused(found: ReportedFinding, others: Iterable[ReportedFinding] = ()) -> ReportedFinding:
+    """Give an excused finding its own check id, so that it does not decide the property's verdict.
+
+    others: findings of the same search. None of them has the same id.
+    """
     if found.excused:
         cause = found.signature.partition(":")[0].replace(" ", "-")
-        found.scope = "-".join(part for part in (found.scope, cause) if part)
+        name = "-".join(part for part in (found.scope, cause) if part)
+        taken = {other.scope for other in others if other.property == found.property}
+        names = chain([name], (f"{name}-{number}" for number in count(2)))
+        found.scope = next(one for one in names if one not in taken)
     return found
 
 

@@ -10,7 +10,7 @@ derived from the seed, nothing is printed, and no database is used.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from math import inf
@@ -29,7 +29,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.replay import Counterexample, is_hang
-from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.finding import Finding, FindingKey
 from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
 from kvproof.check.protocol.time_limit import OutOfTime, time_limit_of
 from kvproof.check.search import configurations
@@ -122,10 +122,19 @@ class Stop(BaseException):
 
 
 class HypothesisRun:
-    """The state of one search by Hypothesis: the run under way, and of each kind of finding the shortest run."""
+    """The state of one search by Hypothesis: the run under way, and of each kind of finding the shortest run.
 
-    def __init__(self, subject: ManagerSubject, fixed: dict[str, Any] | None, deadline: float) -> None:
-        self.subject, self.fixed, self.deadline = subject, fixed, deadline
+    past: kinds of findings that are excused. At one of these a run begins again, with the subject opened anew.
+    """
+
+    def __init__(
+        self,
+        subject: ManagerSubject,
+        fixed: dict[str, Any] | None,
+        deadline: float,
+        past: Collection[FindingKey] = (),
+    ) -> None:
+        self.subject, self.fixed, self.deadline, self.past = subject, fixed, deadline, past
         self.num_steps_max = UNLIMITED
         self.done = SearchResult()
         self.found: dict[tuple[str, str], Counterexample] = {}
@@ -172,9 +181,22 @@ class HypothesisRun:
         self.done.num_operations += 1
         self.operations.append(operation)
         with self._guarded():
-            if not self.driver.judge.apply(operation):
-                self.operations.pop()
+            try:
+                if not self.driver.judge.apply(operation):
+                    self.operations.pop()
+            except Finding as finding:
+                if finding.key(self.operations) not in self.past:
+                    raise
+                self.done.num_past += 1
+                self._begin_again()
         self._look()
+
+    def _begin_again(self) -> None:
+        """Go on with the run in a subject that is opened anew, in the same configuration."""
+        driver = ManagerOperations(self.subject, Random(PLAIN_SEED), self.config)
+        driver.random = driver.prompts.random = self.choices
+        self.operations = []
+        self.take(driver)
 
     def _look(self) -> None:
         """Update which kinds of operation are enabled, and wanted in this run."""
@@ -276,10 +298,14 @@ def drive(
     steps: int,
     seconds: float = inf,
     fixed: dict[str, Any] | None = None,
+    past: Collection[FindingKey] = (),
 ) -> SearchResult:
-    """Let Hypothesis look for a run that refutes, and shrink it. Raises AdapterError."""
+    """Let Hypothesis look for a run that refutes, and shrink it; past: findings that refute nothing here.
+
+    Raises AdapterError.
+    """
     began = monotonic()
-    search = HypothesisRun(subject, fixed, began + seconds)
+    search = HypothesisRun(subject, fixed, began + seconds, past)
     machine = hypothesis.seed(seed)(_machine(search))
     settings = hypothesis.settings(
         max_examples=examples,

@@ -18,7 +18,9 @@ class SearchResult:
     subject refused. depth: operations on the longest of the shortest paths. kinds: operations done, by name. coverage:
     how often each rule fired and each witness was observed. notes: observations that are no failures, by property.
     refusals: why the subject refused configurations before the first run. text: how the search ended, where its counts
-    do not say it.
+    do not say it. claims, claims_left_out: of a search of the specification, by property, the claims that were
+    evaluated in every state, and those that were not. num_past: operations at which a finding was that the search was
+    told to go past.
     """
 
     counterexample: Counterexample | None = None
@@ -35,6 +37,9 @@ class SearchResult:
     coverage: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
+    claims: dict[str, list[str]] = field(default_factory=dict)
+    claims_left_out: dict[str, list[str]] = field(default_factory=dict)
+    num_past: int = 0
 
     @property
     def finding(self) -> Finding | None:
@@ -51,6 +56,7 @@ class SearchResult:
         self.num_operations += later.num_operations
         self.num_runs += later.num_runs
         self.num_drawn += later.num_drawn
+        self.num_past += later.num_past
         self.seconds += later.seconds
         self.is_unsupported = later.is_unsupported
         self.kinds.update(later.kinds)

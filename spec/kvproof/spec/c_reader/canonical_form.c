@@ -3,6 +3,8 @@ enum { NUM_IDS_MAX = $NUM_IDS_MAX, IDS_MAX = $IDS_MAX, STREAM_MAX = $STREAM_MAX,
 #define NUM_IDENTITIES(s) ((s)[num_cells])
 #define PARENT(s, i) ((s)[num_cells + 1 + (i)])
 static cell *first;  /* the first state, without cells that have no meaning */
+static cell *initial;  /* the first state as it is */
+enum { FAR = 450 };  /* from any number that a search uses, and within what identities are looked up in */
 enum { UNNAMED = 255, NUM_SEQ_WORDS = ($NUM_SEQ_NUMBERS + 7) / 8 };
 typedef struct {
   int num_seqs, num_named, num_flights, num_ids, num_kept, too_large, has_best, is_probe, is_best, has_links, has_kept;
@@ -24,6 +26,10 @@ static inline int state_cells(const cell *s) { return num_cells + 2 + NUM_IDENTI
 static void erase(const cell *restrict s, cell *restrict clean) {
   memcpy(clean, s, state_cells(s) * sizeof(cell));
 $ERASE
+}
+/* Gives every cell without a meaning the value of the first state, or another one. */
+static void fill(cell *s, int is_other) {
+$FILL
 }
 static int seq_is_plain(const cell *s, int seq) {
   $SEQ_PLAIN
@@ -71,7 +77,10 @@ static inline void visit_up(const cell *s, Form *f, int v) {
 static void survey(const cell *s, Form *f) {
   int bits = 0;  /* more than eight: a number is too large for a byte */
   f->num_seqs = f->num_flights = f->has_best = f->is_probe = f->has_links = f->has_kept = 0;
-  for (int flight = 0; flight < k_NUM_FLIGHTS; flight++) if (!flight_is_plain(s, flight)) f->flights[f->num_flights++] = flight;
+  for (int flight = 0; flight < k_NUM_FLIGHTS; flight++) {
+    f->flight_name[flight] = IDS_MAX;  /* no flight: what a wrong rule may let a block name */
+    if (!flight_is_plain(s, flight)) f->flights[f->num_flights++] = flight;
+  }
   for (int seq = 0; seq < k_NUM_SEQS; seq++) if (!seq_is_plain(s, seq)) {
     uint64_t *words = f->seq_numbers[seq], h = 7;
     uint8_t *out = (uint8_t *)words;

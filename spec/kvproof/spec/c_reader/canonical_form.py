@@ -4,7 +4,8 @@ No rule prefers one sequence, block of a pool, flight or token value to another,
 turns into each other are the same. Which fields they index and which cells name them is in the declarations. `encode`
 sets cells without a meaning (`meaning`) to their first value, sorts the sequences by what does not depend on names,
 tries every order of those that are left equal, names blocks and identities by first occurrence, and takes the least
-string of bytes. `decode` gives the state back, with names in the order of the string.
+string of bytes. `decode` gives the state back, with names in the order of the string; `fill` gives cells without a
+meaning the value of the first state, or another one.
 
 It is sound whatever the order: each string is an image of the state under some renaming, and strings are compared byte
 by byte, so different states are never taken for one. Two strings for one state would only cost time.
@@ -22,7 +23,7 @@ from string import Template
 
 from kvproof.spec.c_reader import meaning
 from kvproof.spec.c_reader.translation import REAL_FIELDS, Translator, Unreadable, size_of
-from kvproof.spec.language import BLOCKS, ENTRIES, FLIGHTS, IDENTITIES, SEQS, Domain, Field
+from kvproof.spec.language import BLOCKS, ENTRIES, FLIGHTS, IDENTITIES, POOLS, SEQS, Domain, Field
 from kvproof.spec.syntax_trees import Functions, fields_in, functions_of
 from kvproof.spec.text.state import NONE
 
@@ -43,7 +44,7 @@ def meanings(translator: Translator) -> str:
     if unknown:
         raise Unreadable(f"there is no field {', '.join(sorted(unknown))}")
     for name, (function, _) in found.items():
-        if read := _fields_read(function, found.keys(), translator.text):
+        if read := _fields_read(function, found.keys() - {name}, translator.text):
             raise Unreadable(f"the meaning of {name} depends on {', '.join(sorted(read))}, which may have none")
     own = Translator({**translator.text, **{f"m_{name}": function for name, function in found.items()}})
     own.require(f"m_{name}" for name in found)
@@ -67,6 +68,7 @@ def canonical_form(translator: Translator) -> str:
         if field.to in NAMED and field.to not in VALUES:
             raise Unreadable(f"a cell that names a {field.to.name} cannot be renamed yet")
     parts = {"ERASE": "\n".join(_erased(name) for name in functions_of([meaning]))}
+    parts["FILL"] = "\n".join(_filled(name) for name in functions_of([meaning]))
     for sort, var in NAMED.items():
         only = {name: f for name, f in REAL_FIELDS.items() if _sorts(f) == [sort]}
         upper = var.upper()
@@ -146,6 +148,16 @@ def _erased(name: str) -> str:
     ids = [f"i{number}" for number in range(len(field.domains))]
     cell = _cell(name, ids)
     body = f"clean{cell[1:]} = m_{name}(s, {', '.join(ids)}) ? {cell} : {_start(field)};"
+    return "  " + _loops(name, {}, body, ids)
+
+
+def _filled(name: str) -> str:
+    field = REAL_FIELDS[name]
+    ids = [f"i{number}" for number in range(len(field.domains))]
+    cell = _cell(name, ids)
+    as_first = f"initial{cell[1:]}"
+    other = f"1 - {as_first}" if field.to is POOLS else f"{as_first} + FAR"
+    body = f"if (!m_{name}(s, {', '.join(ids)})) {cell} = is_other ? {other} : {as_first};"
     return "  " + _loops(name, {}, body, ids)
 
 

@@ -26,16 +26,19 @@ class InC:
     loop: Callable[[ast.comprehension, str], str]
 
 
-def claims_hold(claims: Mapping[str, ast.FunctionDef], in_c: InC) -> str:
-    """The source of `claims_hold`, and of `broken_claim`: the number of the first claim that does not hold, or 0."""
+def claims_hold(claims: Mapping[str, ast.FunctionDef], in_c: InC, suffix: str = "") -> str:
+    """The source of `claims_hold`, and of `broken_claim`: the number of the first claim that does not hold, or 0.
+
+    suffix: of the names of both.
+    """
     merged: Merged = {}
     for claim in claims.values():
         found = merged
         for step in _path(claim):
             _, found = found.setdefault(ast.unparse(step), (step, {}))
-    lines = ["static int claims_hold(const cell *v_state) {", _source(merged, in_c), "  return 1;", "}"]
-    lines += ["static int broken_claim(const cell *v_state) {", "  int range = out_of_range;"]
-    lines += ["  if (!range && claims_hold(v_state) && !out_of_range) return 0;", "  out_of_range = range;"]
+    lines = [f"static int claims_hold{suffix}(const cell *v_state) {{", _source(merged, in_c), "  return 1;", "}"]
+    lines += [f"static int broken_claim{suffix}(const cell *v_state) {{", "  int range = out_of_range;"]
+    lines += [f"  if (!range && claims_hold{suffix}(v_state) && !out_of_range) return 0;", "  out_of_range = range;"]
     lines += [f"  if (!f_{name}(v_state)) return {n};" for n, name in enumerate(claims, start=1)]
     return "\n".join([*lines, "  return 0;", "}"])
 

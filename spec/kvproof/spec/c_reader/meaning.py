@@ -1,27 +1,24 @@
 """Which cells of a state have a meaning, in the language of the text.
 
-A cell without a meaning is one that every rule writes before any rule, claim or operation reads it: a slot whose token
-is not known, an entry that a table does not have, a number of a sequence that does not exist. States that differ only
-in such cells are the same. A field has a function here that has its name; each cell of any other field has a meaning.
-Tests fire rules on states with such cells set to other values, and compare.
+A cell without a meaning is one that every rule writes before any rule or operation reads it, and whose value changes
+no claim: a slot whose token is not known, an entry that a table does not have, the home of a sequence that does not
+exist. States that differ only in such cells are the same. A field has a function here that has its name; each cell of
+any other field has a meaning. What claims say of every sequence, live or not, is a meaning: of a home, that it is a
+pool. Tests fire rules on states with such cells set to other values, and compare; and they ask every claim of states
+with any cell set to another value, before and after the cells without a meaning are cleared.
 """
 
-from kvproof.spec.text.state import NONE, State, num_known
+from kvproof.spec.text.state import GPU, HOST, NONE, State, num_known
 
 
 def home(state: State, seq: int) -> bool:
-    """The sequence exists."""
-    return state.live[seq]
-
-
-def moving(state: State, seq: int) -> bool:
-    """The sequence exists."""
-    return state.live[seq]
+    """The sequence exists, or its home is no pool."""
+    return state.live[seq] or not (state.home[seq] == GPU or state.home[seq] == HOST)
 
 
 def window(state: State, seq: int) -> bool:
-    """The sequence exists."""
-    return state.live[seq]
+    """The sequence exists, or has entries that the window left."""
+    return state.live[seq] or state.first[seq] > 0
 
 
 def table(state: State, seq: int, index: int) -> bool:

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from kvproof.spec.c_reader.translation import REAL_FIELDS, Translator, is_row, size_of
-from kvproof.spec.syntax_trees import functions, functions_of
+from kvproof.spec.syntax_trees import Functions, functions, functions_of
 from kvproof.spec.text import operations, witnesses
 from kvproof.spec.text.witnesses import SEEN_AFTER, SEEN_BEFORE, WITNESSES, Witness
 
@@ -77,12 +77,12 @@ def _renamed(name: str) -> str:
 
 
 class ProgramTranslator(Translator):
-    """The translator, with what generators and witnesses need in addition."""
+    """The translator, with what generators and witnesses need in addition. text: other rules than those as they are."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, text: Functions | None = None) -> None:
+        super().__init__(text)
         more = functions_of([operations, witnesses])
-        self.text = {_renamed(name): function for name, function in more.items()} | functions()
+        self.text = {_renamed(name): function for name, function in more.items()} | self.text
         self._kinds: dict[str, str] = {}  # the locals of the function under way that are no numbers: row or map
 
     def programs(self) -> str:

@@ -6,7 +6,8 @@ that refuses it, or the negative number of the obligation that does not hold. Na
 `f_` functions, `v_` parameters and locals, `k_` sizes and constants, `o_` offsets of fields.
 
 A subscript that is out of range is noted (`out_of_range`) and reads the first cell, where Python would count from the
-end or raise. Ghost fields are left out. What the translator does not know, it refuses; nothing is skipped.
+end or raise. Ghost fields are cells like all others, after the real ones. What the translator does not know, it
+refuses; nothing is skipped.
 """
 
 import ast
@@ -18,12 +19,12 @@ from kvproof.spec.compilation import Guard, ask_early
 from kvproof.spec.language import COLLECTED, Claim, Domain
 from kvproof.spec.native import DOMAINS, FIELDS
 from kvproof.spec.sizes import Sizes
-from kvproof.spec.syntax_trees import Functions, fields_in, functions, without_ghosts
-from kvproof.spec.systems import BLOCK_MANAGERS
+from kvproof.spec.syntax_trees import Functions, functions, reads_ghosts
 from kvproof.spec.text import state as state_text
 
-GHOSTS = BLOCK_MANAGERS.ghosts
 REAL_FIELDS = {name: field for name, field in FIELDS.items() if field.kind != "ghost"}
+GHOST_FIELDS = {name: field for name, field in FIELDS.items() if field.kind == "ghost"}
+CELLS = REAL_FIELDS | GHOST_FIELDS  # in the order of the cells
 SIZES = [name for name, value in Sizes(1, 1, 1, 1, 1, 1).names().items() if isinstance(value, int)]
 CONSTANTS = {k: v for k, v in vars(state_text).items() if isinstance(v, int) and k not in SIZES}
 ROWS = ("Row", "list[int]")  # the annotations of parameters that are rows of slots
@@ -57,13 +58,6 @@ class Unreadable(Exception):
     """Raised for a construct that this reader does not translate."""
 
 
-def reads_ghosts(name: str, text: Functions) -> bool:
-    """Whether a function reads a ghost field, itself or through a function that it calls."""
-    function, _ = text[name]
-    used = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} & text.keys() - {name}
-    return bool(fields_in(function, GHOSTS)) or any(reads_ghosts(other, text) for other in used)
-
-
 def size_of(domain: Domain) -> str:
     """The number of ids of a domain, in C."""
     if domain.size is None:
@@ -83,9 +77,7 @@ class Translator:
         self.text: Functions = functions() if text is None else text
         self.steps = {step.__name__ for step in COLLECTED.steps}
         self.rules = [rule.__name__ for rule in COLLECTED.rules]
-        self.claims: list[Claim] = [
-            claim for claim in COLLECTED.invariants + COLLECTED.theorems if not reads_ghosts(claim.name, self.text)
-        ]
+        self.claims: list[Claim] = COLLECTED.invariants + COLLECTED.theorems
         self.guards: list[Guard] = []
         self.checks: list[tuple[str, str, str]] = []  # rule or step, property, condition
         self.prototypes: list[str] = []
@@ -99,11 +91,11 @@ class Translator:
         """Sizes, offsets and constants; a function that sets the sizes; the number of cells."""
         lines = [f"static int {', '.join(f'k_{size}' for size in SIZES)};"]
         lines += [f"#define k_{name} ({value})" for name, value in CONSTANTS.items()]
-        lines += [f"static int {', '.join(f'o_{name}' for name in REAL_FIELDS)}, num_cells;"]
+        lines += [f"static int {', '.join(f'o_{name}' for name in CELLS)}, num_cells;"]
         lines += ["void set_sizes(const int *sizes) {"]
         lines += [f"  k_{size} = sizes[{number}];" for number, size in enumerate(SIZES)]
         lines += ["  num_cells = 0;"]
-        for name, field in REAL_FIELDS.items():
+        for name, field in CELLS.items():
             lines += [f"  o_{name} = num_cells; num_cells += {' * '.join(map(size_of, field.domains))};"]
         return "\n".join([*lines, "}", "int cells(void) { return num_cells; }", ""])
 
@@ -113,8 +105,9 @@ class Translator:
             self._function(name)
 
     def source(self, more: Iterable[str] = ()) -> str:
-        """The rules and claims with all that they need, and `fire` and `broken_claim` that call them by number.
+        """The rules and claims with all that they need, and functions that call them by number.
 
+        `fire` fires a rule, `broken_claim` asks every claim, and `broken_claim_of_ghosts` those that read a ghost.
         more: further functions of the text.
         """
         self.require(self.rules)
@@ -122,7 +115,9 @@ class Translator:
         self.require(more)
         lines = [f"enum {{ {', '.join(f'r_{rule}' for rule in self.rules)} }};"]
         claims = {claim.name: self.text[claim.name][0] for claim in self.claims}
+        of_ghosts = {name: claim for name, claim in claims.items() if reads_ghosts(name, self.text)}
         lines += [claims_hold(claims, InC(self.number, self.loop))]
+        lines += [claims_hold(of_ghosts, InC(self.number, self.loop), "_of_ghosts")]
         lines += ["static int fire(cell *v_state, int rule, const int *a, const cell *row) {", "  switch (rule) {"]
         lines += [f"    case {number}: return {self.fired(rule)};" for number, rule in enumerate(self.rules)]
         lines += ["  }", "  return -9999;", "}"]
@@ -143,7 +138,7 @@ class Translator:
         if name in self.begun:
             return
         self.begun.add(name)
-        tree = without_ghosts(self.text[name][0], GHOSTS)
+        tree = self.text[name][0]
         writes = name in self.rules or name in self.steps
         head = f"static int f_{name}({', '.join(self._parameter(p, writes) for p in tree.args.args) or 'void'})"
         outer, self._in = self._in, name
@@ -223,8 +218,8 @@ class Translator:
             indexes.insert(0, base.slice)
             base = base.value
         match base:
-            case ast.Attribute(ast.Name(state), field) if field in REAL_FIELDS:
-                domains = REAL_FIELDS[field].domains
+            case ast.Attribute(ast.Name(state), field) if field in CELLS:
+                domains = CELLS[field].domains
                 address = f"{self._states.get(state, f'v_{state}')} + o_{field}"
                 for number, index in enumerate(indexes):
                     stride = "".join(f" * {size_of(domain)}" for domain in domains[number + 1 :])

@@ -5,8 +5,13 @@ renaming of these turns into each other have the same runs, up to the renaming, 
 of a state is what is left when every name is replaced by its place of first occurrence, in an order of the sequences
 that does not depend on names. It holds everything that a rule can read (tables, what is known, done, written, cached)
 and, so that a broken specification cannot hide behind a state reached before, also what follows from it (refcounts,
-statuses, counters, inverse tables where they deviate). It leaves out what no rule reads: slots beyond those that are
-known or written, tables of sequences that do not exist, and the order of lists.
+statuses, counters; inverse tables, counts of flights and numbers of sequences that do not exist where they deviate). It
+leaves out what no rule and no claim reads: slots beyond those that are known or written, tables and homes of sequences
+that do not exist, and the order of lists.
+
+Most states are ordinary: nothing is cached or under way, and whatever follows from the tables is as it should be. They
+are compared with earlier ones by a quick key, which says nothing of all that. So a state gets a quick key only after
+each cell that the key leaves out was found to be ordinary; every other state is sorted.
 
 The key sorts by what does not depend on names and permutes only what is left equal. The tests compare it with two
 other keys, written apart from it: one permutes everything, the other permutes nothing and holds only where tables come
@@ -20,7 +25,7 @@ from operator import itemgetter
 from typing import Any
 
 from kvproof.spec.native import Machine
-from kvproof.spec.text.state import FREE, NONE, State
+from kvproof.spec.text.state import FREE, HOST, NONE, State
 
 ROOT = 0  # the identity before the first position
 PLAIN = (0, 0, False, False, 0)  # status, refcount, cached, computed, num_written of a block nothing is known of
@@ -50,7 +55,17 @@ class StateKeys:
         self._known: dict[Hashable, Hashable] = {}
 
     def of(self, state: State) -> Hashable:
-        """The key: equal for two states exactly if a renaming turns one into the other."""
+        """The key: equal for two states exactly if a renaming turns one into the other.
+
+        A wrong rule may leave a number that is out of the range of what it counts or names. No name can be replaced
+        then, and only the same state has the same key.
+        """
+        try:
+            return self._of(state)
+        except IndexError:
+            return NONE, tuple(_as_tuples(value) for _, value in sorted(vars(state).items()))
+
+    def _of(self, state: State) -> Hashable:
         quick = None if self.before is None else _quick_key(self.machine, state)
         if quick is None:
             return self._sorted(state, self._known)
@@ -68,14 +83,18 @@ class StateKeys:
         tables, kept, statuses = _read(self.machine, state)
         flights = _under_way(state)
         before = self.before if kept or any(state.first) else None  # else what comes before is in the tables
-        counts = map(tuple, state.count)
+        rest = (*map(tuple, state.count), *_odd_flights(self.machine, state))
         if known is None:
-            return _least(tables, kept, statuses, flights, before), *counts
-        as_is = _encoded(tables, kept, statuses, flights, before), *counts
+            return _least(tables, kept, statuses, flights, before), *rest
+        as_is = _encoded(tables, kept, statuses, flights, before), *rest
         key = known.get(as_is)
         if key is None:
-            key = known[as_is] = _least(tables, kept, statuses, flights, before), *map(tuple, state.count)
+            key = known[as_is] = _least(tables, kept, statuses, flights, before), *rest
         return key
+
+
+def _as_tuples(value: Any) -> Hashable:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
 def _least(
@@ -148,7 +167,8 @@ def _path(identities: list[int], before: Sequence[int]) -> list[int]:
 def _quick_key(machine: Machine, state: State) -> Hashable | None:
     """A key that only equal states have: blocks renamed, identities as they are; None if the state is not ordinary."""
     null, memory, num_written, status = machine.null, state.memory, state.num_written, state.status
-    if True in state.cached or state.uses.count(NONE) != len(state.uses):
+    refcount = state.refcount
+    if True in state.cached or True in state.computed or _has_pending(state):
         return None
     found: list[tuple[tuple[Any, ...], int, list[int]]] = []
     for numbers, table, rows, position in zip(_numbers(state), state.table, state.tokens, state.position, strict=True):
@@ -156,7 +176,12 @@ def _quick_key(machine: Machine, state: State) -> Hashable | None:
         held = table[first:num_blocks]
         if position.count(NONE) + len(held) != null:
             return None
-        if is_live:
+        if not is_live:
+            if not _is_blank(numbers):
+                return None
+        else:
+            if first and table[:first] != [null] * first:
+                return None
             index = first
             for block in held:
                 if block >= null or position[block] != index:
@@ -173,9 +198,10 @@ def _quick_key(machine: Machine, state: State) -> Hashable | None:
     key: list[Any] = [
         (numbers, last, tuple([blocks.setdefault(b, len(blocks)) for b in held])) for numbers, last, held in found
     ]
-    if null - status.count(FREE) != len(blocks):
-        return None  # something is kept that no table names
-    num_gpu_blocks, refcount = machine.sizes.num_gpu_blocks, state.refcount
+    for block in range(null):
+        if block not in blocks and (status[block] != FREE or refcount[block] or num_written[block]):
+            return None  # something is kept that no table names
+    num_gpu_blocks = machine.sizes.num_gpu_blocks
     key += [(status[b], refcount[b], num_written[b], b < num_gpu_blocks) for b in blocks]
     key += map(tuple, state.count)
     return tuple(key)
@@ -203,6 +229,37 @@ def _numbers(state: State) -> Iterable[tuple[Any, ...]]:
     )
 
 
+def _is_blank(numbers: tuple[Any, ...]) -> bool:
+    """Whether the numbers of a sequence that does not exist tell nothing: its home and window may be any."""
+    _, is_ending, home, moving, _, *counts = numbers
+    return not is_ending and moving == NONE and 0 <= home <= HOST and not any(counts)
+
+
+def _has_pending(state: State) -> bool:
+    """Whether a flight is under way, or a block says that one is."""
+    if not state.uses:
+        return any(state.pins) or state.filler.count(NONE) != len(state.filler)
+    return any(state.pins) or any(cells.count(NONE) != len(cells) for cells in (state.uses, state.fills, state.filler))
+
+
+def _odd_flights(machine: Machine, state: State) -> tuple[Any, ...]:
+    """Everything about flights, with its names, unless blocks and flights tell the same."""
+    uses, fills, filler = state.uses, state.fills, state.filler
+    is_ordinary = not _has_pending(state) or (
+        all(
+            (use == fill == NONE)
+            or (0 <= use < machine.null and (fill == NONE or (0 <= fill < machine.null and filler[fill] == flight)))
+            for flight, (use, fill) in enumerate(zip(uses, fills, strict=True))
+        )
+        and all(
+            state.pins[block] == uses.count(block) and (by == NONE or (0 <= by < len(fills) and fills[by] == block))
+            for block, by in enumerate(filler)
+        )
+    )
+    brings = [number if fill != NONE else 0 for number, fill in zip(state.brings, fills, strict=True)]
+    return () if is_ordinary else tuple(map(tuple, (uses, fills, brings, filler, state.pins)))
+
+
 def _under_way(state: State) -> _Flights:
     return [each for each in zip(state.uses, state.fills, state.brings, strict=True) if each[:2] != (NONE, NONE)]
 
@@ -211,7 +268,7 @@ def _read(machine: Machine, state: State) -> tuple[list[_Table], list[_Kept], _S
     null, size = machine.null, machine.sizes.block_size
     cached, memory, content, num_written = state.cached, state.memory, state.content, state.num_written
     statuses: _Statuses = [*zip(state.status, state.refcount, cached, state.computed, num_written, strict=True), ()]
-    if state.uses:
+    if state.uses or _has_pending(state):
         pending = zip(state.pins, state.filler, strict=True)
         statuses = [(*known, pins, filler != NONE) for known, (pins, filler) in zip(statuses, pending, strict=False)]
         statuses.append(())
@@ -225,9 +282,11 @@ def _read(machine: Machine, state: State) -> tuple[list[_Table], list[_Kept], _S
         if position.count(NONE) + len(blocks) != null:
             oddities.append(tuple(position))
         if not is_live:
-            if oddities or blocks:
-                tables.append(((0,), blocks, [], tuple(oddities)))
+            if oddities or blocks or not _is_blank(numbers):
+                tables.append((numbers, blocks, [], tuple(oddities)))
             continue
+        if first and state.table[seq][:first] != [null] * first:
+            oddities.append((NONE, *state.table[seq][:first]))
         if first == full and full and not filled:
             # The window has left everything; the last identity still decides what comes next.
             tokens = [identity for row in rows[full - 1 : full] for identity in row]

@@ -73,6 +73,8 @@ def _noticed(mutant: Mutant | Weakening) -> Iterator[str]:
         if found.counterexample is not None:
             broken = found.counterexample
             yield f"{broken.finding.property} breaks after {len(broken.operations)} rules"
+        elif found.text:  # it reads what keys leave out
+            yield found.text
         elif found.is_exhausted and _reach(mutant.suite, found) != _reach(mutant.suite, expected):
             yield f"{found.num_states} states and {found.num_operations} firings instead of {_words(expected)}"
         elif found.is_exhausted and edges != expected_edges:

@@ -44,7 +44,11 @@ class Found(NamedTuple):
 
 @dataclass
 class Round:
-    """What a part did in one round. batches: for other parts, by their numbers. stopped: why it cannot go on."""
+    """What a part did in one round.
+
+    batches: for other parts, by their numbers. stopped: why it cannot go on. reads_left_out: why the search is not
+    exhausted, even if it goes on to the end.
+    """
 
     batches: dict[int, bytes]
     num_transitions: int
@@ -53,6 +57,7 @@ class Round:
     is_done: bool
     stopped: str = ""
     found: Found | None = None
+    reads_left_out: str = ""
 
 
 @dataclass
@@ -162,6 +167,7 @@ class PythonPart:
             self._next == len(self._frontier),
             f"its {self.num_states_max:,} states" if num_states > self.num_states_max else "",
             found,
+            self.space.reads_left_out,
         )
 
     def _offer(self, key: Hashable, new: _Pending) -> None:

@@ -8,19 +8,28 @@ observed show that a scope covers less than it seems to.
 import gc
 from collections.abc import Callable
 
-from kvproof.check.protocol.scopes import Scope
+from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.breadth_first import search
 from kvproof.check.search.exhaustive.specification_calls import CallSpace
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
-from kvproof.check.search.exhaustive.specification_space import Continuations
+from kvproof.check.search.exhaustive.specification_space import Continuations, note_claims
 from kvproof.check.search.result import UNLIMITED, SearchResult
+from kvproof.spec.native import Machine
+from kvproof.spec.syntax_trees import Functions
 
 PROGRESS_EVERY = 500  # states
 
 
-def space_of(scope: Scope, continuations: Continuations | None = None) -> RuleSpace | CallSpace:
-    """The space in which a scope is searched: single rules, or whole calls."""
-    return (RuleSpace if scope.level == "rules" else CallSpace)(scope, continuations=continuations)
+def space_of(
+    scope: Scope, continuations: Continuations | None = None, text: Functions | None = None
+) -> RuleSpace | CallSpace:
+    """The space in which a scope is searched: single rules, or whole calls.
+
+    text: other rules than those of the specification.
+    """
+    if scope.level == "rules":
+        return RuleSpace(scope, Machine(sizes_of(scope), text=text), continuations)
+    return CallSpace(scope, Machine(sizes_of(scope), with_ghosts=False, text=text), continuations)
 
 
 def explore_specification(
@@ -50,6 +59,9 @@ def explore_specification(
             progress_every=PROGRESS_EVERY,
         )
         found.coverage = space.firings.fired + space.firings.witnesses
+        note_claims(found, space.claims.are_asked)
+        if space.reads_left_out:
+            found.is_exhausted, found.text = False, space.reads_left_out
     finally:
         if is_collecting:
             gc.enable()

@@ -17,7 +17,7 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
 from kvproof.check.search.exhaustive.specification_call import SpecCall, appends, flights, prompts, swaps
-from kvproof.check.search.exhaustive.specification_space import ROOT, Continuations, SpecificationSpace
+from kvproof.check.search.exhaustive.specification_space import ROOT, Continuations, SpecificationSpace, asks_claims
 from kvproof.spec.native import Machine
 from kvproof.spec.text import operations
 from kvproof.spec.text.operations import Program
@@ -50,10 +50,10 @@ class CallSpace(SpecificationSpace):
         if scope.caching and scope.num_flights:
             raise ValueError("operations in flight are explored without a prefix cache; take the level of rules")
         machine = machine or Machine(sizes_of(scope), with_ghosts=False)
-        super().__init__(scope, machine, "real" if scope.claims else "recount", continuations)
+        super().__init__(scope, machine, asks_claims(scope), continuations)
         self._can_still_be_read: Callable[[State, int, int], bool] = self.machine.function("can_still_be_read")
 
-    def successors(self, state: State) -> Iterator[tuple[Operation, State]]:
+    def transitions(self, state: State) -> Iterator[tuple[Operation, State]]:
         """Every operation that finishes."""
         rows = _rows(state)
         for call in self._calls(state):

@@ -26,12 +26,12 @@ class RuleSpace(SpecificationSpace):
     def __init__(
         self, scope: Scope, machine: Machine | None = None, continuations: Continuations | None = None
     ) -> None:
-        super().__init__(scope, machine or Machine(sizes_of(scope)), "all", continuations)
+        super().__init__(scope, machine or Machine(sizes_of(scope)), True, continuations)
 
-    def successors(self, state: State) -> Iterator[tuple[Operation, State]]:
+    def transitions(self, state: State) -> Iterator[tuple[Operation, State]]:
         """Every firing that is not refused."""
         copy, fire = self.machine.copy, self.firings.fire
-        key = self.state_key(state)
+        key = self._keys.of(state)
         work = copy(state)
         for operation in self.candidates(state):
             rule, arguments = operation[0], operation[1:]
@@ -45,7 +45,7 @@ class RuleSpace(SpecificationSpace):
             elif vars(work) != vars(state):
                 text = f"{rule} is refused, because {refused.sentence} does not hold, and changes the state"
                 raise RefutedAt(Finding("failed-call-changes-nothing", text), operation)
-        if self.state_key(state) != key:
+        if self._keys.of(state) != key:
             text = "a firing on a copy of the state changes the state itself"
             raise RefutedAt(Finding("frame-kept", text), ())
 

@@ -10,31 +10,33 @@ value that nothing in the state uses is tried once. Where nothing is compared, a
 that can differ.
 
 Every state is checked against an independent count, and against the claims of the specification. The count alone checks
-the references, the lists, what is shared and what is read back; it suffices where states are so many that evaluating
-each claim would take longer than the search.
+the references, the lists, what is shared and what is read back. Where states are so many that evaluating each claim
+would take longer than the search, a scope leaves the claims out, and its result says so.
 """
 
-import ast
 import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from functools import cache
-from typing import Any, Literal
+from itertools import zip_longest
+from typing import Any
 
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
 from kvproof.check.search.exhaustive.canonical import StateKeys
+from kvproof.check.search.exhaustive.enumerations import enumerate_ghosts, with_ghosts
 from kvproof.check.search.exhaustive.independent_count import miscounts
+from kvproof.check.search.exhaustive.left_out import EVERY, NUM_FIRST, READS_LEFT_OUT, LeftOutCells
+from kvproof.check.search.result import SearchResult
 from kvproof.spec.compilation import CheckFailed, Guard
 from kvproof.spec.language import COLLECTED, Claim
 from kvproof.spec.native import Machine
-from kvproof.spec.syntax_trees import fields_in, functions
-from kvproof.spec.systems import BLOCK_MANAGERS
+from kvproof.spec.syntax_trees import functions, reads_ghosts
 from kvproof.spec.text.operations import RuleCall
-from kvproof.spec.text.state import State
+from kvproof.spec.text.state import NONE, State
 from kvproof.spec.text.witnesses import SEEN_AFTER, SEEN_BEFORE, witnesses_after, witnesses_before
 
+Predicate = Callable[[State], bool]
 NUM_VALUES = 2
 ROOT = 0  # the identity before the first position
 
@@ -190,62 +192,91 @@ def refuted(error: Exception, firing: tuple[Any, ...], operation: Operation) -> 
     return RefutedAt(Finding("total-calls", text), operation)
 
 
-@cache
-def _reads_ghosts(name: str) -> bool:
-    """Whether a claim or function reads a ghost field, itself or through a function that it calls."""
-    function, _ = functions()[name]
-    called = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} & functions().keys() - {name}
-    return bool(fields_in(function, BLOCK_MANAGERS.ghosts)) or any(_reads_ghosts(other) for other in called)
+CLAIMS = COLLECTED.invariants + COLLECTED.theorems
+
+
+def asks_claims(scope: Scope) -> bool:
+    """Whether the search in Python evaluates the claims in every state."""
+    return scope.claims or scope.level == "rules"
+
+
+def note_claims(found: SearchResult, are_asked: bool) -> None:
+    """Say in a result that the claims were asked, or that they were not, each under its property."""
+    names = found.claims if are_asked else found.claims_left_out
+    for claim in CLAIMS:
+        names.setdefault(claim.property, []).append(claim.name)
 
 
 class Claims:
-    """The claims that are evaluated on states of one machine: all, those that read no ghost (real), or none."""
+    """The claims that are evaluated on states of one machine, after the independent count.
 
-    def __init__(self, machine: Machine, extent: Literal["all", "real", "recount"]) -> None:
-        self.sizes = machine.sizes
-        claims = COLLECTED.invariants + COLLECTED.theorems if extent != "recount" else []
-        self.predicates: list[tuple[Claim, Callable[[State], bool]]] = [
-            (claim, machine.function(claim.name))
-            for claim in claims
-            if extent == "all" or not _reads_ghosts(claim.name)
+    are_asked: without them, a state is only counted. On a machine without ghosts, claims that read them are asked of
+    ghosts made anew (`enumerations`).
+    """
+
+    def __init__(self, machine: Machine, are_asked: bool) -> None:
+        self.machine, self.are_asked = machine, are_asked
+        self._predicates: list[tuple[Claim, Predicate]] = [
+            (claim, machine.function(claim.name)) for claim in CLAIMS if are_asked
+        ]
+        self._of_ghosts = [
+            holds for claim, holds in self._predicates if machine.with_ghosts and reads_ghosts(claim.name, functions())
         ]
 
     def broken(self, state: State) -> Finding | None:
         """The first thing that does not hold; counting comes first, since it needs no sound state."""
         try:
-            if found := miscounts(self.sizes, state):
+            if found := miscounts(self.machine.sizes, state):
                 return Finding(*found)
-            for claim, holds in self.predicates:
+            if self._predicates and not self.machine.with_ghosts:
+                state = with_ghosts(self.machine, state)
+            for claim, holds in self._predicates:
                 if not holds(state):
                     return Finding(claim.property, f"{claim.name}: {claim.sentence}")
         except IndexError:
             return Finding("lists-agree", "a number of the state is out of the range of what it counts")
         return None
 
+    def ghosts_agree(self, state: State) -> bool:
+        """Whether the ghosts that the rules have updated satisfy every claim that reads a ghost."""
+        try:
+            for holds in self._of_ghosts:
+                if not holds(state):
+                    return False
+        except IndexError:
+            return False
+        return True
+
 
 class SpecificationSpace:
-    """The states of one machine. extent: which claims are evaluated in each of them, see `Claims`."""
+    """The states of one machine.
+
+    are_claims_asked: whether the claims are evaluated in each, in addition to the independent count. reads_left_out:
+    what was seen to read a cell that keys leave out (`left_out`); such a search is not exhausted.
+    """
 
     def __init__(
         self,
         scope: Scope,
         machine: Machine,
-        extent: Literal["all", "real", "recount"],
+        are_claims_asked: bool,
         continuations: Continuations | None = None,
     ) -> None:
         self.scope, self.machine = scope, machine
         self.firings = Firings(machine)
-        self.claims = Claims(machine, extent)
+        self.claims = Claims(machine, are_claims_asked)
         self.continuations = continuations or Continuations()
         self._keys = StateKeys(machine, self.continuations.before)
+        self.left_out, self.num_expanded, self.reads_left_out = LeftOutCells(machine), 0, ""
 
     def first(self) -> State:
         """The state in which nothing has happened yet."""
         return self.machine.first_state()
 
     def state_key(self, state: State) -> Hashable:
-        """See `StateKeys`."""
-        return self._keys.of(state)
+        """See `StateKeys`. It says nothing of ghosts, so a state whose ghosts are wrong has a key of its own."""
+        key = self._keys.of(state)
+        return key if self.claims.ghosts_agree(state) else (NONE, key)
 
     def forget_keys(self, num_max: int) -> None:
         """Free the keys that are kept for speed if they are more than so many."""
@@ -253,7 +284,39 @@ class SpecificationSpace:
             self._keys = StateKeys(self.machine, self.continuations.before)
 
     def expand(self, state: State) -> State:
-        """The state, if it breaks no claim. Raises Finding."""
+        """The state, if it breaks no claim, with its ghosts made anew. Raises Finding."""
         if (finding := self.claims.broken(state)) is not None:
             raise finding
+        if self.machine.with_ghosts:
+            enumerate_ghosts(self.machine, state)
         return state
+
+    def successors(self, state: State) -> Iterator[tuple[Operation, State]]:
+        """Every transition out of a state. Raises RefutedAt. Some states are tried twice, see `left_out`."""
+        self.num_expanded += 1
+        is_left = self.num_expanded > NUM_FIRST and self.num_expanded % EVERY
+        return self.transitions(state) if is_left or self.reads_left_out else self._tried_twice(state)
+
+    def transitions(self, state: State) -> Iterator[tuple[Operation, State]]:
+        """Every transition out of a state. Raises RefutedAt."""
+        raise NotImplementedError
+
+    def _tried_twice(self, state: State) -> Iterator[tuple[Operation, State]]:
+        changed = self.left_out.changed(state)
+        expected: list[tuple[Operation, Hashable]] = []
+        for operation, reached in self.transitions(state):
+            expected.append((operation, self._keys.of(reached)))
+            yield operation, reached
+        firings, self.firings = self.firings, Firings(self.machine)
+        found: list[tuple[Operation, Hashable]] = []
+        try:
+            found += [(operation, self._keys.of(reached)) for operation, reached in self.transitions(changed)]
+        except RefutedAt as refuted:
+            found.append((refuted.operation, NONE))
+        finally:
+            self.firings = firings
+        if found != expected:
+            differing = (one for one, other in zip_longest(found, expected) if one != other)
+            operation = next((one[0] for one in differing if one is not None), ())
+            name = str(operation[0]) if operation else "an operation"
+            self.reads_left_out = READS_LEFT_OUT.format(name)

@@ -6,11 +6,11 @@ names (`Strategy.exhaustive`).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.finding import Finding, FindingKey
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.protocol.time_limit import time_limit_of
@@ -40,7 +40,7 @@ class Node(NamedTuple):
 
 class SubjectSpace:
     """The states of a subject in a scope. `open` opens the subject and returns its judge. `time_limit` is for one
-    transition."""
+    transition. `past`: findings that are excused; an operation that shows one leads to no state, and is counted."""
 
     def __init__(
         self,
@@ -49,9 +49,11 @@ class SubjectSpace:
         enabled: Callable[[Any], Iterator[Operation]],
         begin: Callable[[], list[Operation]],
         time_limit: Callable[[], AbstractContextManager[object]],
+        past: Collection[FindingKey] = (),
     ) -> None:
         self.state_key_of, self.open, self.enabled = exhaustive.state_key, open, enabled
-        self.begin, self.time_limit = begin, time_limit
+        self.begin, self.time_limit, self.past = begin, time_limit, past
+        self.num_past = 0
         self.coverage: Counter[str] = Counter()
         self.notes: Counter[str] = Counter()
 
@@ -81,6 +83,9 @@ class SubjectSpace:
                     for each in path:
                         judge.apply(each)
             except Finding as finding:
+                if finding.key(path) in self.past:
+                    self.num_past += 1
+                    continue
                 raise RefutedAt(finding, operation) from finding
             yield operation, Reached(path, judge)
 
@@ -95,11 +100,13 @@ def explore(
     progress: Callable[[int], None] | None = None,
     begin: Callable[[Config], list[Operation]] = lambda config: [],
     transition_seconds: float = TRANSITION_SECONDS_MAX,
+    past: Iterable[FindingKey] = (),
 ) -> SearchResult:
     """Search a scope for so many seconds and transitions. Raises Unsupported if the subject has no such configuration.
 
     begin: returns a list to which the operations of each path are appended before they are executed, as in a walk.
     transition_seconds: the time limit of one transition, with the path to its state, unless each call has a limit.
+    past: findings that do not end the search. Nothing is searched after an operation that shows one.
     """
     exhaustive = strategy.exhaustive
     exhaustive.check(subject, scope)
@@ -110,6 +117,7 @@ def explore(
         exhaustive.enabled(scope, subject),
         lambda: begin(config),
         lambda: time_limit_of(subject, transition_seconds),
+        {*past},
     )
     found = search(
         space,
@@ -119,5 +127,5 @@ def explore(
         progress=progress,
         progress_every=PROGRESS_EVERY,
     )
-    found.coverage, found.notes = space.coverage, space.notes
+    found.coverage, found.notes, found.num_past = space.coverage, space.notes, space.num_past
     return found

@@ -147,14 +147,22 @@ def _space(spec: SpecificationInC) -> RuleSpace | CallSpace:
 
 
 def _reached_by_python(spec: SpecificationInC, string: bytes) -> set[bytes] | None:
-    """The strings of the successors in Python of one state; None if something is refuted there."""
+    """The strings of the successors in Python of one state; None if something is refuted there.
+
+    As in C, a successor is refuted at once if its ghosts are wrong, or a number of it is out of range.
+    """
     space = _space(spec)
     state, before = spec.state(string)
     space.continuations.resume(before)
+    found = set[bytes]()
     try:
-        return {spec.string(reached, space.continuations.before) for _, reached in space.successors(state)}
+        for _, reached in space.successors(state):
+            found.add(spec.string(reached, space.continuations.before))
+            if b"" in found or not space.claims.ghosts_agree(reached):
+                return None
     except RefutedAt:
         return None
+    return found
 
 
 def _difference(spec: SpecificationInC, string: bytes, reached: set[bytes], expected: set[bytes], finding: int) -> str:

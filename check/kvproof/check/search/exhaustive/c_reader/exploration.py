@@ -1,10 +1,10 @@
 """Search every reachable state of a scope in C, on several cores.
 
-Claims and obligations are evaluated in C; the independent count of `independent_count` is not. Before the search, what
-C reaches from the first states is compared with Python, and after it, what C reaches from some states of the whole
-search. A finding of C is shown only if Python finds it too, on the path that C has kept: the counterexample is
-Python's. What stopped the search (memory, time, effort) is in the result, and a search that was stopped is not
-exhausted.
+Claims and obligations are evaluated in C, and so is the independent count, which is written a second time there
+(`independent_count.c`). Before the search, what C reaches from the first states is compared with Python, and after it,
+what C reaches from some states of the whole search. A finding of C is shown only if Python finds it too, on the path
+that C has kept: the counterexample is Python's. What stopped the search (memory, time, effort) is in the result, and a
+search that was stopped is not exhausted.
 """
 
 import ctypes
@@ -24,10 +24,12 @@ from kvproof.check.search.exhaustive.c_reader.comparison import (
     compare_states,
 )
 from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, in_use
+from kvproof.check.search.exhaustive.left_out import READS_LEFT_OUT
 from kvproof.check.search.exhaustive.part import Place
 from kvproof.check.search.exhaustive.specification import space_of
 from kvproof.check.search.exhaustive.specification_calls import CallSpace
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
+from kvproof.check.search.exhaustive.specification_space import note_claims
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.spec.c_reader.canonical_form import STREAM_MAX
 from kvproof.spec.text.state import State
@@ -59,6 +61,7 @@ class Report(ctypes.Structure):
             "offset",
             "bytes",
             "expanded",
+            "reads_left_out",
         )
     )
 
@@ -141,8 +144,10 @@ def _searched(
 
 def _result(spec: SpecificationInC, report: Report, counts: list[int]) -> SearchResult:
     found = SearchResult(num_states=report.states, num_operations=report.transitions, depth=report.depth)
-    found.is_exhausted = report.reason == GOES_ON
+    found.is_exhausted = report.reason == GOES_ON and not report.reads_left_out
+    note_claims(found, are_asked=True)
     found.coverage = Counter({name: n for name, n in zip([*spec.rules, *WITNESSES], counts, strict=False) if n})
+    is_found = report.reason == FOUND
     megabytes = f"{report.bytes / 1e6:,.1f} MB"
     if found.is_exhausted:
         found.text = f"exhausted ({NAME}): {report.states:,} states in {megabytes}"
@@ -150,8 +155,10 @@ def _result(spec: SpecificationInC, report: Report, counts: list[int]) -> Search
         found.text = f"stopped at {report.states:,} states, depth {report.depth}: the memory limit ends at {megabytes}"
     elif report.reason == TOO_LARGE:
         found.text = f"stopped at {report.states:,} states: one has more identities than the C reader can name"
-    elif report.reason == FOUND:
+    elif is_found:
         found.counterexample = confirmed(spec, _path(spec, (report.worker, report.offset)))
+    if not found.is_exhausted and (report.reason == GOES_ON or (is_found and found.counterexample is None)):
+        found.text = READS_LEFT_OUT.format("a rule")
     if spec.loaded.note:
         found.text = "; ".join(part for part in (found.text, spec.loaded.note) if part)
     return found
@@ -187,14 +194,27 @@ def string_at(spec: SpecificationInC, worker: int, place: int) -> tuple[Place | 
     return None if from_worker.value < 0 else (from_worker.value, from_place.value), room.raw[:num]
 
 
-def confirmed(spec: SpecificationInC, strings: Sequence[bytes]) -> Counterexample:
-    """The finding as Python makes it, on the path of these strings. Raises ReadersDiffer if Python has no finding."""
-    scope = replace(spec.scope, claims=True)
-    space = space_of(scope)
-    state, path = space.first(), list[Operation]()
+def confirmed(spec: SpecificationInC, strings: Sequence[bytes]) -> Counterexample | None:
+    """The finding as Python makes it, on the path of these strings.
+
+    None if the text reads what strings leave out: then what Python finds there depends on how it came there. Raises
+    ReadersDiffer if Python has no finding for any other reason.
+    """
+    space = space_of(replace(spec.scope, claims=True), text=spec.text)
+    try:
+        found = _found_by_python(spec, space, strings)
+    except ReadersDiffer:
+        if space.reads_left_out:
+            return None
+        raise
+    return found
+
+
+def _found_by_python(spec: SpecificationInC, space: RuleSpace | CallSpace, strings: Sequence[bytes]) -> Counterexample:
+    state, path, config = space.first(), list[Operation](), spec.scope.config
     try:
         for string in strings[1:]:
-            operation, state = _step(spec, space, state, string)
+            operation, state = _step(spec, space, space.expand(state), string)
             path.append(operation)
         space.expand(state)
         for operation, reached in space.successors(state):
@@ -202,11 +222,9 @@ def confirmed(spec: SpecificationInC, strings: Sequence[bytes]) -> Counterexampl
             space.expand(reached)
             path.pop()
     except Finding as finding:
-        return Counterexample(scope.config, path, finding)
+        return Counterexample(config, path, finding)
     except RefutedAt as refuted:
-        return Counterexample(
-            scope.config, [*path, *([refuted.operation] if refuted.operation else [])], refuted.finding
-        )
+        return Counterexample(config, [*path, *([refuted.operation] if refuted.operation else [])], refuted.finding)
     raise ReadersDiffer(f"C refutes a state that Python does not, after {path}")
 
 
@@ -217,7 +235,7 @@ def _step(spec: SpecificationInC, space: RuleSpace | CallSpace, state: State, st
     """
     continuations = space.continuations
     for _ in range(len(state.live) + 1):
-        for operation, reached in space.successors(state):
+        for operation, reached in list(space.successors(state)):  # all, so that it is seen what the text reads
             if spec.string(reached, continuations.before) == string:
                 return operation, reached
         continuations.rotate()

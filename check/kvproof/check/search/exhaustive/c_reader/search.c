@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { WORKERS_MAX = 64, HEAD = 10, BOX_BYTES = 1 << 20, GOES_ON = 0, TIME, TRANSITIONS, MEMORY, FOUND, TOO_LARGE, CANCELLED };
+enum { WORKERS_MAX = 64, HEAD = 10, BOX_BYTES = 1 << 20, NUM_FIRST = 100, EVERY = 16, GOES_ON = 0, TIME, TRANSITIONS, MEMORY, FOUND, TOO_LARGE, CANCELLED };
 
 typedef struct { uint8_t *bytes; size_t num, max; } Box;
 typedef struct {
@@ -22,11 +22,11 @@ typedef struct {
   long num_states, num_transitions, num_expanded;
   size_t expanding;
   Box boxes[WORKERS_MAX];
-  int number, has_done;
+  int number, has_done, reads_left_out;
 } Worker;
 
 typedef struct {
-  long states, transitions, depth, reason, finding, detail, rule, worker, offset, bytes, expanded;
+  long states, transitions, depth, reason, finding, detail, rule, worker, offset, bytes, expanded, reads_left_out;
 } Report;
 
 static Worker *workers;
@@ -52,14 +52,6 @@ static void all_wait(void (*last)(void)) {
   pthread_mutex_unlock(&gate);
 }
 static void stop(int why) { if (!reason) reason = why; }
-static uint64_t hash_of(const uint8_t *bytes, int num) {
-  uint64_t h = num, v;
-  for (; num >= 8; bytes += 8, num -= 8) { memcpy(&v, bytes, 8); h = mix(h, v) ^ h >> 32; }
-  for (v = 0; num > 0; num--) v = v << 8 | *bytes++;
-  h = mix(h, v);
-  h = (h ^ h >> 32) * 0xD6E8FEB86659FD93ull;
-  return h ^ h >> 32;
-}
 static int length_at(const uint8_t *record) { uint16_t n; memcpy(&n, record + 8, 2); return n; }
 static size_t memory_of(const Worker *w) { return w->num_bytes + w->num_slots * sizeof(size_t); }
 
@@ -167,8 +159,9 @@ static size_t expand_next(Worker *w) {
   int num = length_at(w->strings + w->next);
   size_t num_boxed = 0;
   w->expanding = w->next;
-  decode(w->strings + w->next + HEAD, num, &t->form, t->state);
-  expand(t);
+  int is_left = w->num_expanded >= NUM_FIRST && w->num_expanded % EVERY;
+  if (is_left || w->reads_left_out) expand(t, w->strings + w->next + HEAD, num);
+  else w->reads_left_out = expand_twice(t, w->strings + w->next + HEAD, num);
   w->num_expanded++;
   if (t->finding) { stop(FOUND); return 0; }
   w->next += HEAD + num;
@@ -203,13 +196,16 @@ static void make_trial(Trial *t) {
 static void free_trial(Trial *t) { free(t->state); free(t->work); free(t->bytes); }
 
 /* Sizes, the first state, and the scope in the order of its struct. */
-int prepare(const int *sizes, const cell *initial, const int *of_scope) {
+int prepare(const int *sizes, const cell *as_it_is, const int *of_scope) {
   set_sizes(sizes);
   memcpy(&scope, of_scope, sizeof scope);
   free(first);
+  free(initial);
   first = calloc(num_cells + 2, sizeof(cell));
-  if (!first) return 0;
+  initial = calloc(num_cells + 2, sizeof(cell));
+  if (!first || !initial) return 0;
   cell clean[num_cells + 2];
+  memcpy(initial, as_it_is, num_cells * sizeof(cell));
   memcpy(first, initial, num_cells * sizeof(cell));
   erase(first, clean);
   memcpy(first, clean, num_cells * sizeof(cell));
@@ -262,6 +258,7 @@ static void report(long *counted_by_name, Report *out) {
     out->states += w->num_states;
     out->transitions += w->num_transitions;
     out->expanded += w->num_expanded;
+    out->reads_left_out |= w->reads_left_out;
     out->bytes += memory_of(w);
     for (int j = 0; j < 256; j++) counted_by_name[j] += w->trial.counts[j];
     if (w->trial.finding && !out->finding) {
@@ -397,18 +394,21 @@ static void collected(void *to, int num) {
   s->num += 2 + num;
   s->count++;
 }
+/* The length of the string of a state; -1: it has too many identities, 0: a number of it is out of range. */
 int string_of(const cell *state, uint8_t *bytes) {
   Trial t;
   make_trial(&t);
+  out_of_range = 0;
   int num = encode(state, &t.form, bytes);
   int too_large = t.form.too_large;
   free_trial(&t);
-  return too_large ? -1 : num;
+  return out_of_range ? 0 : too_large ? -1 : num;
 }
 void state_of(const uint8_t *bytes, int num, cell *state) {
   Trial t;
   make_trial(&t);
   decode(bytes, num, &t.form, state);
+  fill(state, 0);
   free_trial(&t);
 }
 /* The strings that one state leads to, each after its length (2 bytes). The number of them, or -1: no room. */
@@ -420,8 +420,7 @@ long successors(const uint8_t *bytes, int num, uint8_t *out, long max, int *find
   counts = t.counts;
   t.reached = collected;
   t.to = &found;
-  decode(bytes, num, &t.form, t.state);
-  expand(&t);
+  expand(&t, bytes, num);
   *finding = t.finding;
   free_trial(&t);
   return found.max < 0 ? -1 : found.count;

@@ -1,7 +1,8 @@
 """The specification in C for one scope: the library that holds it, and states as cells, strings and Python's own.
 
 The library is made of the text (rules, claims), the programs of `operations`, the canonical form (all generated) and
-two files of C beside this one, which choose what is tried and search. One library serves all scopes; it is compiled
+the files of C beside this one, which make ghosts anew, count references and lists again, choose what is tried, and
+search. One library serves all scopes; it is compiled
 once and kept in the cache folder of the user.
 """
 
@@ -17,13 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from kvproof.check.protocol.scopes import Scope, sizes_of
+from kvproof.check.search.exhaustive.enumerations import enumerate_ghosts
 from kvproof.spec.c_reader import programs, translation
 from kvproof.spec.c_reader.canonical_form import IDS_MAX, NUM_IDS_MAX, STREAM_MAX, canonical_form
 from kvproof.spec.c_reader.library import Loaded, load
 from kvproof.spec.c_reader.programs import ProgramTranslator
-from kvproof.spec.c_reader.translation import REAL_FIELDS, SIZES, is_row
+from kvproof.spec.c_reader.translation import GHOST_FIELDS, REAL_FIELDS, SIZES, is_row
 from kvproof.spec.language import IDENTITIES
 from kvproof.spec.native import Machine
+from kvproof.spec.syntax_trees import Functions
 from kvproof.spec.text.state import NONE, State
 
 # Functions of the text that `calls.c` asks.
@@ -37,11 +40,13 @@ ASKED = (
     "can_still_be_read",
     "pool_of",
 )
+WRITTEN = ("enumerations.c", "independent_count.c", "calls.c", "search.c")
 SUCCESSOR_BYTES_MAX = 1 << 24  # of the strings that one state leads to
 ROOT = 0  # the identity before the first position
 TOKENS_MAX = 255
-values_of = attrgetter(*REAL_FIELDS)
+values_of, ghosts_of = attrgetter(*REAL_FIELDS), attrgetter(*GHOST_FIELDS)
 DEPTHS = [len(field.domains) - 1 for field in REAL_FIELDS.values()]  # of lists within the list of a field
+DEPTHS_OF_GHOSTS = [len(field.domains) - 1 for field in GHOST_FIELDS.values()]
 ARE_IDENTITIES = [field.to is IDENTITIES for field in REAL_FIELDS.values()]
 in_use = threading.RLock()  # a library has one scope and one search at a time
 
@@ -50,15 +55,20 @@ class TooLargeForC(ValueError):
     """A scope has more ids than a byte can name."""
 
 
-@cache
-def translated() -> tuple[ProgramTranslator, str]:
-    """The translator after its work, and the whole source."""
-    translator = ProgramTranslator()
+def translation_of(text: Functions | None = None) -> tuple[ProgramTranslator, str]:
+    """The translator after its work, and the whole source. text: other rules than those of the specification."""
+    translator = ProgramTranslator(text)
     rules = translator.source(ASKED)
     form = canonical_form(translator)
-    written = [(Path(__file__).parent / name).read_text() for name in ("calls.c", "search.c")]
+    written = [(Path(__file__).parent / name).read_text() for name in WRITTEN]
     parts = [translation.PRELUDE, translator.declarations(), rules, form, programs.PRELUDE, translator.programs()]
     return translator, "\n".join([*parts, *written])
+
+
+@cache
+def translated() -> tuple[ProgramTranslator, str]:
+    """The translation of the specification as it is."""
+    return translation_of()
 
 
 @cache
@@ -68,12 +78,15 @@ def loaded() -> Loaded:
 
 
 class SpecificationInC:
-    """The specification of one scope. Raises NoLibrary, and TooLargeForC if a name would not fit into a byte."""
+    """The specification of one scope. Raises NoLibrary, and TooLargeForC if a name would not fit into a byte.
 
-    def __init__(self, scope: Scope, library: Loaded | None = None) -> None:
+    library, text: what the specification is made of, if it is another one than it is.
+    """
+
+    def __init__(self, scope: Scope, library: Loaded | None = None, text: Functions | None = None) -> None:
         sizes = sizes_of(scope)
         names = sizes.names()
-        self.scope, self.machine = scope, Machine(sizes, with_ghosts=False)
+        self.scope, self.text, self.machine = scope, text, Machine(sizes, text=text)
         self.translator = translated()[0]
         self.rules = self.translator.rules
         self.claims = self.translator.claims
@@ -103,12 +116,11 @@ class SpecificationInC:
             self.num_cells: int = self.library.cells()
         self._written = mmap(-1, SUCCESSOR_BYTES_MAX)  # memory takes no room before it is written
         self._room = (ctypes.c_char * SUCCESSOR_BYTES_MAX).from_buffer(self._written)
-        self._initial = self._flat(self.machine.first_state(), {})
-        num_streamed = self.num_cells + NUM_IDS_MAX + IDS_MAX + 8
-        if num_streamed > STREAM_MAX:
-            raise TooLargeForC(
-                f"a state of this scope has {self.num_cells} cells, the C reader takes {STREAM_MAX - 322}"
-            )
+        first = self.machine.first_state()
+        self._initial = self._flat(first, {})
+        num_real = sum(len(list(_numbers(*each))) for each in zip(values_of(first), DEPTHS, strict=True))
+        if num_real + NUM_IDS_MAX + IDS_MAX + 8 > STREAM_MAX:
+            raise TooLargeForC(f"a state of this scope has {num_real} cells, the C reader takes {STREAM_MAX - 322}")
 
     def prepare(self) -> None:
         """Give the library this scope. The caller holds `in_use`."""
@@ -132,23 +144,32 @@ class SpecificationInC:
         return self._flat(state, names, parents)
 
     def raw_cells(self, state: State) -> Any:
-        """The cells of a state of the Python reader, identities under the numbers that they have there."""
-        return self._flat(state, None)
+        """The cells of a state of the Python reader, identities under the numbers that they have there, and ghosts."""
+        ghosts = zip(ghosts_of(state), DEPTHS_OF_GHOSTS, strict=True)
+        return self._flat(state, None, ghosts=list(chain.from_iterable(_numbers(*each) for each in ghosts)))
 
-    def _flat(self, state: State, names: dict[int, int] | None, parents: Sequence[int] = (ROOT,)) -> Any:
+    def _flat(
+        self,
+        state: State,
+        names: dict[int, int] | None,
+        parents: Sequence[int] = (ROOT,),
+        ghosts: Sequence[int] = (),
+    ) -> Any:
+        """The cells of a state. ghosts: their cells; without them these are 0, and no string depends on them."""
         numbers = list[int]()
         for value, depth, is_identity in zip(values_of(state), DEPTHS, ARE_IDENTITIES, strict=True):
             if is_identity and names is not None:
                 numbers += [names.get(number, ROOT) for number in _numbers(value, depth)]
             else:
                 numbers += _numbers(value, depth) if depth else value
+        numbers += ghosts or [0] * (self.num_cells - len(numbers))
         assert len(numbers) == self.num_cells
         found = array("h", [*numbers, len(parents) - 1, *parents])
         found.frombytes(bytes(2 * (self.num_cells + 2 + NUM_IDS_MAX + TOKENS_MAX - len(found))))
         return (ctypes.c_int16 * len(found)).from_buffer(found)
 
     def string(self, state: State, before: Sequence[int]) -> bytes:
-        """The canonical string of a state of the Python reader."""
+        """The canonical string of a state of the Python reader; empty if a number of it is out of range."""
         num = self.library.string_of(self.cells(state, before), self._room)
         if num < 0:
             raise TooLargeForC("a state has more identities than the C reader can name")
@@ -157,7 +178,8 @@ class SpecificationInC:
     def state(self, string: bytes) -> tuple[State, list[int]]:
         """A string as a state of the Python reader, and for each identity the one of the position before it.
 
-        Tokens in entries that a window has left are given back: the Python search reads which ones are in use.
+        Tokens in entries that a window has left are given back: the Python search reads which ones are in use. Ghosts
+        are made anew, as both searches do.
         """
         cells = type(self._initial).from_buffer_copy(self._initial)
         self.library.state_of(string, len(string), cells)
@@ -165,13 +187,16 @@ class SpecificationInC:
         for name in REAL_FIELDS:
             value, place = _like(getattr(state, name), cells, place)
             setattr(state, name, value)
+        place = self.num_cells
         before = list(cells[place + 1 : place + 2 + cells[place]])
         for seq, rows in enumerate(state.tokens):
             size, full, filled = self.scope.block_size, state.num_full[seq], state.num_filled[seq]
             identity = rows[full][filled - 1] if filled else rows[full - 1][-1] if full else ROOT
             for position in reversed(range(full * size + filled)):
-                rows[position // size][position % size] = identity
+                if position < (state.first[seq] - (state.first[seq] == full and not filled)) * size:
+                    rows[position // size][position % size] = identity
                 identity = before[identity]
+        enumerate_ghosts(self.machine, state)
         return state, before
 
     def successors(self, string: bytes) -> tuple[list[bytes], int]:

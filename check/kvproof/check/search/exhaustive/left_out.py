@@ -1,0 +1,62 @@
+"""Whether a text reads what the keys of states leave out.
+
+Keys leave out cells that no rule reads before it writes them, such as the slots of tokens that are not known or the
+home of a sequence that does not exist (`spec.c_reader.meaning`). That is a claim about the text, and a wrong text may
+break it: then states that are not the same are taken for one, and a search that reached the end has not seen every
+state. So in some states everything is tried a second time, with another number in each of these cells. If anything
+comes out differently, the search goes on, and what it finds is found; but it is not exhausted.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from kvproof.spec.c_reader import meaning
+from kvproof.spec.native import Machine
+from kvproof.spec.syntax_trees import copied, functions, functions_of
+from kvproof.spec.text.state import GPU, HOST, State
+
+NUM_FIRST, EVERY = 100, 16  # in so many states at first, and in each so many-th after them
+FAR = 1_000  # from any number that a search uses
+READS_LEFT_OUT = (
+    "{} comes out differently if cells change that the keys of states leave out, so this search may have taken states "
+    "for one that are not the same"
+)
+
+
+class LeftOutCells:
+    """The cells that the keys of a machine's states leave out."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        named = {f"means_{name}": (copied(tree), file) for name, (tree, file) in functions_of([meaning]).items()}
+        for name, (tree, _) in named.items():
+            tree.name = name
+        judge = Machine(machine.sizes, text={"num_known": functions()["num_known"], **named})
+        self.has_meaning: dict[str, Callable[..., bool]] = {
+            name.removeprefix("means_"): judge.function(name) for name in named
+        }
+        known: Callable[..., int] = judge.function("num_known")
+        # A search keeps the tokens that a window has left: one of them may become the last token again.
+        self.has_meaning["tokens"] = lambda state, seq, index, slot: slot < known(state, seq, index)
+
+    def changed(self, state: State) -> State:
+        """A copy of the state with another number in each of these cells, and different numbers stay different."""
+        new = self.machine.copy(state)
+        for name, has_meaning in self.has_meaning.items():
+            other = _other_pool if name == "home" else _far
+            setattr(new, name, _with(getattr(state, name), lambda *at, has=has_meaning: has(state, *at), other))
+        return new
+
+
+def _other_pool(number: int) -> int:
+    return HOST + GPU - number
+
+
+def _far(number: int) -> int:
+    return number + FAR
+
+
+def _with(cells: Any, has_meaning: Callable[..., bool], other: Callable[[int], int], *path: int) -> Any:
+    if isinstance(cells, list):
+        return [_with(inner, has_meaning, other, *path, place) for place, inner in enumerate(cells)]
+    return cells if has_meaning(*path) else other(cells)

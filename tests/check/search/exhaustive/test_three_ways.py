@@ -1,0 +1,120 @@
+"""Every mutant of the rules is searched three ways: with full keys, as the product searches, and in C.
+
+The three say the same of every mutant in every scope: it is refuted, or every state was seen. Where a rule reads a cell
+that keys leave out, none of them calls the scope exhausted, and not each of them may find what is wrong. All portions
+take about a quarter of an hour of processor time; they can be run one by one (`-k "portion-07"`).
+"""
+
+import math
+import shutil
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+from tests.check.search.exhaustive.watched_cells import WatchedSpace
+
+from kvproof.check.protocol.scopes import Scope
+from kvproof.check.search.exhaustive.c_reader import exploration
+from kvproof.check.search.exhaustive.c_reader.comparison import ReadersDiffer
+from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, translation_of
+from kvproof.check.search.exhaustive.mutants import rules_reaching
+from kvproof.check.search.exhaustive.specification import explore_specification, space_of
+from kvproof.check.search.result import SearchResult
+from kvproof.models.mutation.operators import Mutant, changed, changes, deletions
+from kvproof.spec.c_reader import library
+from kvproof.spec.language import COLLECTED
+from kvproof.spec.syntax_trees import Functions, functions
+
+SCOPES = (
+    Scope(2, 0, 2, 2, 1, level="rules"),
+    Scope(2, 0, 2, 2, 2, level="rules"),
+    Scope(2, 0, 2, 1, 1, lookahead=1, level="rules"),
+    Scope(2, 0, 1, 2, 1, window=1, fork=False, level="rules"),
+    Scope(2, 0, 1, 4, 2, window=2, fork=False, level="rules"),
+    Scope(1, 0, 1, 2, 2, caching=True, fork=False, reserving=True, level="rules"),
+    Scope(2, 0, 2, 1, 1, caching=True, level="rules"),
+    Scope(2, 0, 1, 2, 1, caching=True, window=1, fork=False, level="rules"),
+    Scope(1, 1, 2, 1, 1, swap=True, level="rules"),
+    Scope(1, 1, 1, 1, 1, caching=True, fork=False, swap=True, level="rules"),
+    Scope(2, 0, 1, 1, 1, fork=False, num_flights=2, level="rules"),
+    Scope(1, 0, 1, 2, 2, fork=False, num_flights=1, level="rules"),
+    Scope(1, 1, 1, 1, 1, fork=False, swap=True, num_flights=1, level="rules"),
+    Scope(1, 2, 1, 1, 1, fork=False, swap=True, num_flights=1, level="rules"),
+    Scope(1, 0, 1, 1, 1, caching=True, fork=False, num_flights=1, level="rules"),
+)
+NUM_PORTIONS = 24
+TRANSITIONS_MAX = 30_000  # ten times as many as any of these scopes has
+REFUTED, EXHAUSTED, UNKNOWN = "refuted", "exhausted", "unknown"
+NEEDS_COMPILER = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+
+
+@cache
+def rules_that_fire(scope: Scope) -> frozenset[str]:
+    return frozenset(explore_specification(scope, seconds=math.inf).coverage)
+
+
+def word(found: SearchResult) -> str:
+    return REFUTED if found.finding is not None else EXHAUSTED if found.is_exhausted else UNKNOWN
+
+
+def with_full_keys(scope: Scope, text: Functions) -> tuple[str, bool]:
+    """The word, and whether a rule reads a cell that keys leave out."""
+    space = WatchedSpace(scope, text)
+    found = explore_specification(scope, seconds=math.inf, max_transitions=TRANSITIONS_MAX, space=space)
+    return UNKNOWN if word(found) == EXHAUSTED and space.num_read else word(found), space.num_read > 0
+
+
+def as_shipped(scope: Scope, text: Functions) -> str:
+    space = space_of(scope, text=text)
+    return word(explore_specification(scope, seconds=math.inf, max_transitions=TRANSITIONS_MAX, space=space))
+
+
+def in_c(text: Functions) -> Callable[[Scope], str]:
+    """How the text is searched in C, compiled once for all scopes."""
+    loaded = library.load(translation_of(text)[1])
+
+    def search(scope: Scope) -> str:
+        spec = SpecificationInC(scope, loaded, text)
+        try:
+            found = exploration.explore_in_c(scope, seconds=math.inf, max_transitions=TRANSITIONS_MAX, spec=spec)
+        except ReadersDiffer:  # the search ends with this error: names of one kind are used as those of another
+            return UNKNOWN
+        return word(found)
+
+    return search
+
+
+def differences(name: str, text: Functions, function: str) -> list[str]:
+    """Where the three searches of a text do not say the same."""
+    search_in_c, found = in_c(text), []
+    for number, scope in enumerate(SCOPES):
+        if rules_that_fire(scope) & rules_reaching("specification", function):
+            full, reads_left_out = with_full_keys(scope, text)
+            words = full, as_shipped(scope, text), search_in_c(scope)
+            if len({*words}) > 1 and (EXHAUSTED in words or not reads_left_out):
+                found.append(f"{name}, scope {number}: {', '.join(words)}")
+    return found
+
+
+def text_of(mutant: Mutant) -> Functions:
+    return {**functions(), mutant.function: (changed(mutant), functions()[mutant.function][1])}
+
+
+@pytest.fixture(autouse=True)
+def quickly_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little is searched in each library. What Python compares with C before a search, the three searches compare."""
+    monkeypatch.setattr(library, "FLAGS", tuple("-O0" if flag == "-O3" else flag for flag in library.FLAGS))
+    monkeypatch.setattr(exploration, "NUM_COMPARED", 0)
+
+
+def test_every_rule_fires_in_some_scope() -> None:
+    assert {rule.__name__ for rule in COLLECTED.rules} <= frozenset[str]().union(*map(rules_that_fire, SCOPES))
+
+
+@NEEDS_COMPILER
+@pytest.mark.long
+@pytest.mark.parametrize("portion", [pytest.param(n, id=f"portion-{n:02}") for n in range(NUM_PORTIONS)])
+def test_a_mutant_is_searched_alike_with_full_keys_as_shipped_and_in_c(portion: int) -> None:
+    mutants = [*deletions(), *changes()][portion::NUM_PORTIONS]
+    found = [one for mutant in mutants for one in differences(mutant.id, text_of(mutant), mutant.function)]
+    assert found == []
