@@ -163,3 +163,16 @@ def test_of_two_steps_at_one_time_either_may_go_first_if_the_later_one_has_the_l
         order = order_of(BLOCK_LRU, [EVICTABLE, EVICTABLE])
         order.times, order.last_used, order.prefix = [7, 7], [0, 1], [1, 2]
         take_all(order, victim)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_manager_that_finds_whatever_is_cached_knows_the_twin_that_is_left(policy: str) -> None:
+    order = with_twins(policy, 3)
+    order.finds_all = True
+    take_all(order, 0)
+    with pytest.raises(Finding, match=r"block 3 was evicted .* and block 1 was not"):
+        take_all(order, 3)
+
+    order = with_twins(policy, 3)
+    order.finds_all = True
+    take_all(order, 0, 3)

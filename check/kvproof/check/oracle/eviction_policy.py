@@ -22,7 +22,8 @@ Each call is judged as a whole, since it may take its victims in any order: no v
 have been evicted during the whole call and still can. So which blocks could be evicted is settled once, at the first
 eviction of the call. A block is not judged while another block has the same content: its eviction loses nothing, and a
 manager may treat it as free. It may do so from then on, whatever becomes of the other block: it may know the content by
-the other one only. So a block that had a twin is not judged until it is hit. Nor is a block that a prompt got again
+the other one only. So a block that had a twin is not judged until it is hit, unless the manager declares that it finds
+whatever is cached (`lost_hits` of 0): then it knows the block that is left. Nor is a block that a prompt got again
 although it was not hit: the manager may have evicted it for that. With a window of one token no order is judged:
 nothing is ever read back, and a manager need not cache anything.
 """
@@ -50,7 +51,9 @@ class EvictionOrder:
         goes_before: Callable[..., bool],
         coverage: Counter[str],
         maybe_evicted: set[int],
+        finds_all: bool = False,
     ) -> None:
+        """finds_all: the manager declares that it finds whatever is cached."""
         self.state, self.num_gpu_blocks, self.maybe_evicted = state, num_gpu_blocks, maybe_evicted
         self.is_by_release, self.counts_lookups = policy != BLOCK_LRU, policy == RELEASE_LRU
         self.takes_empty_first = policy == EMPTY_FIRST_LRU
@@ -63,6 +66,7 @@ class EvictionOrder:
         self.prefix = [0] * len(state.status)
         self.is_vague = [False] * len(state.status)  # its last use is not known
         self.seq_used = [NEVER] * len(state.live)
+        self.finds_all = finds_all
         self._had_twin: set[int] = set()  # blocks whose content another one had too, since they were found last
         self._candidates: list[int] | None = None  # at the first eviction of the call,
         self._ages: tuple[list[int], list[int]] = ([], [])  # and when they were used, with how long a prefix
@@ -210,7 +214,8 @@ class EvictionOrder:
         victims, candidates = self._victims, self._candidates or ()
         self._victims, self._candidates, self._at_start = [], None, None
         self.num_calls += 1
-        self._note_twins()
+        if not self.finds_all:
+            self._note_twins()
         if not victims:
             return
         left = [b for b in candidates if b not in victims and self.state.status[b] == EVICTABLE]
@@ -237,7 +242,7 @@ class EvictionOrder:
         content, cached = self.state.content, self.state.cached
         blocks = [b for b in range(self.num_gpu_blocks) if cached[b]]
         num_alike = Counter([content[b][-1] for b in blocks])
-        self._had_twin.intersection_update(blocks)
+        self._had_twin.intersection_update(() if self.finds_all else blocks)
         if len(num_alike) < len(blocks):
             self._had_twin.update(b for b in blocks if num_alike[content[b][-1]] > 1)
 

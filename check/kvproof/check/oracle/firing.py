@@ -90,10 +90,11 @@ class SpecRunner:
         self.observed = first
         self.order: EvictionOrder | None = None
 
-    def watch_eviction_order(self, policy: str) -> None:
-        """From now on compare the victims of each call with the policy."""
+    def watch_eviction_order(self, policy: str, finds_all: bool) -> None:
+        """From now on compare the victims of each call with the policy. finds_all: see `EvictionOrder`."""
         goes_before, num_blocks = self.machine.function("goes_before"), self.config.num_gpu_blocks
-        self.order = EvictionOrder(policy, self.state, num_blocks, goes_before, self.coverage, self.maybe_evicted)
+        what = self.coverage, self.maybe_evicted, finds_all
+        self.order = EvictionOrder(policy, self.state, num_blocks, goes_before, *what)
 
     def run(self, program: Program, context: str) -> None:
         """Run a program that explains the call `context`. Raises Finding if a guard refuses a rule."""

@@ -85,7 +85,7 @@ class Oracle(SubjectCalls):
         has_order = config.caching and not (self.reads_only_last or self.has_several_sizes or self.has_states)
         can_judge_order = judges_eviction_order and has_order and not is_large(config)
         if can_judge_order and self.capabilities.eviction:
-            self.explainer.watch_eviction_order(self.capabilities.eviction)
+            self.explainer.watch_eviction_order(self.capabilities.eviction, self.capabilities.lost_hits == 0)
         self.explainer.compare_pool("open", self.is_at_rest)
 
     def observe(self, context: str, touched: Sequence[ExpectedSequence] = ()) -> None:
