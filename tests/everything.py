@@ -185,8 +185,11 @@ def main(arguments: Sequence[str] | None = None, folder: Path = Path()) -> int:
         parser.error(f"there is no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
     suites, file, tree = options.suites or SUITES, folder / FILE, tree_of(folder)
     stop = time.time() + options.seconds
-    for suite in suites:
-        run(suite, folder, file, tree, stop, options.only)
+    try:
+        for suite in suites:
+            run(suite, folder, file, tree, stop, options.only)
+    except KeyboardInterrupt:
+        print("interrupted; start it again to go on")
     if tree_of(folder) != tree:
         print(
             "the files have changed meanwhile: what ran last may be about others than the table says", file=sys.stderr

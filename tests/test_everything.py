@@ -27,7 +27,7 @@ def test_d():
     if (HERE / "die").exists():
         os._exit(9)
 def test_e(): ran("e")
-def test_of_the_default_suite(): pass
+def test_f(): pass
 """
 
 
@@ -91,6 +91,17 @@ def test_a_run_that_was_stopped_goes_on_with_the_tests_that_have_no_outcome(
     code, table, ran = run(folder, capfd, "--seconds", "0.5")
     assert (code, table, ran) == (1, [row(1, 0, 0, 1, everything.tree_of(folder))], "a ")
     assert run(folder, capfd)[2] == "a b d e "
+
+
+def test_an_interrupted_run_shows_the_table_and_goes_on_with_the_test_that_was_interrupted(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    once = 'ran("d"); (HERE / "ran").read_text().count("d") == 1 and os.kill(os.getpid(), 2)'
+    (folder / "tests" / "test_one.py").write_text(TESTS.replace('ran("d")', once))
+    tree = everything.tree_of(folder)
+    failed = ["", "failed:", "long: tests/test_one.py::test_b"]
+    assert run(folder, capfd) == (1, [row(1, 1, 1, 1, tree), *failed], "a b d ")
+    assert run(folder, capfd) == (1, [row(4, 1, 1, 0, tree), *failed], "a b d d e ")
 
 
 def test_a_file_that_cannot_be_collected_has_failed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
