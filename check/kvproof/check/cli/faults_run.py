@@ -20,6 +20,7 @@ from kvproof.check.search.exhaustive.mutation_score import (
     judged,
 )
 from kvproof.check.workers.choice import results_of
+from kvproof.models.mutation.code import code_faults
 from kvproof.models.mutation.handmade import handmade
 from kvproof.models.mutation.machinery import PLANTS, Plant
 from kvproof.models.mutation.operators import SYSTEMS, Mutant, changes, deletions, row_of
@@ -52,7 +53,7 @@ class FaultRequest:
         """The selected faults. Raises UsageError if a pattern selects none."""
         every: list[Fault] = [*deletions()]
         if not self.deletions_only:
-            every += [*changes(), *weakenings(), *handmade(), *PLANTS]
+            every += [*changes(), *weakenings(), *handmade(), *PLANTS, *code_faults()]
         every += deletions(STORES.name)
         if not self.deletions_only:
             every += [*changes(STORES.name), *weakenings(STORES.name)]

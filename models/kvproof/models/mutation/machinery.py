@@ -15,7 +15,8 @@ class Plant:
     """A fault of one file. file: below the root of a checkout. tests: those that notice it; none if the pin does.
 
     is_compared: whether the cross-check is asked first, because the fault is in what it compares. suite: the one whose
-    obligations are compared with the pin first.
+    obligations are compared with the pin first. kind: the row of the table that counts it. equivalent: why no run can
+    show the fault; empty if one can.
     """
 
     name: str
@@ -25,12 +26,13 @@ class Plant:
     tests: tuple[str, ...] = ()
     is_compared: bool = False
     suite: str = "specification"
-    kind = MACHINERY
+    kind: str = MACHINERY
+    equivalent: str = ""
 
     @property
     def id(self) -> str:
         """The name of the fault, with its kind."""
-        return f"{MACHINERY}/{self.name}"
+        return f"{self.kind}/{self.name}"
 
     def changed(self, root: Path) -> str:
         """The source of the file with the fault. Raises LookupError if the file has not what is replaced, or twice."""

@@ -1,4 +1,6 @@
-"""Plant a fault of the machinery in a copy of its package, and ask who notices, in processes that import the copy.
+"""Plant a fault of the machinery, or of kvproof's own code, in a copy of its package, and ask who notices.
+
+Judges run in processes that import the copy.
 
 Run as a program, this module prints the first difference between the obligations of its own machinery and the pinned
 ones. An argument names the suite to begin with.
@@ -66,6 +68,19 @@ def pin_notices(plant: Plant) -> str:
     if found.returncode and error.startswith(CANNOT_START):
         raise NotJudged(f"the machinery with the fault cannot be imported: {error}")
     return found.stdout.strip() or (f"the machinery fails: {error}" if found.returncode else "")
+
+
+def proof_notices(plant: Plant) -> str:
+    """The first obligation about code that is not proved with the fault, or the error with which it cannot be made.
+
+    Empty if all are proved. Raises NotJudged if the code cannot be imported, or the proofs do not end.
+    """
+    with planted(plant) as environment:
+        found = _run([sys.executable, "-m", "kvproof.models.mutation.code"], environment)
+    error = _last_line(found.stderr)
+    if found.returncode and error.startswith(CANNOT_START):
+        raise NotJudged(f"the code with the fault cannot be imported: {error}")
+    return found.stdout.strip() or (f"nothing can be proved: {error}" if found.returncode else "")
 
 
 def suite_notices(plant: Plant, tests: tuple[str, ...]) -> str:

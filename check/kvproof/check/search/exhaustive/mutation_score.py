@@ -17,10 +17,11 @@ from types import FrameType
 
 from kvproof.check.search.exhaustive.mutants import noticed
 from kvproof.check.subjects.descendants import end_with
+from kvproof.models.mutation.code import CODE
 from kvproof.models.mutation.handmade import HANDMADE
 from kvproof.models.mutation.machinery import Plant
 from kvproof.models.mutation.operators import Mutant
-from kvproof.models.mutation.planting import CROSSCHECK, NotJudged, pin_notices, suite_notices
+from kvproof.models.mutation.planting import CROSSCHECK, NotJudged, pin_notices, proof_notices, suite_notices
 from kvproof.models.mutation.prover import MutantProver
 from kvproof.models.mutation.text_judges import TextJudges
 from kvproof.models.mutation.weakenings import GUARDS, Weakening
@@ -83,11 +84,17 @@ def _verdict(fault: Fault, judges: tuple[str, ...]) -> tuple[str, str]:
         return _mutant_verdict(fault, judges)
     try:
         found = ((judge, ask()) for judge, ask in _judges_of(fault) if judge in judges)
-        return next((one for one in found if one[1]), (ALIVE, ""))
+        return next((one for one in found if one[1]), _unnoticed(fault, judges))
     except NotInLanguage:
         return PROVER, NO_TEXT
     except NotJudged as error:
         return ALIVE, str(error)
+
+
+def _unnoticed(fault: Weakening | Plant, judges: tuple[str, ...]) -> tuple[str, str]:
+    """The verdict on a fault that no judge noticed. Of faults of code, some cannot be noticed."""
+    is_equivalent = isinstance(fault, Plant) and fault.equivalent and PROVER in judges
+    return (EQUIVALENT, fault.equivalent) if is_equivalent else (ALIVE, "")
 
 
 def _mutant_verdict(mutant: Mutant, judges: tuple[str, ...]) -> tuple[str, str]:
@@ -110,6 +117,9 @@ def _judges_of(fault: Weakening | Plant) -> Iterator[tuple[str, Callable[[], str
     Proofs cannot notice that a claim asks less or that a guard forbids more, so they are asked about those faults only
     that were written by hand.
     """
+    if isinstance(fault, Plant) and fault.kind == CODE:
+        yield PROVER, partial(proof_notices, fault)
+        return
     if isinstance(fault, Plant):
         if fault.is_compared:
             yield CROSS_CHECK, partial(suite_notices, fault, (CROSSCHECK,))
