@@ -32,7 +32,14 @@ MUTANTS = [
     ("DeviceBlocks.take", "        for block_id in taken:\n            refcounts[block_id] = 1\n", ""),
     ("DeviceBlocks.take_one", "        self.refcounts[block_id] = 1\n", ""),
     ("DeviceBlocks.share", "refcounts[block_id] += 1", "refcounts[block_id] = 2"),
+    ("DeviceBlocks.share", "refcounts[block_id] += 1", "refcounts[block_id] += 1\n            self.num_kept += 1"),
+    ("DeviceBlocks.take_one", "if not self.free_ids:", "if len(self.free_ids) <= self.num_kept:"),
     ("DeviceBlocks.release", "            refcounts[block_id] = left\n", ""),
+    (
+        "DeviceBlocks.release",
+        "            if not left:",
+        "            self.null_id = block_id\n            if not left:",
+    ),
     ("DeviceBlocks.release", "if not left:", "if left <= 1:"),
     ("DeviceBlocks.release", "free_ids.appendleft(block_id)", "free_ids.append(block_id)"),
     ("DeviceBlocks.null_block", "if self.null_id == NO_NULL_BLOCK:", "if True:"),
@@ -56,6 +63,7 @@ MUTANTS = [
     ("swapping.move", "    target.free_ids.extend(held_back)\n", ""),
     ("swapping.move", "target.num_free - len(held_back):", "target.num_free:"),
     ("swapping.move", "        table.writable_slots = 0\n", ""),
+    ("swapping.move", "        table.writable_slots = 0\n", "        table.writable_slots = table.quiet_tokens = 0\n"),
     ("swapping.move", "table.ids[: table.num_dropped] + moved", "moved"),
 ]
 

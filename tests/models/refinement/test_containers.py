@@ -1,7 +1,7 @@
 """Lists and deques of any length behave as Python's do; the function that runs on them is the very one."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,8 @@ import z3
 from kvproof.impl.device_blocks import DeviceBlocks
 from kvproof.impl.growth import Growth
 from kvproof.models.concolic.exploration import Exploration
+from kvproof.models.concolic.refusal import Refused
 from kvproof.models.concolic.symbolic import SymbolicInt
-from kvproof.models.refinement.folds import NoFold, require_fold
 from kvproof.models.refinement.unbounded import Cells, Interval, Ring, class_with_length, symbolic_length
 
 
@@ -103,50 +103,32 @@ def test_what_runs_is_the_very_code_of_the_class() -> None:
                 assert vars(class_with_length(original))[name].__code__ is vars(original)[name].__code__
 
 
-def test_sharing_and_releasing_many_blocks_is_doing_so_one_by_one() -> None:
-    require_fold(DeviceBlocks.share)
-    require_fold(DeviceBlocks.release)
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda ids: ids == [1, 2],
+        lambda ids: ids != [1, 2],
+        lambda ids: 3 in ids,
+        lambda ids: list(ids),
+        lambda ids: {ids: 1},
+        lambda ids: list(reversed(ids)),
+    ],
+)
+def test_what_python_would_answer_without_asking_is_refused(ask: Callable[[Any], Any]) -> None:
+    for container in (Cells, Ring):
+        with pytest.raises(Refused, match="compared, searched or gone over"):
+            ask(container(z3.IntVal(3), items_of([3, 4, 5])))
 
 
-class NoFolds:
-    """Loops that do more than their body for each item."""
-
-    seen: int = 0
-
-    def carries(self, items: Iterable[int]) -> None:
-        """Reads what the iteration before assigned."""
-        last = self.seen
-        for item in items:
-            self.seen = last
-            last = item
-
-    def ends_with_more(self, items: Iterable[int]) -> None:
-        """Does something after the loop."""
-        for item in items:
-            self.seen = item
-        self.seen = 0
-
-    def leaves(self, items: Iterable[int]) -> None:
-        """Does not look at every item."""
-        for item in items:
-            if item:
-                break
-            self.seen = item
-
-    def calls_before(self, items: Iterable[int]) -> None:
-        """Uses up what it is given before the loop."""
-        first = sum(items)
-        for item in items:
-            self.seen = item + first
-
-    def accumulates(self, items: Iterable[int]) -> None:
-        """Adds up."""
-        total = self.seen
-        for item in items:
-            total += item
-
-
-@pytest.mark.parametrize("name", [name for name, part in vars(NoFolds).items() if callable(part)])
-def test_a_loop_that_does_more_is_no_fold(name: str) -> None:
-    with pytest.raises(NoFold):
-        require_fold(getattr(NoFolds, name))
+def test_a_container_that_was_written_has_another_content() -> None:
+    cells = Cells(z3.IntVal(3), items_of([3, 4, 5]))
+    before = cells.content()
+    assert z3.is_true(cells.has_content(before).term)
+    on_every_path(lambda: cells.__setitem__(1, 4))
+    some_place = z3.Int("some_place")
+    same = cells.has_content(before).term
+    assert all(z3.is_true(z3.simplify(z3.substitute(same, (some_place, z3.IntVal(n))))) for n in range(3))
+    on_every_path(lambda: cells.__setitem__(1, 7))
+    assert z3.is_false(z3.simplify(z3.substitute(cells.has_content(before).term, (some_place, z3.IntVal(1)))))
+    cells.become(before)
+    assert listed(cells) == [3, 4, 5]

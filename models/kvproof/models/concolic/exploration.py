@@ -20,6 +20,7 @@ from typing import TypeVar
 
 import z3
 
+from kvproof.models.concolic.refusal import EndsProof, refuse
 from kvproof.models.concolic.symbolic import deciding
 
 TermT = TypeVar("TermT", z3.BoolRef, z3.ArithRef)
@@ -28,19 +29,19 @@ VALUES_MAX = 64
 EFFORT_MAX = 15_000_000  # for each check, in Z3's units: about five seconds
 
 
-class NoSuchState(Exception):
+class NoSuchState(EndsProof):
     """No values satisfy the assumptions of the run, so it would prove nothing."""
 
 
-class TooManyPaths(Exception):
+class TooManyPaths(EndsProof):
     """The run has more paths, or a number has more values, than the limit."""
 
 
-class GaveUp(Exception):
+class GaveUp(EndsProof):
     """The solver did not find an answer within its effort."""
 
 
-class NotRepeatable(Exception):
+class NotRepeatable(EndsProof):
     """After the same answers the run asked other questions."""
 
 
@@ -156,12 +157,12 @@ class Exploration:
         return known
 
     def value_of(self, term: z3.ArithRef) -> int:
-        """The value of the term on this path. It must have finitely many. Raises GaveUp, TooManyPaths."""
+        """The value of the term on this path. It must have finitely many. Raises GaveUp, TooManyPaths, Refused."""
         plain = self._simplified(term)
         if isinstance(plain, z3.IntNumRef):
             return int(plain.as_long())
         if not self._asks_solver:
-            raise GaveUp(f"{plain} is used as a concrete number")
+            raise refuse(f"{plain} is used as a concrete number")
         for _ in range(VALUES_MAX):
             if self._position < len(self._forks):
                 value = self._forks[self._position].value

@@ -11,11 +11,13 @@ from typing import Any
 
 from kvproof.impl.device_blocks import NO_NULL_BLOCK, DeviceBlocks
 from kvproof.impl.errors import DoubleFreeError, NoFreeBlocksError, UnknownBlockError
+from kvproof.models.concolic.frame import Frame
 from kvproof.models.concolic.scenario import Claim, Inputs, Outcome, Scenario, Step
 from kvproof.models.concolic.symbolic import at, both, count_of, either, equal, negated, same_truth
 
 IDS = range(1, 5)
 NUM_COUNTS = 6
+CONTENTS = ("DeviceBlocks.refcounts", "DeviceBlocks.free_ids")  # what the claims are about
 
 
 @dataclass
@@ -25,19 +27,28 @@ class Device:
     blocks: Any
     counts: list[Any]
     free: list[Any]
+    frame: Frame
+
+    @property
+    def is_kept(self) -> Claim:
+        """The claim that nothing else of the device has changed."""
+        return Claim("nothing else has changed", self.frame.holds())
 
 
-def _device(inputs: Inputs, subject: Any, num_free: int, has_null: bool = False) -> Device:
+def _device(inputs: Inputs, subject: Any, num_free: int, has_null: bool | None = None) -> Device:
+    """A device with so many free ids. has_null: whether it has a null block; None if it may have one."""
     counts = [inputs.count(f"count_{block}") for block in range(NUM_COUNTS)]
     free = [inputs.integer(f"free_{place}") for place in range(num_free)]
     blocks = subject("the device", IDS, counts)
     blocks.free_ids.clear()
     blocks.free_ids.extend(free)
-    if has_null:
+    blocks.num_kept = inputs.count("kept")
+    if has_null is not False:
         blocks.null_id = inputs.integer("null")
+    if has_null:
         inputs.assume(lambda: negated(blocks.null_id == NO_NULL_BLOCK))
     inputs.assume(lambda: is_sound(blocks))
-    return Device(blocks, list(counts), free)
+    return Device(blocks, list(counts), free, Frame(blocks, changes=CONTENTS))
 
 
 def is_sound(blocks: Any) -> Any:
@@ -67,8 +78,8 @@ def _changed_by(device: Device, change: int, blocks: Iterable[Any]) -> Any:
 
 
 def _unchanged(device: Device) -> Claim:
-    is_same = both((equal(device.blocks.refcounts, device.counts), equal(list(device.blocks.free_ids), device.free)))
-    return Claim("a refused call changes nothing", is_same)
+    same = equal(device.blocks.refcounts, device.counts), equal(list(device.blocks.free_ids), device.free)
+    return Claim("a refused call changes nothing", both((*same, device.frame.holds())))
 
 
 def _taking(device: Device, taken: list[Any], num_blocks: int) -> Iterator[Claim]:
@@ -78,6 +89,7 @@ def _taking(device: Device, taken: list[Any], num_blocks: int) -> Iterator[Claim
     yield Claim("the others stay free, in their order", equal(list(device.blocks.free_ids), device.free[num_blocks:]))
     yield Claim("each has one reference, no other count changes", _changed_by(device, 1, taken))
     yield Claim("the free list stays exact", is_sound(device.blocks))
+    yield device.is_kept
 
 
 def _take(inputs: Inputs, subject: Any, num_free: int, num_blocks: int) -> Step:
@@ -101,11 +113,12 @@ def _take_one(inputs: Inputs, subject: Any, num_free: int) -> Step:
 
 
 def _held(inputs: Inputs, device: Device, num_ids: int) -> list[Any]:
-    """Ids of held blocks of the device; none occurs more often than it is held."""
+    """Ids of blocks of the device that tables hold; none occurs more often than it is held, or is the null block."""
     held = [inputs.integer(f"block_{place}") for place in range(num_ids)]
     inputs.assume(
         lambda: both(both((is_among(block, IDS), at(device.counts, block) >= count_of(block, held))) for block in held)
     )
+    inputs.assume(lambda: negated(either(equal(block, device.blocks.null_id) for block in held)))
     return held
 
 
@@ -117,6 +130,7 @@ def _share(inputs: Inputs, subject: Any, num_free: int, num_ids: int) -> Step:
         yield Claim("each has one reference more, no other count changes", _changed_by(device, 1, held))
         yield Claim("the free list is as before", equal(list(device.blocks.free_ids), device.free))
         yield Claim("the free list stays exact", is_sound(device.blocks))
+        yield device.is_kept
 
     return Step(lambda: device.blocks.share(held), claims)
 
@@ -132,6 +146,7 @@ def _release(inputs: Inputs, subject: Any, num_free: int, num_ids: int) -> Step:
         yield Claim("what was free stays free, in its order", num_freed >= 0 and equal(free[num_freed:], device.free))
         yield Claim("what is freed was given back", both(count_of(block, held) > 0 for block in free[:num_freed]))
         yield Claim("exactly the blocks that nobody holds are free, each once", is_sound(device.blocks))
+        yield device.is_kept
 
     return Step(lambda: device.blocks.release(held), claims)
 
@@ -139,6 +154,7 @@ def _release(inputs: Inputs, subject: Any, num_free: int, num_ids: int) -> Step:
 def _null_block(inputs: Inputs, subject: Any, num_free: int, has_null: bool) -> Step:
     device = _device(inputs, subject, num_free, has_null)
     null_before = device.blocks.null_id
+    device.frame = Frame(device.blocks, changes=CONTENTS, replaced=("DeviceBlocks.null_id",))
 
     def claims(outcome: Outcome) -> Iterator[Claim]:
         is_refused = not has_null and num_free == 0
@@ -174,7 +190,7 @@ def _require_held(inputs: Inputs, subject: Any, num_free: int, has_null: bool, h
 def _numbers(inputs: Inputs, subject: Any, num_free: int, has_null: bool) -> Step:
     device = _device(inputs, subject, num_free, has_null)
     blocks = device.blocks
-    blocks.num_kept = inputs.below("kept", len(IDS) + 1 - num_free - has_null)
+    inputs.assume(lambda: blocks.num_kept <= len(IDS) - num_free - has_null)
 
     def claims(outcome: Outcome) -> Iterator[Claim]:
         free, usable, is_idle, free_ids = outcome.value

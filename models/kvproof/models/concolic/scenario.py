@@ -15,8 +15,10 @@ from typing import Any
 
 import z3
 
-from kvproof.models.concolic.exploration import Exploration, GaveUp, NoSuchState, TooManyPaths
-from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicId, SymbolicInt, Undecided, truth
+from kvproof.models.concolic.constructs import watched
+from kvproof.models.concolic.exploration import Exploration
+from kvproof.models.concolic.refusal import EndsProof, Refused, noting
+from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicId, SymbolicInt, truth
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.translation.terms import every, some
 
@@ -76,14 +78,32 @@ def _variable(name: str) -> z3.ArithRef:
 
 @dataclass
 class Outcome:
-    """The value that a call returned, or the error that it raised."""
+    """The value that a call returned, or the error that it raised. refusal: why a proof cannot follow it."""
 
     value: Any = None
     error: Exception | None = None
+    refusal: str = ""
 
     def raised(self, *kinds: type[Exception]) -> bool:
         """Whether the call raised one of these errors."""
         return isinstance(self.error, kinds)
+
+
+def called(call: Callable[[], Any]) -> Outcome:
+    """The outcome of a call of proved code. Raises what ended the proof in it, unless it was refused."""
+    outcome = Outcome()
+    with noting() as noted:
+        try:
+            outcome.value = call()
+        except EndsProof:
+            pass  # noted, like those that the code caught
+        except Exception as error:  # the claims are about any error that the code raises
+            outcome.error = error
+    for one in noted:
+        if not isinstance(one, Refused):
+            raise one
+        outcome.refusal = outcome.refusal or str(one)
+    return outcome
 
 
 @dataclass(frozen=True)
@@ -150,7 +170,7 @@ def explore(scenario: Scenario, shape: str) -> Shape:
 
 
 def _paths(scenario: Scenario, shape: str, subject: Any, exploration: Exploration) -> Iterator[Path]:
-    """Yields the paths in the order in which they are found."""
+    """Yields the paths in the order in which they are found, each after it was replayed with plain numbers."""
     names: list[str] = []  # of the latest run, like the next two
     ending, claims = "", tuple[Claim, ...]()
 
@@ -163,23 +183,52 @@ def _paths(scenario: Scenario, shape: str, subject: Any, exploration: Exploratio
     for condition in exploration.paths(run):
         values = exploration.values(names)
         assert values is not None, "a path was found with values that take it"
+        if reason := _not_followed(scenario, shape, subject, values, ending, claims):
+            ending, claims = f"{ending}, {reason}", (Claim(reason, False),)
         yield Path(condition, values, ending, claims)
+
+
+def _not_followed(
+    scenario: Scenario, shape: str, subject: Any, values: Mapping[str, int], ending: str, claims: Iterable[Claim]
+) -> str:
+    """Why the proof cannot follow a path: what the code that ran contains, or what it does with plain numbers."""
+    step = scenario.make(Inputs(values), subject, *scenario.shapes[shape])
+    with watched() as ran:
+        outcome = called(step.call)
+    if refusals := ran.refusals():
+        return f"is refused: {refusals[0]}"
+    plain_ending, plain_claims = _judged(step, outcome)
+    if plain_ending != ending:
+        return f"with plain numbers it {plain_ending}"
+    for ours, theirs in zip(claims, plain_claims, strict=True):
+        if not theirs.holds and _is_true(ours.holds, values):
+            return f"with plain numbers it is false that {ours.sentence}"
+    return ""
+
+
+def _is_true(holds: Any, values: Mapping[str, int]) -> bool:
+    """Whether a claim is true for these values, by its term."""
+    numbers = [(_variable(name), z3.IntVal(value)) for name, value in values.items()]
+    return z3.is_true(z3.simplify(z3.substitute(truth(holds), *numbers)))
 
 
 def run_step(step: Step) -> tuple[str, tuple[Claim, ...]]:
     """Make the call. Returns how it ended, and the claims about that."""
-    outcome = Outcome()
-    try:
-        outcome.value = step.call()
-    except (NoSuchState, TooManyPaths, GaveUp, Undecided):
-        raise
-    except Exception as error:  # the claims are about any error that the method raises
-        outcome.error = error
+    return _judged(step, called(step.call))
+
+
+def _judged(step: Step, outcome: Outcome) -> tuple[str, tuple[Claim, ...]]:
+    if outcome.refusal:
+        return f"is refused: {outcome.refusal}", (Claim(outcome.refusal, False),)
     if outcome.error is not None and type(outcome.error) not in step.raises:
         kind = type(outcome.error).__name__
         return f"raises {kind}", (Claim(f"it raises no {kind}", False),)
     ending = "returns" if outcome.error is None else f"raises {type(outcome.error).__name__}"
-    return ending, tuple(step.claims(outcome))
+    try:
+        return ending, tuple(step.claims(outcome))
+    except Exception as error:  # it leaves other objects than claims can be about
+        reason = f"leaves what no claim is about ({type(error).__name__}: {error})"
+        return f"{ending}, and {reason}", (Claim(f"it {reason}", False),)
 
 
 def obligations(scenario: Scenario) -> Iterator[Obligation]:

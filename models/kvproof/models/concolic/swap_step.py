@@ -3,19 +3,22 @@
 The source has the ids 0 to 3 and the target 4 to 7, both with a sound free list. A shape states which blocks the
 tables name (`01 02`: two tables that share block 0; `-` is an entry that the sliding window left), how many ids of the
 target are free, and which blocks were the target of another move of this step. Which ids are free is arbitrary, and so
-are all counts, as long as each block is held by the tables that name it.
+are all counts, as long as each block is held by the tables that name it, the null blocks, and the numbers of blocks
+that are kept. A step has landing places that nobody may take unless the target is idle: every block that tables can
+have is free.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
-from kvproof.impl.device_blocks import DeviceBlocks
+from kvproof.impl.device_blocks import NO_NULL_BLOCK, DeviceBlocks
 from kvproof.impl.errors import NoFreeBlocksError
 from kvproof.impl.swapping import move
 from kvproof.impl.table import Table
-from kvproof.models.concolic.free_list import is_sound
+from kvproof.models.concolic.frame import Frame
+from kvproof.models.concolic.free_list import CONTENTS, is_sound
 from kvproof.models.concolic.scenario import Claim, Inputs, Outcome, Scenario, Step
-from kvproof.models.concolic.symbolic import both, count_of, either, equal, negated
+from kvproof.models.concolic.symbolic import both, chosen, count_of, either, equal, negated
 
 SOURCE, TARGET = range(4), range(4, 8)
 NULL = 9  # the null block of the source, in entries that the window left
@@ -24,29 +27,33 @@ NULL = 9  # the null block of the source, in entries that the window left
 def _move(inputs: Inputs, subject: Any, names: str, num_free: int, landed: set[int]) -> Step:
     counts = [inputs.count(f"count_{block}") for block in range(TARGET.stop)]
     source, target = DeviceBlocks("the source", SOURCE, counts), DeviceBlocks("the target", TARGET, counts)
-    tables = [_table(name) for name in names.split()]
+    tables = [_table(inputs, number, name) for number, name in enumerate(names.split())]
     held = [block for table in tables for block in table.held_ids()]
     free = [inputs.integer(f"free_{place}") for place in range(num_free)]
     source.free_ids.clear()
     target.free_ids.clear()
     target.free_ids.extend(free)
+    for device in (source, target):
+        device.num_kept, device.null_id = inputs.count(f"kept_{device.name}"), inputs.integer(f"null_{device.name}")
     inputs.assume(lambda: both((is_sound(source), is_sound(target))))
     inputs.assume(lambda: both(counts[block] >= held.count(block) for block in SOURCE))
+    inputs.assume(lambda: negated(either(equal(block, source.null_id) for block in held)))
     before, ids_before = list(counts), [list(table.ids) for table in tables]
+    frame = Frame(source, target, *tables, changes=CONTENTS, replaced=("Table.ids", "Table.writable_slots"))
 
     def claims(outcome: Outcome) -> Iterator[Claim]:
         distinct = list(dict.fromkeys(held))
-        is_idle = num_free == len(TARGET)
-        is_back = {block: both((not is_idle, either(equal(one, block) for one in free))) for block in landed}
-        num_usable = num_free - sum((1 if is_free else 0) for is_free in is_back.values())
-        yield Claim(
-            "it refuses exactly if too few are free", (outcome.error is not None) == (len(distinct) > num_usable)
-        )
+        num_usable = len(TARGET) - target.num_kept - chosen(equal(target.null_id, NO_NULL_BLOCK), 0, 1)
+        is_busy = negated(equal(num_usable, num_free))
+        is_back = {block: both((is_busy, either(equal(one, block) for one in free))) for block in landed}
+        num_left = num_free - sum((1 if is_free else 0) for is_free in is_back.values())
+        yield Claim("it refuses exactly if too few are free", (outcome.error is not None) == (len(distinct) > num_left))
         if outcome.error:
             yield Claim("a refused swap changes no count", equal(counts, before))
             is_same = both((equal(list(target.free_ids), free), not source.free_ids))
             yield Claim("a refused swap changes no free list", is_same)
             yield Claim("a refused swap changes no table", [table.ids for table in tables] == ids_before)
+            yield Claim("nothing else has changed", frame.holds())
             return
         mapping = outcome.value
         new = list(mapping.values())
@@ -67,12 +74,15 @@ def _move(inputs: Inputs, subject: Any, names: str, num_free: int, landed: set[i
         yield Claim("each table names the new blocks", equal([table.ids for table in tables], expected))
         yield Claim("no table writes unseen", all(table.writable_slots == 0 for table in tables))
         yield Claim("both free lists stay exact", both((is_sound(source), is_sound(target))))
+        yield Claim("nothing else has changed", frame.holds())
 
     return Step(lambda: subject(tables, source, target, landed), claims, (NoFreeBlocksError,))
 
 
-def _table(name: str) -> Table:
-    table = Table([NULL if entry == "-" else int(entry) for entry in name], len(name))
+def _table(inputs: Inputs, number: int, name: str) -> Table:
+    table = Table([NULL if entry == "-" else int(entry) for entry in name], inputs.count(f"tokens_{number}"))
+    for field in ("quiet_tokens", "num_hit_blocks", "num_marked_blocks", "last_accessed"):
+        setattr(table, field, inputs.integer(f"{field}_{number}"))
     table.num_dropped, table.writable_slots = name.count("-"), len(name)
     return table
 

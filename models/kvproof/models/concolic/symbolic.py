@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import z3
 
+from kvproof.models.concolic.refusal import EndsProof, Hidden, refuse
 from kvproof.models.translation import direct
 from kvproof.models.translation.direct import arithmetic, conditional, constant, joined, relation
 
@@ -22,7 +23,7 @@ class Decides(Protocol):
     def value_of(self, term: z3.ArithRef) -> int: ...
 
 
-class Undecided(Exception):
+class Undecided(EndsProof):
     """The truth or number of a symbolic value was needed while no exploration was in progress."""
 
 
@@ -45,7 +46,7 @@ def deciding(by: Decides, run: Callable[[], None]) -> None:
         _DECIDING.pop()
 
 
-class SymbolicBool:
+class SymbolicBool(Hidden):
     """A truth value that may be true or false."""
 
     __slots__ = ("term",)
@@ -56,8 +57,17 @@ class SymbolicBool:
     def __bool__(self) -> bool:
         return decider().decide(self.term)
 
-    def __repr__(self) -> str:
+    def _text(self) -> str:
         return f"<{self.term}>"
+
+    def __eq__(self, other: object) -> "SymbolicBool | bool":  # type: ignore[override]
+        return self._as_int() == other
+
+    def __ne__(self, other: object) -> "SymbolicBool | bool":  # type: ignore[override]
+        return self._as_int() != other
+
+    def __hash__(self) -> int:
+        return hash(bool(self))
 
     def _as_int(self) -> "SymbolicInt":
         return SymbolicInt(conditional(self.term, constant(1), constant(0)))
@@ -71,7 +81,7 @@ class SymbolicBool:
         return SymbolicInt(number(other) - self._as_int().term)
 
 
-class SymbolicInt:
+class SymbolicInt(Hidden):
     """An integer that may have any value, without bound."""
 
     __slots__ = ("term",)
@@ -88,7 +98,7 @@ class SymbolicInt:
     def __hash__(self) -> int:
         return hash(decider().value_of(self.term))
 
-    def __repr__(self) -> str:
+    def _text(self) -> str:
         return f"<{self.term}>"
 
     def __add__(self, other: Any) -> "SymbolicInt":
@@ -129,10 +139,10 @@ class SymbolicInt:
         return SymbolicBool(relation(z3.Z3_mk_ge, self.term, number(other)))
 
     def __eq__(self, other: object) -> SymbolicBool | bool:  # type: ignore[override]
-        return SymbolicBool(relation(z3.Z3_mk_eq, self.term, number(other))) if is_number(other) else False
+        return SymbolicBool(relation(z3.Z3_mk_eq, self.term, number(other))) if _is_comparable(other) else False
 
     def __ne__(self, other: object) -> SymbolicBool | bool:  # type: ignore[override]
-        return SymbolicBool(self.term != number(other)) if is_number(other) else True
+        return SymbolicBool(self.term != number(other)) if _is_comparable(other) else True
 
 
 class SymbolicId(SymbolicInt):
@@ -158,16 +168,22 @@ def _divisor(value: Any) -> z3.ArithRef:
     return term
 
 
-def is_number(value: object) -> bool:
-    """Whether a value is an integer, symbolic or not. A bool is not."""
-    return isinstance(value, SymbolicInt) or (isinstance(value, int) and not isinstance(value, bool))
+def _is_comparable(value: object) -> bool:
+    """Whether a value may equal an integer: a number, symbolic or not, or a truth value, which counts as 0 or 1."""
+    if isinstance(value, Hidden) and not isinstance(value, (SymbolicInt, SymbolicBool)):
+        raise refuse("an unknown integer is compared with a value that may be anything")
+    return isinstance(value, (SymbolicInt, SymbolicBool, int)) or (isinstance(value, float) and value.is_integer())
 
 
 def number(value: Any) -> z3.ArithRef:
-    """The term of an integer, symbolic or not."""
+    """The term of an integer, symbolic or not. A number with a fraction is refused: no term stands for it."""
     if isinstance(value, SymbolicInt):
         return value.term
-    return value._as_int().term if isinstance(value, SymbolicBool) else constant(int(value))
+    if isinstance(value, SymbolicBool):
+        return value._as_int().term
+    if isinstance(value, float) and not value.is_integer():
+        raise refuse(f"an unknown integer meets {value}")
+    return constant(int(value))
 
 
 def truth(value: Any) -> z3.BoolRef:

@@ -8,9 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from kvproof.models.concolic.refusal import EndsProof
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.translation.dependencies import part_of
 from kvproof.models.translation.text import Text
+
+
+class NoProof(Exception):
+    """A proof about code came to no end; the message says why. No such code can catch it."""
 
 
 def every_subject(subject: str) -> bool:
@@ -38,9 +43,12 @@ class Unit:
         return part_of(self.text, self.roots)
 
     def obligations(self) -> list[Obligation]:
-        """The obligations. Raises NotInLanguage, and NotInPart if more is read than the part."""
+        """The obligations. Raises NotInLanguage, NoProof, and NotInPart if more is read than the part."""
         with self.text.functions.reading_only(self.part):
-            return list(self.make())
+            try:
+                return list(self.make())
+            except EndsProof as error:
+                raise NoProof(f"{self.suite}/{self.name}: {error}") from error
 
 
 def made(units: Iterable[Unit], wants: Callable[[str], bool] = every_subject) -> Iterator[Obligation]:

@@ -5,9 +5,13 @@ For a manager without a prefix cache, at rest and with nothing in flight; the de
     refcounts[b]      refcount[b]; 1 for a RESERVED block, which is the null block
     free_ids[k]       the free list from its end: member[GPU][FREE][count - 1 - k]; the left end was freed last
     len(free_ids)     count[GPU][FREE]
+    null_id           the RESERVED block of the GPU, or -1
     table.ids[i]      table[seq][i], for as many entries as num_blocks[seq]
     table.num_tokens  num_full[seq] * BLOCK_SIZE + num_filled[seq]
     table.num_dropped first[seq]
+    table.is_on_host  home[seq] == HOST
+
+Of every other attribute nothing is known (`unknown`), and a call must leave it as it is.
 
 With a prefix cache, the evictor also has the EVICTABLE blocks of the pool (`cached_steps`).
 
@@ -26,13 +30,17 @@ from kvproof.impl.device_blocks import NO_NULL_BLOCK, DeviceBlocks
 from kvproof.impl.growth import Growth
 from kvproof.impl.table import Table
 from kvproof.impl.vllm_api.refcount import CopyOnWriteTracker, RefCounter
-from kvproof.models.concolic.symbolic import SymbolicInt, number
+from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicInt, number, truth
 from kvproof.models.refinement.unbounded import Cells, Interval, Ring, class_with_length
+from kvproof.models.refinement.unknown import forget
 from kvproof.models.translation.maps import SymbolicState
 from kvproof.models.translation.sizes import Universe
 from kvproof.models.translation.terms import every
 from kvproof.spec.language import BLOCKS, SEQS
-from kvproof.spec.text.state import FREE, GPU, NONE, RESERVED
+from kvproof.spec.text.state import FREE, GPU, HOST, NONE, RESERVED
+
+NULL_ID = z3.Int("null_id")
+OF_A_DEVICE = ("ids", "refcounts", "free_ids", "null_id")  # the attributes that the relation names
 
 Agreement = tuple[str, str, z3.BoolRef]  # a sentence, its property, and the formula
 NO_PREFIX_CACHE = "no prefix cache"
@@ -87,15 +95,17 @@ class Abstraction:
         blocks.ids = Interval(z3.IntVal(0), self.size("NUM_GPU_BLOCKS"))
         blocks.refcounts = Cells(self.size("NUM_BLOCKS"), lambda block: self.refcount(state, block))
         blocks.free_ids = Ring(self.num_free(state), lambda place: self.free(state, place))
-        blocks.null_id = NO_NULL_BLOCK
+        blocks.null_id = SymbolicInt(NULL_ID)
+        forget(blocks, OF_A_DEVICE)
         return blocks
 
-    def table(self, state: SymbolicState, seq: z3.ArithRef) -> Table:
-        ids: Any = Cells(self.read(state, "num_blocks", seq), lambda index: self.read(state, "table", seq, index))
-        num_tokens: Any = SymbolicInt(self.num_tokens(state, seq))
-        table: Table = self.code.table(ids, num_tokens)
-        num_dropped: Any = SymbolicInt(self.read(state, "first", seq))
-        table.num_dropped = num_dropped
+    def table(self, state: SymbolicState, seq: z3.ArithRef) -> Any:
+        table: Any = self.code.table([], 0)
+        forget(table, ())
+        table.ids = Cells(self.read(state, "num_blocks", seq), lambda index: self.read(state, "table", seq, index))
+        table.num_tokens = SymbolicInt(self.num_tokens(state, seq))
+        table.num_dropped = SymbolicInt(self.read(state, "first", seq))
+        table.is_on_host = SymbolicBool(self.read(state, "home", seq) == HOST)
         return table
 
     # Agreement of the objects with a state ---------------------------------------------------------------------------
@@ -125,9 +135,22 @@ class Abstraction:
         yield "as many tokens have slots as after the rule", "read-back", known
         dropped = number(table.num_dropped) == self.read(state, "first", seq)
         yield "the sliding window has left the same entries", "window-kept", dropped
+        is_on_host = truth(table.is_on_host) == (self.read(state, "home", seq) == HOST)
+        yield "its blocks are in the same pool", "swap-mapping", is_on_host
+
+    def null_block(self, state: SymbolicState) -> z3.BoolRef:
+        """The relation of `null_id` to the state."""
+
+        def is_reserved(block: z3.ArithRef) -> z3.BoolRef:
+            in_pool = z3.And(block >= 0, block < self.size("NUM_GPU_BLOCKS"))
+            return z3.And(in_pool, self.read(state, "status", block) == RESERVED)
+
+        only = self.for_blocks(lambda block: z3.Implies(is_reserved(block), block == NULL_ID))
+        return z3.And(z3.Or(NULL_ID == NO_NULL_BLOCK, is_reserved(NULL_ID)), only)
 
     def nothing_else(self, state: SymbolicState) -> Iterator[tuple[str, z3.BoolRef]]:
-        """Assumptions about the state in addition to the invariants: no prefix cache, nothing in flight."""
+        """Assumptions about the state in addition to the invariants: one null block, no prefix cache, no flight."""
+        yield "the null block is the only reserved one", self.null_block(state)
         cached, computed = state.maps["cached"], state.maps["computed"]
         yield (
             NO_PREFIX_CACHE,

@@ -62,6 +62,12 @@ class Setting:
     block: z3.ArithRef = field(init=False)
 
     @property
+    def sizes(self) -> tuple[z3.BoolRef, ...]:
+        """Conditions on the sizes for a replay: two slots in a block, then one, then any number."""
+        size = self.abstraction.size("BLOCK_SIZE")
+        return size == 2, size == 1, size > 2
+
+    @property
     def is_seq(self) -> Hypothesis:
         """The hypothesis that `seq` is the id of a sequence."""
         return Hypothesis("parameter seq", z3.And(self.seq >= 0, self.seq < self.abstraction.size("NUM_SEQS")))

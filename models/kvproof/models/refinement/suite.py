@@ -1,6 +1,7 @@
 """All simulations, in the order in which they are proved. Their obligations are for every size."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.proofs.units import Unit
@@ -18,9 +19,8 @@ READ = (  # rules, steps and predicates of the specification
 def simulations(setting: Setting | None = None) -> Iterator[Simulation]:
     """The functions that are proved to refine the specification. setting: for a small instance, or for faulty code."""
     setting = setting or Setting()
-    yield from device_steps.simulations(setting)
-    yield from table_steps.simulations(setting)
-    yield from cached_steps.simulations(setting)
+    for kind in (device_steps, table_steps, cached_steps):
+        yield from (replace(one, sizes=setting.sizes) for one in kind.simulations(setting))
 
 
 def units() -> Iterator[Unit]:

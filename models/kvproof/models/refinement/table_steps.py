@@ -2,12 +2,13 @@
 
 `append_within_block` is the path of almost every append of one token, with its copy-on-write. It refines `append` if
 tokens become known, and `reserve` if only slots are added. `Growth.append`, for longer appends, is not covered.
-Forking shares one entry after another: after k entries the refcounts are those of the rule for the first k; what is
-proved is the step from k to k + 1.
+A table is forked wherever its blocks are, with or without a prefix cache. Its blocks are shared one entry after
+another: after k entries the refcounts are those of the rule for the first k; what is proved is the step from k to
+k + 1.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 import z3
 
@@ -15,21 +16,60 @@ from kvproof.impl.device_blocks import DeviceBlocks
 from kvproof.impl.errors import NoFreeBlocksError
 from kvproof.impl.growth import Growth
 from kvproof.impl.table import Table
+from kvproof.models.concolic.frame import is_same
 from kvproof.models.concolic.scenario import Outcome
-from kvproof.models.concolic.symbolic import SymbolicInt, number
+from kvproof.models.concolic.symbolic import SymbolicInt, both, number, truth
 from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis
 from kvproof.models.refinement.abstraction import Agreement, as_truth
+from kvproof.models.refinement.device_steps import LISTS, each_block
 from kvproof.models.refinement.setting import Setting
-from kvproof.models.refinement.simulation import Simulation
+from kvproof.models.refinement.simulation import Call, Simulation
 from kvproof.models.refinement.unbounded import class_with_length
+from kvproof.models.refinement.unknown import forget
 from kvproof.models.translation.maps import Map, SymbolicState
 from kvproof.spec.language import SLOTS
+
+# Whether a block is taken, whether it is a copy, its source, the block -> what else is true then.
+Taken = Callable[[z3.BoolRef, z3.BoolRef, z3.ArithRef, z3.ArithRef], Iterator[Agreement]]
+
+
+class Device(Protocol):
+    """A kind of device that a table grows on: how it represents a state, and what an append changes in it."""
+
+    @property
+    def changes(self) -> tuple[str, ...]: ...
+    def made(self, setting: Setting) -> Any: ...
+    def assumed(self, setting: Setting) -> tuple[Hypothesis, ...]: ...
+    def agrees(self, setting: Setting, device: Any, state: SymbolicState) -> Iterator[Agreement]: ...
+    def frame(self, device: Any) -> Taken: ...
+
+
+class UncachedDevice:
+    """A device without a prefix cache."""
+
+    changes = LISTS
+
+    def made(self, setting: Setting) -> Any:
+        return setting.abstraction.device(setting.before)
+
+    def assumed(self, setting: Setting) -> tuple[Hypothesis, ...]:
+        return setting.assumed
+
+    def agrees(self, setting: Setting, device: Any, state: SymbolicState) -> Iterator[Agreement]:
+        return setting.abstraction.device_agrees(device, state)
+
+    def frame(self, device: Any) -> Taken:
+        """Nothing more is noted of a block that is taken or copied."""
+        return lambda *_: iter(())
+
+
+UNCACHED = UncachedDevice()
 
 
 def simulations(setting: Setting) -> Iterator[Simulation]:
     """The functions about one table that refine a rule."""
     yield _dividing(setting)
-    yield _appending(setting)
+    yield appending(setting)
     yield _reserving(setting)
     yield _holding(setting)
     yield _forking(setting)
@@ -44,22 +84,23 @@ def _division(setting: Setting) -> z3.BoolRef:
 
 
 def _dividing(setting: Setting) -> Simulation:
-    seen = SymbolicInt(setting.abstraction.num_tokens(setting.before, setting.seq))
-
-    def start() -> Any:
-        table = setting.abstraction.table(setting.before, setting.seq)
-
-        def claims(_: Outcome) -> Iterator[Agreement]:
-            yield "the entry to write is the one after the full ones", WELL_DEFINED, _division(setting)
-
-        return lambda: table.num_tokens == seen, claims
+    def claims(_: Outcome) -> Iterator[Agreement]:
+        yield "the entry to write is the one after the full ones", WELL_DEFINED, _division(setting)
 
     ordered = [one for one in setting.assumed if one.name in ("lengths_are_ordered",) or one.name.startswith("sizes")]
+    start = lambda: Call(None, "", claims)  # noqa: E731
     return Simulation("the entry that num_tokens names", Table.__init__, (*ordered, setting.is_seq), start)
 
 
-def _within_block(setting: Setting, subject: str, known: Hypothesis, rule: str, *arguments: Any) -> Simulation:
-    """`append_within_block` simulates a rule, for the calls that satisfy `known`."""
+def within_block(
+    setting: Setting,
+    subject: str,
+    known: tuple[Hypothesis, ...],
+    rule: str,
+    arguments: tuple[Any, ...] = (),
+    device_of: Device = UNCACHED,
+) -> Simulation:
+    """`append_within_block` simulates a rule, for the calls that satisfy `known`, with a device of some kind."""
     before, abstraction, seq = setting.before, setting.abstraction, setting.seq
     size = abstraction.size("BLOCK_SIZE")
     num_known, end = z3.Ints("known end")
@@ -69,13 +110,19 @@ def _within_block(setting: Setting, subject: str, known: Hypothesis, rule: str, 
     is_shared = z3.And(z3.Not(is_new), setting.read("refcount", old) > 1)
     block = z3.If(z3.Or(is_new, is_shared), abstraction.free(before, z3.IntVal(0)), old)
 
-    def start() -> Any:
-        device, table = abstraction.device(before), abstraction.table(before, seq)
+    def start() -> Call:
+        device, table = device_of.made(setting), abstraction.table(before, seq)
         growth = class_with_length(setting.code.growth)(device, SymbolicInt(size), None)
+        forget(growth, ("blocks", "block_size", "cache"))
+        writable_before = table.writable_slots
+        taken, agrees = device_of.frame(device), device_of.agrees
 
         def unchanged() -> Iterator[Agreement]:
-            yield from abstraction.device_agrees(device, before)
+            yield from agrees(setting, device, before)
+            yield from taken(z3.BoolVal(False), z3.BoolVal(False), old, block)
             yield from abstraction.table_agrees(table, before, seq)
+            same = number(table.writable_slots) == number(writable_before)
+            yield "as many slots are written unseen as before", "exclusive-writer", same
 
         def claims(outcome: Outcome) -> Iterator[Agreement]:
             if outcome.error is not None:
@@ -90,7 +137,8 @@ def _within_block(setting: Setting, subject: str, known: Hypothesis, rule: str, 
             ran = setting.translator.run(rule, before, seq, block, *arguments)
             for guard in ran.guards:
                 yield f"the guard holds: {guard.text}", guard.property or WELL_DEFINED, as_truth(guard.formula)
-            yield from abstraction.device_agrees(device, ran.state)
+            yield from agrees(setting, device, ran.state)
+            yield from taken(z3.Or(is_new, is_shared), is_shared, old, block)
             yield from abstraction.table_agrees(table, ran.state, seq)
             pairs = outcome.value
             yield "a copy is asked for exactly if the rule copies", "cow-copied", is_shared == z3.BoolVal(bool(pairs))
@@ -101,27 +149,37 @@ def _within_block(setting: Setting, subject: str, known: Hypothesis, rule: str, 
             writable = number(table.writable_slots) == (index + 1) * size
             yield "only this table holds what it may write unseen", "exclusive-writer", z3.And(alone, writable)
 
-        return lambda: growth.append_within_block(table, SymbolicInt(num_known), SymbolicInt(end)), claims
+        return Call(
+            growth,
+            "append_within_block",
+            claims,
+            (table, SymbolicInt(num_known), SymbolicInt(end)),
+            (*device_of.changes, "Table.ids"),
+            ("Table.num_tokens", "Table.writable_slots"),
+            (device, table),
+        )
 
     hypotheses = (
-        *setting.assumed,
+        *device_of.assumed(setting),
         setting.is_seq,
         setting.is_on_gpu,
         Hypothesis("the entry that num_tokens names", _division(setting)),
-        known,
+        *known,
     )
     return Simulation(subject, Growth.append_within_block, hypotheses, start, (NoFreeBlocksError,))
 
 
-def _appending(setting: Setting) -> Simulation:
+def appending(
+    setting: Setting, subject: str = "Growth.append_within_block refines append", device_of: Device = UNCACHED
+) -> Simulation:
+    """`append_within_block` where tokens become known."""
     num_known, end = z3.Ints("known end")
     seen = setting.abstraction.num_tokens(setting.before, setting.seq)
     row = Map((SLOTS,), z3.Function("given_row", z3.IntSort(), z3.IntSort()))
     index = setting.read("num_full", setting.seq)
     stop = num_known - index * setting.abstraction.size("BLOCK_SIZE")
     new = Hypothesis("tokens become known", z3.And(seen < num_known, num_known <= end))
-    subject = "Growth.append_within_block refines append"
-    return _within_block(setting, subject, new, "append", row, stop)
+    return within_block(setting, subject, (new,), "append", (row, stop), device_of)
 
 
 def _reserving(setting: Setting) -> Simulation:
@@ -130,7 +188,7 @@ def _reserving(setting: Setting) -> Simulation:
     is_new = setting.read("num_full", setting.seq) == setting.read("num_blocks", setting.seq)
     only = z3.And(num_known == seen, seen < end, is_new)
     subject = "Growth.append_within_block refines reserve"
-    return _within_block(setting, subject, Hypothesis("only slots are added, in a new block", only), "reserve")
+    return within_block(setting, subject, (Hypothesis("only slots are added, in a new block", only),), "reserve")
 
 
 # Forking -------------------------------------------------------------------------------------------------------------
@@ -139,7 +197,7 @@ def _reserving(setting: Setting) -> Simulation:
 def _holding(setting: Setting) -> Simulation:
     before, seq = setting.before, setting.seq
 
-    def start() -> Any:
+    def start() -> Call:
         table = setting.abstraction.table(before, seq)
 
         def claims(outcome: Outcome) -> Iterator[Agreement]:
@@ -150,7 +208,7 @@ def _holding(setting: Setting) -> Simulation:
             named = outcome.value.read(place) == setting.read("table", seq, first + place)
             yield "each block the table names", "refcount-exact", z3.Implies(is_place, named)
 
-        return table.held_ids, claims
+        return Call(table, "held_ids", claims)
 
     known = (*setting.assumed, setting.is_seq)
     return Simulation("Table.held_ids is what the table holds", Table.held_ids, known, start)
@@ -163,26 +221,33 @@ def _child(setting: Setting) -> tuple[z3.ArithRef, Hypothesis]:
     return child, Hypothesis("the child does not exist", z3.And(is_seq, is_dead))
 
 
+OF_THE_CACHE = ("quiet_tokens", "extra", "block_extra", "num_hit_blocks", "num_marked_blocks", "last_accessed")
+
+
 def _forking(setting: Setting) -> Simulation:
     child, is_free = _child(setting)
 
-    def start() -> Any:
+    def start() -> Call:
         table = setting.abstraction.table(setting.before, setting.seq)
-        writable: Any = SymbolicInt(z3.Int("writable"))
-        table.writable_slots = writable
 
         def claims(outcome: Outcome) -> Iterator[Agreement]:
-            after = setting.after("fork", setting.seq, child)
-            yield from setting.abstraction.table_agrees(outcome.value, after, child)
+            after, forked = setting.after("fork", setting.seq, child), outcome.value
+            yield from setting.abstraction.table_agrees(forked, after, child)
             for sentence, property, formula in setting.abstraction.table_agrees(table, after, setting.seq):
                 yield f"{sentence}, for the parent", property, formula
-            unseen = z3.BoolVal(table.writable_slots == 0 and outcome.value.writable_slots == 0)
+            unseen = z3.And(number(table.writable_slots) == 0, number(forked.writable_slots) == 0)
             yield "neither writes unseen", "exclusive-writer", unseen
-            yield "the parent's table is its own", "frame-kept", z3.BoolVal(outcome.value.ids is not table.ids)
+            yield "the parent's table is its own", "frame-kept", z3.BoolVal(forked.ids is not table.ids)
+            same = both(is_same(getattr(table, name), getattr(forked, name)) for name in OF_THE_CACHE)
+            yield "the child knows of the cache what its parent knows", "frame-kept", truth(same)
+            own = forked.contents is not table.contents
+            contents = z3.And(z3.BoolVal(own), truth(forked.contents.has_content(table.contents.content())))
+            yield "the child has a list of its own, of the same contents", "frame-kept", contents
 
-        return table.fork, claims
+        return Call(table, "fork", claims, replaced=("Table.writable_slots",))
 
-    known = (*setting.assumed, setting.is_seq, setting.is_on_gpu, is_free)
+    at_rest = Hypothesis("the parent is at rest", setting.spec_function("at_rest", setting.seq))
+    known = (*setting.assumed, setting.is_seq, at_rest, is_free)
     return Simulation("Table.fork refines fork", Table.fork, known, start)
 
 
@@ -201,34 +266,27 @@ def _shared_up_to(setting: Setting, stop: z3.ArithRef) -> SymbolicState:
 def _sharing_next(setting: Setting) -> Simulation:
     seq, index = setting.seq, setting.index
     so_far, then = _shared_up_to(setting, index), _shared_up_to(setting, index + 1)
-
-    def start() -> Any:
-        device = setting.abstraction.device(so_far)
-        block = SymbolicInt(setting.read("table", seq, index))
-        return lambda: device.share((block,)), lambda _: setting.abstraction.device_agrees(device, then)
-
     named = Hypothesis("the table names a block there", setting.spec_function("has_entry", seq, index))
     known = (*setting.assumed, setting.is_seq, setting.is_on_gpu, named)
-    return Simulation("DeviceBlocks.share of a table, entry by entry", DeviceBlocks.share, known, start)
+    subject, block = "DeviceBlocks.share of a table, entry by entry", setting.read("table", seq, index)
+    return each_block(setting, subject, "share", so_far, lambda: then, known, block)
 
 
 def _sharing_all(setting: Setting) -> Simulation:
     before, seq = setting.before, setting.seq
     child, is_free = _child(setting)
 
-    def start() -> Any:
-        def claims(_: Outcome) -> Iterator[Agreement]:
-            none, all_of_it = (
-                setting.abstraction.device(_shared_up_to(setting, setting.read(name, seq)))
-                for name in ("first", "num_blocks")
-            )
-            for sentence, property, formula in setting.abstraction.device_agrees(none, before):
-                yield f"before the first entry, {sentence}", property, formula
-            after = setting.after("fork", seq, child)
-            for sentence, property, formula in setting.abstraction.device_agrees(all_of_it, after):
-                yield f"after the last entry, {sentence}", property, formula
-
-        return lambda: None, claims
+    def claims(_: Outcome) -> Iterator[Agreement]:
+        none, all_of_it = (
+            setting.abstraction.device(_shared_up_to(setting, setting.read(name, seq)))
+            for name in ("first", "num_blocks")
+        )
+        for sentence, property, formula in setting.abstraction.device_agrees(none, before):
+            yield f"before the first entry, {sentence}", property, formula
+        after = setting.after("fork", seq, child)
+        for sentence, property, formula in setting.abstraction.device_agrees(all_of_it, after):
+            yield f"after the last entry, {sentence}", property, formula
 
     known = (*setting.assumed, setting.is_seq, setting.is_on_gpu, is_free)
+    start = lambda: Call(None, "", claims)  # noqa: E731
     return Simulation("DeviceBlocks.share of a table refines fork", DeviceBlocks.share, known, start)

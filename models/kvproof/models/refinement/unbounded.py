@@ -3,7 +3,8 @@
 `Cells` replaces a list and `Ring` a deque, with the operations that the proved code uses. An index out of range raises
 IndexError on a path of its own, and the proof shows that no state takes this path. A negative index raises too, since
 the proved code does not count from the end. Python's `len` returns plain integers only, so a function runs with another
-`len` in its globals (`with_length`); its code object is the same.
+`len` in its globals (`with_length`); its code object is the same. What Python would answer of a container without
+asking it, such as whether it equals a list, is refused.
 """
 
 import types
@@ -12,6 +13,8 @@ from typing import Any, TypeVar
 
 import z3
 
+from kvproof.models.concolic.frame import Container
+from kvproof.models.concolic.refusal import Hidden, refuse
 from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicInt, number
 
 Read = Callable[[z3.ArithRef], z3.ArithRef]
@@ -20,7 +23,7 @@ Class = TypeVar("Class", bound=type)
 
 def symbolic_length(container: Any) -> Any:
     """Replaces `len`; of these containers it returns a symbolic integer."""
-    return container.length if isinstance(container, (Cells, Ring)) else len(container)
+    return container.length if isinstance(container, Unbounded) else len(container)
 
 
 def with_length(function: types.FunctionType) -> types.FunctionType:
@@ -37,15 +40,45 @@ def class_with_length(original: type) -> type:
             parts[name] = with_length(part)
         elif isinstance(part, property) and isinstance(part.fget, types.FunctionType):
             parts[name] = property(with_length(part.fget))
-    return type(original.__name__, (original,), parts)
+    return type(original.__name__, (original,), {**parts, "__module__": original.__module__, "proved_class": original})
 
 
-class Cells:
-    """A list of integers of any length."""
+class Unbounded(Container):
+    """A container of integers of any length: its length, and the item at each place."""
 
     def __init__(self, length: z3.ArithRef, read: Read) -> None:
         self.length = SymbolicInt(length)
         self.read = read
+
+    def __bool__(self) -> bool:
+        return bool(self.length > 0)
+
+    def content(self) -> tuple[z3.ArithRef, Read]:
+        """The content at this moment."""
+        return self.length.term, self.read
+
+    def become(self, content: tuple[z3.ArithRef, Read]) -> None:
+        """Have this content from now on."""
+        self.length, self.read = SymbolicInt(content[0]), content[1]
+
+    def has_content(self, content: tuple[z3.ArithRef, Read]) -> SymbolicBool:
+        """Whether the content is as it was at another moment."""
+        length, read = content
+        if self.read is read and self.length.term.eq(length):
+            return SymbolicBool(z3.BoolVal(True))
+        place = z3.Int("some_place")
+        is_place = z3.And(place >= 0, place < length)
+        return SymbolicBool(z3.And(self.length.term == length, z3.Implies(is_place, self.read(place) == read(place))))
+
+    def _refuse(self, *_: Any) -> Any:
+        raise refuse("a list of any length is compared, searched or gone over as a whole")
+
+    __eq__ = __ne__ = _refuse
+    __hash__ = __iter__ = __contains__ = __reversed__ = _refuse
+
+
+class Cells(Unbounded):
+    """A list of integers of any length."""
 
     def _index(self, index: Any) -> z3.ArithRef:
         at = number(index)
@@ -82,15 +115,8 @@ class Cells:
         return Cells(self.length.term, self.read)
 
 
-class Ring:
+class Ring(Unbounded):
     """A deque of integers of any length, used at its left end."""
-
-    def __init__(self, length: z3.ArithRef, read: Read) -> None:
-        self.length = SymbolicInt(length)
-        self.read = read
-
-    def __bool__(self) -> bool:
-        return bool(self.length > 0)
 
     def popleft(self) -> SymbolicInt:
         """Remove and return the leftmost item. Raises IndexError if there is none."""
@@ -106,11 +132,17 @@ class Ring:
         self.length, self.read = self.length + 1, lambda k: z3.If(k == 0, number(value), before(k - 1))
 
 
-class Interval:
+class Interval(Hidden):
     """Consecutive ids; replaces a `range`."""
 
     def __init__(self, start: z3.ArithRef, stop: z3.ArithRef) -> None:
-        self._start, self._stop = start, stop
+        self.start, self.stop = start, stop
 
     def __contains__(self, value: object) -> bool:
-        return bool(SymbolicBool(z3.And(number(value) >= self._start, number(value) < self._stop)))
+        return bool(SymbolicBool(z3.And(number(value) >= self.start, number(value) < self.stop)))
+
+    def _refuse(self, *_: Any) -> Any:
+        raise refuse("the ids of a device are compared or gone over as a whole")
+
+    __eq__ = __ne__ = _refuse
+    __bool__ = __hash__ = __iter__ = __reversed__ = _refuse

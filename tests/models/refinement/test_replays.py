@@ -1,0 +1,84 @@
+"""Every path is repeated with plain numbers, and does there what its terms say."""
+
+from typing import Any
+
+import pytest
+import z3
+
+from kvproof.models.concolic.exploration import GaveUp
+from kvproof.models.concolic.symbolic import SymbolicInt
+from kvproof.models.proofs.units import NoProof, Unit
+from kvproof.models.refinement import suite
+from kvproof.models.refinement.replay import StrictList
+from kvproof.models.refinement.simulation import NO_STATE, Path, Simulation, explore
+from kvproof.models.refinement.unbounded import Cells, Ring
+from kvproof.models.translation.text import specification
+
+# No number takes these: a block has a slot; and what is about the relation alone calls nothing.
+WITHOUT_NUMBERS = {
+    "the entry that num_tokens names: returns",
+    "DeviceBlocks.share of a table refines fork: returns",
+    "Growth.append_within_block refines append: raises ArithmeticError",
+    "Growth.append_within_block refines reserve: raises ArithmeticError",
+    "Growth.append_within_block refines append, with a prefix cache: raises ArithmeticError",
+}
+
+
+@pytest.fixture(scope="module")
+def simulations() -> list[Simulation]:
+    return list(suite.simulations())
+
+
+def paths(simulations: list[Simulation], part: str) -> list[tuple[str, Path]]:
+    return [(one.subject, path) for one in simulations if part in one.subject for path in explore(one)]
+
+
+def test_each_path_that_numbers_take_is_replayed(simulations: list[Simulation]) -> None:
+    found = paths(simulations, "")
+    assert len(found) > 70
+    assert {f"{name}: {one.ending}" for name, one in found if not one.is_replayed} == WITHOUT_NUMBERS
+    assert not [one.ending for _, one in found if "plain" in one.ending or "refused" in one.ending]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "fault", "part", "what"),
+    [
+        (Cells, "append", lambda cells, value: None, "refines append", "Table.ids"),
+        (Cells, "copy", lambda cells: cells, "Table.fork", "it returns"),
+        (Ring, "appendleft", lambda ring, value: None, "refines lose", "DeviceBlocks.free_ids"),
+        (SymbolicInt, "__sub__", lambda one, other: one, "refines lose", "DeviceBlocks.refcounts"),
+    ],
+)
+def test_a_symbolic_value_that_computes_otherwise_is_noticed(
+    kind: type,
+    name: str,
+    fault: Any,
+    part: str,
+    what: str,
+    simulations: list[Simulation],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kind, name, fault)
+    different = [one for _, one in paths(simulations, part) if "with plain numbers it does not: " in one.ending]
+    assert bool(different) == bool(what)
+    for one in different:
+        assert [(sentence, z3.is_false(goal)) for sentence, _, goal in one.agreements] == [(NO_STATE, True)]
+    assert any(what in one.ending.partition("does not: ")[2] for one in different)
+
+
+def test_a_list_of_a_replay_does_not_count_from_its_end() -> None:
+    items = StrictList([3, 4, 5])
+    assert (items[0], items[1:], items[3:]) == (3, [4, 5], [])
+    for index in (-1, slice(-1, None), slice(4, None)):
+        with pytest.raises(IndexError):
+            items[index]
+    with pytest.raises(IndexError):
+        items[-1] = 2
+
+
+def test_a_proof_that_comes_to_no_end_is_an_ordinary_error_outside_of_the_code() -> None:
+    def make() -> list[Any]:
+        raise GaveUp("the solver does not decide it")
+
+    with pytest.raises(NoProof, match="concolic/take: the solver does not decide it"):
+        Unit("concolic", "take", specification(), (), make).obligations()
