@@ -3,8 +3,6 @@
 import ast
 from dataclasses import replace
 
-import pytest
-
 from kvproof.check.search.exhaustive.mutation_score import EQUIVALENT, EXPLORER, PROVER, judged
 from kvproof.models.mutation.code import code_faults
 from kvproof.models.mutation.planting import ROOT

@@ -3,9 +3,11 @@
 They are planted in a copy of `impl/`, and the obligations of the suites about code are made and asked there. A fault
 that no run of the manager can show has the reason beside it; then it is equivalent, and all obligations are proved.
 
-Run as a program, this module prints the first obligation about its own `impl/` that is not proved.
+Run as a program, this module prints the first obligation about its own `impl/` that is not proved. Its arguments are
+the suites that are asked; by default all about code.
 """
 
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -38,10 +40,10 @@ def _faults() -> Iterator[Plant]:
                 yield Plant(full, f"{FOLDER}/{file}", old, new, kind=CODE, equivalent="".join(reason))
 
 
-def first_open() -> str:
+def first_open(suites: tuple[str, ...]) -> str:
     """The first obligation about code that is not proved, with its verdict; empty if all are proved."""
     together, settings = Together(), Settings.by_effort(EFFORT)
-    for suite in SUITES_OF_CODE:
+    for suite in suites:
         for one in obligations_of(suite):
             if one.is_trivial():
                 continue
@@ -52,4 +54,4 @@ def first_open() -> str:
 
 
 if __name__ == "__main__":
-    print(first_open())
+    print(first_open(tuple(sys.argv[1:]) or SUITES_OF_CODE))

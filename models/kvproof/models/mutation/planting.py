@@ -70,13 +70,14 @@ def pin_notices(plant: Plant) -> str:
     return found.stdout.strip() or (f"the machinery fails: {error}" if found.returncode else "")
 
 
-def proof_notices(plant: Plant) -> str:
+def proof_notices(plant: Plant, *suites: str) -> str:
     """The first obligation about code that is not proved with the fault, or the error with which it cannot be made.
 
-    Empty if all are proved. Raises NotJudged if the code cannot be imported, or the proofs do not end.
+    suites: those that are asked; by default all about code. Empty if all are proved. Raises NotJudged if the code
+    cannot be imported, or the proofs do not end.
     """
     with planted(plant) as environment:
-        found = _run([sys.executable, "-m", "kvproof.models.mutation.code"], environment)
+        found = _run([sys.executable, "-m", "kvproof.models.mutation.code", *suites], environment)
     error = _last_line(found.stderr)
     if found.returncode and error.startswith(CANNOT_START):
         raise NotJudged(f"the code with the fault cannot be imported: {error}")

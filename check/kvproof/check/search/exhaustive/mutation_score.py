@@ -93,8 +93,8 @@ def _verdict(fault: Fault, judges: tuple[str, ...]) -> tuple[str, str]:
 
 def _unnoticed(fault: Weakening | Plant, judges: tuple[str, ...]) -> tuple[str, str]:
     """The verdict on a fault that no judge noticed. Of faults of code, some cannot be noticed."""
-    is_equivalent = isinstance(fault, Plant) and fault.equivalent and PROVER in judges
-    return (EQUIVALENT, fault.equivalent) if is_equivalent else (ALIVE, "")
+    reason = fault.equivalent if isinstance(fault, Plant) and PROVER in judges else ""
+    return (EQUIVALENT, reason) if reason else (ALIVE, "")
 
 
 def _mutant_verdict(mutant: Mutant, judges: tuple[str, ...]) -> tuple[str, str]:
