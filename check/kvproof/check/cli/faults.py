@@ -76,9 +76,10 @@ def faults(
     exploration that breaks a claim or reaches other states. Otherwise it is proved to be equivalent to the original
     rule, or it is alive: no judge notices the change, and the exit code is 1.
 
-    The other kinds of faults are theorems, invariants, contracts, guards and checks that ask less, changes by hand, and
-    faults of the machinery. They are noticed by a proof, the explorer, the pin, the cross-check or a test. Faults of
-    the machinery need a checkout, because tests judge them.
+    The other kinds of faults are theorems, invariants, contracts, guards and checks that ask less, changes by hand,
+    faults of the machinery, and faults of those methods of kvproof's own code that are proved ('code'). They are
+    noticed by a proof, the explorer, the pin, the cross-check or a test. Faults of the machinery and of code need a
+    checkout, because they are judged in a copy of it.
 
     With --of impl, each fault of a shipped catalogue is planted in a copy of a block manager, and the searches of
     kvproof verify judge the copy; a fault of what moves bytes is judged as kvproof device does, on the CPU. A fault
