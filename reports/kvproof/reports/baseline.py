@@ -168,7 +168,8 @@ def _weaker(before: Result, now: Result) -> Iterator[str]:
     lost: dict[tuple[str, Verdict, str], list[str]] = {}
     for (judge, name), was in old.items():
         found = new.get((judge, name), Verdict.UNSUPPORTED)
-        if judge in judges and (judge, name) not in refuted and STRENGTH[found] < STRENGTH[was]:
+        is_weaker = STRENGTH[found] < STRENGTH[was] and was is not Verdict.UNKNOWN  # an open check can lose nothing
+        if judge in judges and (judge, name) not in refuted and is_weaker:
             lost.setdefault((judge, was, found.value), []).append(name)
     for (judge, was, word), names in lost.items():
         yield f"weaker: {judge}: {', '.join(names)}: {was.value} in the baseline, now {word}"

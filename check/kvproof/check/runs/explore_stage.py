@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from kvproof.check.isolation.remote_search import explore
@@ -11,7 +12,7 @@ from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import FindingKey
 from kvproof.check.protocol.manager import ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import SCOPES, Scope
-from kvproof.check.protocol.time_limit import search_ends_after
+from kvproof.check.protocol.time_limit import search_ends_after, time_limit_of
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.scope_units import OnCount, Past, ScopeUnits, Search
 from kvproof.check.runs.session import INTERRUPTED, Stage, StageBudget, StageOutput
@@ -38,6 +39,7 @@ EXCUSED = "the search ended at a finding that is excused, and could not go past 
 PAST_NOTE = "it went past {:,} operations with excused findings in {}; what comes after these was not searched"
 PAST = "every state was searched but those that come after an operation with an excused finding: {} of them"
 EXPLORER = "explorer"
+OPEN_SECONDS_MAX = 20.0  # to open a subject in this process
 
 
 @dataclass
@@ -47,7 +49,8 @@ class Searches:
     save: turns a counterexample, with the number of transitions before it, into a report. expected: the rules and
     witnesses, each with whether the search must reach it. is_hunt: searches as far as the time allows, and promises no
     scope. is_done: called with the name of each scope that need not be searched again. max_transitions: of each scope;
-    in a hunt, of all scopes together.
+    in a hunt, of all scopes together. refusal: why the subject has no such configuration as a scope needs, asked before
+    the first search; None if it has.
     """
 
     judge: str
@@ -60,13 +63,19 @@ class Searches:
     keeps_going: bool = False
     is_done: Callable[[str], None] = lambda name: None
     max_transitions: int = UNLIMITED
+    refusal: Callable[[Scope], str | None] = lambda scope: None
 
     def run(self, stint: StageBudget) -> Iterator[StageOutput]:
         deadline, num_left = time.monotonic() + stint.seconds, self.max_transitions
         coverage, num_states, is_cut_short = Counter[str](), 0, False
         past = dict[str, int]()  # by scope: the operations with excused findings that the search went past
-        refused: dict[str, JudgeOutcome] = {}  # of a hunt
+        refused = self._refused()
+        if not self.is_hunt:
+            for name, outcome in refused.items():
+                yield from self._decided(name, outcome)
         for number, (name, scope) in enumerate(self.scopes.items()):
+            if name in refused:
+                continue
             left = deadline - time.monotonic()
             if self.is_hunt and (left <= 0 or num_left <= 0):
                 self._note_end(stint, number, "time" if left <= 0 else "effort")
@@ -76,13 +85,10 @@ class Searches:
                 continue
             try:
                 done, found, num_done = self._past_excused(scope, deadline, num_left, stint.further(num_states))
-            except Unsupported as error:
-                reason = f"the subject has no such configuration: {error}"
-                outcome = JudgeOutcome(Verdict.UNSUPPORTED, {}, 0.0, reason)
-                if self.is_hunt:
-                    refused[name] = outcome
-                else:
-                    yield from self._decided(name, outcome)
+            except Unsupported as error:  # of a subject that had the configuration when it was asked
+                refused[name] = _without(str(error))
+                if not self.is_hunt:
+                    yield from self._decided(name, refused[name])
                 continue
             except KeyboardInterrupt:
                 if self.is_hunt:
@@ -106,12 +112,20 @@ class Searches:
             if done.finding is not None or done.is_exhausted:
                 self.is_done(name)
         else:  # a scope that was left out might have decided what the refused ones cannot
-            for name, outcome in refused.items():
+            for name, outcome in refused.items() if self.is_hunt else ():
                 yield from self._decided(name, outcome)
         if past:
             where = f"{len(past)} scopes" if len(past) > 1 else min(past)
             stint.notes.append(PAST_NOTE.format(sum(past.values()), where))
         yield from witness_counts(self.judge, coverage, {} if is_cut_short else self.expected)
+
+    def _refused(self) -> dict[str, JudgeOutcome]:
+        """The scopes whose configuration the subject does not have. All are known before the first search.
+
+        So a search that ends at a finding leaves the same scopes unknown as one that goes on past it decides.
+        """
+        reasons = ((name, self.refusal(scope)) for name, scope in self.scopes.items())
+        return {name: _without(reason) for name, reason in reasons if reason is not None}
 
     def _note_end(self, stint: StageBudget, num_begun: int, what: str) -> None:
         """Report the scopes of a hunt that were not begun, if there are any. what: ended before them."""
@@ -165,6 +179,28 @@ class Searches:
         else:
             outcome.verdict, outcome.text = Verdict.EXHAUSTED, done.text
         return outcome
+
+
+def _without(reason: str) -> JudgeOutcome:
+    """The outcome of a scope whose configuration the subject does not have."""
+    return JudgeOutcome(Verdict.UNSUPPORTED, {}, 0.0, f"the subject has no such configuration: {reason}")
+
+
+def _refusal_by(subject: ManagerSubject, scope: Scope) -> str | None:
+    """Why the subject has no such configuration as the scope needs; None if it has, or if something else is wrong.
+
+    What else is wrong is for the search to find.
+    """
+    strategy = strategy_of(subject)
+    try:
+        strategy.exhaustive.check(subject, scope)
+        with time_limit_of(subject, OPEN_SECONDS_MAX):
+            strategy.level.open(subject, strategy.exhaustive.config_of(scope))
+    except Unsupported as error:
+        return str(error)
+    except Exception:
+        return None
+    return None
 
 
 def specification_stage(
@@ -233,6 +269,7 @@ def subject_stage(
         chosen = units.search_of(scopes, max_transitions)
     planned_checks = planned_checks_of_scopes(EXPLORER, scopes, subject)
     searches = Searches(EXPLORER, scopes, planned_checks, chosen, save, is_hunt=is_hunt, keeps_going=keeps_going)
+    searches.refusal = partial(_refusal_by, subject)
     searches.is_done, searches.max_transitions = is_done, max_transitions
     kept = [check for check in planned_checks if check.verdict is Verdict.UNSUPPORTED] if is_hunt else planned_checks
     return Stage(EXPLORER, share, kept, searches.run, (strategy.exhaustive.assumption,))

@@ -17,7 +17,6 @@ from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.session import NOT_RUN
 from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.search.suppression import Features
-from kvproof.reports.baseline import ACCEPTED
 from kvproof.reports.result import Check, WitnessCount
 from kvproof.reports.summary import REFUSED
 from kvproof.spec.text.properties import MEANINGS
@@ -52,8 +51,8 @@ class ReportedFinding:
 
     @builtins.property
     def is_known(self) -> bool:
-        """Whether it is excused for what it is: it is in the list of known findings, or breaks no promise."""
-        return bool(self.excused) and self.excused not in (NOT_WANTED, ACCEPTED)
+        """Whether it is excused for what it is: it is a known finding, or the baseline's, or breaks no promise."""
+        return bool(self.excused) and self.excused != NOT_WANTED
 
 
 @dataclass
