@@ -57,7 +57,18 @@ def test_a_missed_hit_is_noted_and_does_not_refute(passed: Result) -> None:
     passed.checks.append(Check("walker/hit-complete", "walker", "hit-complete", Verdict.REFUTED))
     assert sentence(passed).startswith("kvproof is not refuted: 2 properties hold as far as checked; ")
     assert sentence(passed).endswith("noted: hit-complete.")
-    assert cell(passed, "hit-complete", "walker") == ("note", Verdict.REFUTED)
+    assert cell(passed, "hit-complete", "walker") == ("note", Verdict.UNSUPPORTED)
+
+
+def test_what_one_scope_notes_is_not_called_exhausted_because_of_another(passed: Result) -> None:
+    done = [("small", Verdict.EXHAUSTED, ""), ("large", Verdict.UNSUPPORTED, "3 times in 9 transitions")]
+    passed.checks += [
+        Check(f"explorer/refusal-needed/{scope}", "explorer", "refusal-needed", verdict, note=note)
+        for scope, verdict, note in done
+    ]
+    assert cell(passed, "refusal-needed", "explorer") == ("note", Verdict.UNSUPPORTED)
+    assert sentence(passed).startswith("kvproof is not refuted: 2 properties hold as far as checked; ")
+    assert sentence(passed).endswith("noted: refusal-needed.")
 
 
 def test_a_property_with_an_excused_finding_does_not_hold(passed: Result) -> None:
@@ -96,7 +107,7 @@ def test_the_weakest_verdict_counts(refuted: Result) -> None:
 
 def test_a_note_is_not_counted_as_refuted(refuted: Result) -> None:
     refuted.checks.append(Check("walker/hit-complete", "walker", "hit-complete", Verdict.REFUTED))
-    assert properties_by_cell(refuted, "walker")["note", Verdict.REFUTED] == 1
+    assert properties_by_cell(refuted, "walker")["note", Verdict.UNSUPPORTED] == 1
 
 
 def test_a_judge_that_checked_nothing_is_named_with_its_reasons(passed: Result) -> None:

@@ -14,6 +14,8 @@ from kvproof.spec.verdict import Exit, Verdict
 
 SCHEMA_VERSION = 1
 EFFORTS = {"quick": 50_000, "normal": 500_000, "long": 5_000_000}  # operations of the random walk
+PROMISED_BY_NOBODY = "no capability of the subject promises it"  # the text of a note
+SEEN = "it was seen"
 KNOWN = "known until"  # the excuse of a finding that is in the list of known findings begins with this
 
 
@@ -27,7 +29,8 @@ class Check:
     excused: why a refutation is not a failure (it is known, or the call was outside the contract of the engine); empty
     if it is one. counterexample: for a refuted proof, a state of the specification, the rule that fires there, and the
     state after it. claims: of a search of the specification, the claims about the property that were evaluated in every
-    state; claims_left_out: those that were not.
+    state; claims_left_out: those that were not. note: what was seen and breaks no promise of the subject. A check with
+    a note is unsupported, and never refuted, because nothing shows a fault.
     """
 
     id: str
@@ -43,11 +46,22 @@ class Check:
     counterexample: dict[str, Any] | None = None
     claims: list[str] = field(default_factory=list)
     claims_left_out: list[str] = field(default_factory=list)
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        """Documents that kvproof wrote before there were notes call such a check refuted."""
+        if self.verdict is Verdict.REFUTED and self.property in NOTES:
+            self.verdict, self.text, self.note = Verdict.UNSUPPORTED, PROMISED_BY_NOBODY, self.text or SEEN
 
     @builtins.property
     def is_failure(self) -> bool:
-        """Whether this check fails the gate: a refutation without an excuse, of a property that is not a mere note."""
-        return self.verdict is Verdict.REFUTED and self.property not in NOTES and not self.excused
+        """Whether this check fails the gate: a refutation without an excuse."""
+        return self.verdict is Verdict.REFUTED and not self.excused
+
+    @builtins.property
+    def said(self) -> str:
+        """What was found: the text of a refutation, or the note."""
+        return self.note or self.text
 
 
 @dataclass

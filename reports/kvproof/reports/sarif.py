@@ -163,14 +163,14 @@ def _finding(found: Counterexample, places: dict[str, int], folder: Path) -> dic
 
 
 def _level(check: Check) -> str:
-    if check.property in NOTES:
+    if check.note:
         return "note"
     return "warning" if check.excused and not check.excused.startswith(KNOWN) else "error"
 
 
 def _fingerprint(check: Check) -> str:
     """A hash of property and mechanism. It does not depend on the run, the judge or the seed."""
-    mechanism = check.signature or re.sub(NUMBERS, " ", check.text.partition("\n")[0])
+    mechanism = check.signature or re.sub(NUMBERS, " ", check.said.partition("\n")[0])
     return hashlib.sha256(f"{check.property}\n{mechanism}".encode("utf-8", "backslashreplace")).hexdigest()
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from kvproof.reports.result import Check, Result
-from kvproof.spec.text.properties import MEANINGS, NOTES
+from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Exit, Verdict
 
 WEAKEST_FIRST = (
@@ -38,16 +38,30 @@ def scope_of(check: Check) -> str:
 
 def cell(result: Result, property: str, judge: str) -> Cell:
     """The weakest verdict of a judge on a property over its scopes, as a word; NO_CHECK if it has no check of it."""
-    weakest = weakest_verdict(result, property, judge)
-    if weakest is None:
-        return NO_CHECK
-    return (NOTE if weakest is Verdict.REFUTED and property in NOTES else weakest.value), weakest
+    weakest, is_noted = weakest_of(_checks_of(result, property, judge))
+    return NO_CHECK if weakest is None else (NOTE if is_noted else weakest.value, weakest)
 
 
 def weakest_verdict(result: Result, property: str, judge: str) -> Verdict | None:
     """The weakest verdict of a judge on a property over its scopes; None if it has no check of it."""
-    verdicts = {c.verdict for c in result.checks if c.property == property and c.judge == judge}
-    return next((verdict for verdict in WEAKEST_FIRST if verdict in verdicts), None)
+    return weakest_of(_checks_of(result, property, judge))[0]
+
+
+def _checks_of(result: Result, property: str, judge: str) -> list[Check]:
+    return [check for check in result.checks if check.property == property and check.judge == judge]
+
+
+def weakest_of(checks: Iterable[Check]) -> tuple[Verdict | None, bool]:
+    """The weakest verdict of these checks, None without any, and whether a note is weaker than all that holds.
+
+    What one scope notes is not exhausted because another one did not see it.
+    """
+    checks = list(checks)
+    verdicts = {check.verdict for check in checks}
+    weakest = next((verdict for verdict in WEAKEST_FIRST if verdict in verdicts), None)
+    if weakest not in (Verdict.REFUTED, Verdict.UNKNOWN) and any(check.note for check in checks):
+        return Verdict.UNSUPPORTED, True
+    return weakest, False
 
 
 def properties_by_cell(result: Result, judge: str) -> Counter[Cell]:
@@ -61,7 +75,7 @@ def left_out(result: Result) -> list[str]:
     for judge in judges(result):
         mine = [check for check in result.checks if check.judge == judge]
         reasons = {check.text for check in mine}
-        if len(reasons) == 1 and all(check.verdict is Verdict.UNSUPPORTED for check in mine):
+        if len(reasons) == 1 and all(check.verdict is Verdict.UNSUPPORTED and not check.note for check in mine):
             sentences.append(f"{judge} was left out: {reasons.pop()}")
     return sentences
 
@@ -122,9 +136,9 @@ def work_line(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {name.removesuffix('s') if count == 1 else name}" for name, count in counts.items())
 
 
-def refuted(result: Result) -> list[Check]:
-    """The checks that refute, failures before notes."""
-    found = [check for check in result.checks if check.verdict is Verdict.REFUTED]
+def refuted_or_noted(result: Result) -> list[Check]:
+    """The checks that refute or note something, failures first."""
+    found = [check for check in result.checks if check.verdict is Verdict.REFUTED or check.note]
     return sorted(found, key=lambda check: not check.is_failure)
 
 
@@ -145,12 +159,12 @@ def sentence(result: Result) -> str:
         return f"{result.run.subject} is right as far as checked, and slower than the baseline."
     decided = {check.property for check in result.checks if check.verdict is not Verdict.UNSUPPORTED}
     done = "; ".join(f"{judge} {work_line(counts)}" for judge, counts in work(result).items() if counts)
-    found = refuted(result)
-    excused = {check.property: None for check in found if check.property not in NOTES}
-    notes = {check.property: None for check in found if check.property in NOTES}
+    found = refuted_or_noted(result)
+    excused = {check.property: None for check in found if not check.note}
+    notes = {check.property: None for check in found if check.note}
     held = number(len(decided - excused.keys() - notes.keys()), "property holds", "properties hold")
     parts = [f"{held} as far as checked", *([done] if done else [])]
-    unsupported = {check.property for check in result.checks} - decided
+    unsupported = {check.property for check in result.checks} - decided - notes.keys()
     if unsupported:
         parts.append(f"{len(unsupported)} unsupported")
     if excused:

@@ -141,7 +141,7 @@ def _print_judges(result: Result, console: Console) -> None:
     """How many properties have which verdict under each judge: a table, or a line for each judge if it is too wide."""
     counts = {judge: properties_by_cell(result, judge) for judge in judges(result)}
     cells = [(verdict.value, verdict) for verdict in WEAKEST_FIRST]
-    cells.insert(1, (NOTE, Verdict.REFUTED))
+    cells.insert(1, (NOTE, Verdict.UNSUPPORTED))
     shown = [one for one in cells if any(of_judge[one] for of_judge in counts.values())]
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else box.ASCII2, show_edge=False)
     table.add_column("properties", no_wrap=True)

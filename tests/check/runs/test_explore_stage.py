@@ -69,15 +69,15 @@ def test_a_scope_that_the_subject_does_not_have_decides_nothing_while_others_are
 
 
 class Broken(BuiltIn):
-    """Counts no reference, and has no pool of three blocks."""
+    """Reports hits of tokens that no prompt has, and has no pool of three blocks."""
 
     def open(self, config: Config) -> None:
         if config.num_gpu_blocks == 3:
             raise Unsupported("no pool of three")
         super().open(config)
 
-    def admit(self, group: int) -> Admitted | Refused:
-        super().admit(group)
+    def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
+        super().admit(group, num_tokens)
         return Admitted(10_000)
 
 

@@ -17,6 +17,7 @@ from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.scope_units import OnCount, Past, ScopeUnits, Search
 from kvproof.check.runs.session import INTERRUPTED, Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
+    NO_STEP,
     STOPPED,
     JudgeOutcome,
     ReportedFinding,
@@ -166,7 +167,7 @@ class Searches:
         counts = {"states": done.num_states, "transitions": done.num_operations}
         outcome = JudgeOutcome(Verdict.NOT_REFUTED if self.is_hunt else Verdict.UNKNOWN, counts, done.seconds)
         outcome.claims, outcome.claims_left_out = done.claims, done.claims_left_out
-        outcome.refutations = [*found, *notes(done.notes, done.num_operations, "transitions")]
+        outcome.refutations, outcome.notes = found, notes(done.notes, done.num_operations, "transitions")
         what = "time" if is_late else "effort"
         if any(not one.excused for one in found):
             outcome.verdict, outcome.text = Verdict.UNKNOWN, STOPPED
@@ -220,8 +221,9 @@ def specification_stage(
     def report(found: Counterexample, num_transitions: int) -> ReportedFinding:
         """Report the steps as text: no subject could replay them, and a search of the scope repeats them."""
         calls = [f"{name}({', '.join(map(str, arguments))})" for name, *arguments in found.operations]
-        steps = "".join(f"\n  {number}  {call}" for number, call in enumerate(calls, start=1))
-        return ReportedFinding(found.finding.property, f"the specification itself: {found.finding.text}{steps}")
+        steps = "\n".join(f"  {number}  {call}" for number, call in enumerate(calls, start=1)) or NO_STEP
+        text = f"the specification itself: {found.finding.text}"
+        return ReportedFinding(found.finding.property, text, steps=steps)
 
     def search(scope: Scope, seconds: float, max_transitions: int, progress: OnCount, past: Past) -> SearchResult:
         return reader(scope, seconds=seconds, max_transitions=max_transitions, progress=progress)

@@ -85,7 +85,7 @@ def hypothesis_stage(
         if outcome.verdict is Verdict.NOT_REFUTED and not outcome.counts["operations"]:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, NO_TIME
         outcome.seconds = time.monotonic() - began
-        outcome.refutations += notes(note_counts, outcome.counts["operations"], "operations")
+        outcome.notes = notes(note_counts, outcome.counts["operations"], "operations")
         yield from resolve_checks(JUDGE, planned, outcome)
         yield from witness_counts(JUDGE, witnesses, {})
 

@@ -2,6 +2,9 @@
 
 A check is one property, as one judge sees it. Before the search each check is undecided, or unsupported with a reason.
 The findings of the search refute their properties; every other planned check gets the verdict of the outcome.
+
+No property is refuted without the run that shows it: a `ReportedFinding` cannot be made without one. What a search
+merely counts, because no capability of the subject rules it out, is a note, and refutes nothing.
 """
 
 import builtins
@@ -17,16 +20,20 @@ from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.session import NOT_RUN
 from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.search.suppression import Features
-from kvproof.reports.result import Check, WitnessCount
+from kvproof.reports.result import PROMISED_BY_NOBODY, Check, WitnessCount
 from kvproof.reports.summary import REFUSED
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Verdict
 
 REPEATED = "nondeterministic"
+NO_STEP = "It shows when the subject is opened; no step is needed."  # of a run without operations
 NOTHING_ACCEPTED = f"{REFUSED} that was drawn: it raises Unsupported for each, or --fix excludes it"
 STOPPED = "stopped at the first finding"
 NO_TIME = "the time limit (--budget) was over before this judge began"
-SHOWN_BY = {"hit-complete": "; with `lost_hits=0` in its `capabilities`, a run that shows one is a finding"}
+SHOWN_BY = {  # of a note: the capability with which it would be a finding
+    "hit-complete": "; with `lost_hits=0` in its `capabilities`, a run that shows one is a finding",
+    "refusal-needed": "; with `refusal_slack=0` in its `capabilities`, a run that shows one is a finding",
+}
 NOT_WANTED = "not what is hunted for"
 NOT_ASKED = "every state was counted again, and claims about the property were not asked"
 EXCUSED_ONLY = "its only findings are excused"
@@ -38,7 +45,8 @@ class ReportedFinding:
 
     text: what broke, and where. trace: the path of the saved trace, relative to the result's folder. scope: a part of
     the check's id that distinguishes several findings of one property. signature: how it broke. excused: why it is not
-    a failure; empty if it is one. features: those that its shortest run uses and could do without.
+    a failure; empty if it is one. features: those that its shortest run uses and could do without. steps: the run, of a
+    finding whose trace no file has. Raises ValueError without a run.
     """
 
     property: str
@@ -48,6 +56,11 @@ class ReportedFinding:
     signature: str = ""
     excused: str = ""
     features: Features = ()
+    steps: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.trace and not self.steps:
+            raise ValueError(f"{self.property} is not refuted without a run that shows it")
 
     @builtins.property
     def is_known(self) -> bool:
@@ -61,7 +74,7 @@ class JudgeOutcome:
 
     verdict: of every property that it did not refute. counts: what it did, such as operations or states. text: the
     reason of the verdict. claims, claims_left_out: as in a `SearchResult`; a property is at most not refuted if a claim
-    about it was left out.
+    about it was left out. notes: what was seen and is no finding, by property.
     """
 
     verdict: Verdict
@@ -71,6 +84,7 @@ class JudgeOutcome:
     refutations: list[ReportedFinding] = field(default_factory=list)
     claims: Mapping[str, list[str]] = field(default_factory=dict)
     claims_left_out: Mapping[str, list[str]] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
 
 
 def planned_checks(level: Level, judge: str, subject: Any) -> list[Check]:
@@ -122,7 +136,7 @@ def refuted_by(judge: str, found: ReportedFinding, outcome: JudgeOutcome, scope:
         Verdict.REFUTED,
         outcome.seconds,
         {} if found.scope else outcome.counts,  # one search is counted once
-        found.text,
+        f"{found.text}\n{found.steps}" if found.steps else found.text,
         found.trace,
         found.signature,
         found.excused,
@@ -135,8 +149,10 @@ def resolve_checks(judge: str, planned: list[Check], outcome: JudgeOutcome, scop
     for found in outcome.refutations:
         yield refuted_by(judge, found, outcome, scope)
     excused = {found.property for found in outcome.refutations} - refuted
+    noted = {name: text for name, text in outcome.notes.items() if name not in refuted}
+    yield from _noted(judge, planned, noted, outcome, scope)
     for check in planned:
-        if check.property not in refuted and check.verdict is Verdict.UNKNOWN:
+        if check.property not in refuted and check.property not in noted and check.verdict is Verdict.UNKNOWN:
             text = EXCUSED_ONLY if check.property in excused else outcome.text
             decided = replace(check, verdict=outcome.verdict, seconds=outcome.seconds, counts=outcome.counts, text=text)
             yield _with_claims(decided, outcome)
@@ -166,13 +182,22 @@ def named_if_excused(found: ReportedFinding, others: Iterable[ReportedFinding] =
     return found
 
 
-def notes(counts: Mapping[str, int], num_done: int, kind: str) -> list[ReportedFinding]:
-    """Informational findings, such as missed cache hits. kind: what `num_done` counts."""
-    return [
-        ReportedFinding(name, f"{count:,} times in {num_done:,} {kind}{SHOWN_BY.get(name, '')}")
-        for name, count in counts.items()
-        if count
-    ]
+def _noted(
+    judge: str, planned: list[Check], noted: Mapping[str, str], outcome: JudgeOutcome, scope: str
+) -> Iterator[Check]:
+    """The checks of the properties of which something was noted."""
+    by_name = {check.property: check for check in planned}
+    for name, text in noted.items():
+        check = by_name.get(name) or Check(_id(judge, name, scope), judge, name, Verdict.UNSUPPORTED)
+        reason = check.text if check.verdict is Verdict.UNSUPPORTED and check.text else PROMISED_BY_NOBODY
+        check = replace(check, seconds=outcome.seconds, counts=outcome.counts)
+        yield replace(check, verdict=Verdict.UNSUPPORTED, text=reason, note=text)
+
+
+def notes(counts: Mapping[str, int], num_done: int, kind: str) -> dict[str, str]:
+    """What was seen and is no finding, such as missed cache hits, by property. kind: what `num_done` counts."""
+    seen = {name: f"{count:,} times in {num_done:,} {kind}" for name, count in counts.items() if count}
+    return {name: f"{text}{SHOWN_BY.get(name, '')}" for name, text in seen.items()}
 
 
 def witness_counts(judge: str, counts: Counter[str], expected: Mapping[str, bool]) -> Iterator[WitnessCount]:

@@ -137,7 +137,7 @@ def walker_stage(
             if total.num_operations < max_operations < UNLIMITED:
                 outcome.verdict, outcome.text = Verdict.UNKNOWN, stopped
         is_cut_short = outcome.verdict is Verdict.UNKNOWN
-        outcome.refutations += notes(total.notes, total.num_operations, "operations")
+        outcome.notes = notes(total.notes, total.num_operations, "operations")
         yield from resolve_checks(judge, checks, outcome)
         situations = expected
         missed = [name for name, is_expected in expected.items() if is_expected and not total.coverage[name]]
