@@ -189,7 +189,7 @@ def _times(count: int) -> str:
 
 def _read(check: Check, result: Result, folder: Path) -> Counterexample:
     if check.trace is None:
-        return Counterexample(check, result.run.subject)
+        return Counterexample(check, result.subject_of(check))
     try:
         path = inside(folder, check.trace)
         return Counterexample(check, result.run.subject, read(path, Trace), path)

@@ -10,9 +10,12 @@ from typing import Any
 
 from kvproof.reports.data_plane_result import DataPlane
 from kvproof.spec.text.properties import NOTES
+from kvproof.spec.trace import is_ours
 from kvproof.spec.verdict import Exit, Verdict
 
 SCHEMA_VERSION = 1
+THE_SPECIFICATION = "the specification"  # the subject of a run without another
+OF_THE_SPECIFICATION = frozenset({"prover", "specification"})  # judges that make no call of a subject
 EFFORTS = {"quick": 50_000, "normal": 500_000, "long": 5_000_000}  # operations of the random walk
 PROMISED_BY_NOBODY = "no capability of the subject promises it"  # the text of a note
 SEEN = "it was seen"
@@ -59,6 +62,16 @@ class Check:
         return self.verdict is Verdict.REFUTED and not self.excused
 
     @builtins.property
+    def is_of_the_specification(self) -> bool:
+        """Whether its judge looks at the specification, and not at the subject of `kvproof verify`."""
+        return self.judge.partition(" (")[0] in OF_THE_SPECIFICATION
+
+    @builtins.property
+    def is_decided(self) -> bool:
+        """Whether anything was checked; what is unknown was begun, or should have been."""
+        return self.verdict is not Verdict.UNSUPPORTED
+
+    @builtins.property
     def said(self) -> str:
         """What was found: the text of a refutation, or the note."""
         return self.note or self.text
@@ -95,6 +108,7 @@ class Run:
     effort: how much the searches do, as `--effort` names it; empty if only the budget limits them. budget_seconds: the
     time limit, if there is one. processor_seconds: processor time of kvproof and of all processes that it started; None
     if it is not known. options: words of the command line that also decide what the run does, such as `--fix window=4`.
+    required: the judges that must have checked something.
     """
 
     version: str
@@ -110,6 +124,7 @@ class Run:
     is_complete: bool = False  # False: interrupted, or still running
     processor_seconds: float | None = None
     options: list[str] = field(default_factory=list)
+    required: list[str] = field(default_factory=list)
 
     @property
     def has_seed(self) -> bool:
@@ -153,19 +168,39 @@ class Result:
         """The exit code for a gate.
 
         Order of precedence: refuted, nothing checked, inconclusive, worse than the baseline. If the baseline has
-        findings, worse comes first, because a new finding is worse.
+        findings, worse comes first, because a new finding is worse. Nothing is checked if no judge looked at the
+        subject, or one that is required checked nothing.
         """
-        decided = [c for c in self.checks if c.verdict is not Verdict.UNSUPPORTED]
+        decided = [check for check in self.checks if check.is_decided]
         if decided and self.difference is not None and self.difference.has_findings and self.difference.worse:
             return Exit.WORSE_THAN_BASELINE
         if any(check.is_failure for check in decided):
             return Exit.REFUTED
-        if not decided:
+        if not decided or self.is_about_another or self.missing_judges():
             return Exit.NOTHING_CHECKED
         unknown = any(check.verdict is Verdict.UNKNOWN for check in decided)
         if unknown or self.unmet_witnesses() or not self.run.is_complete:
             return Exit.INCONCLUSIVE
         return Exit.WORSE_THAN_BASELINE if self.is_worse else Exit.OK
+
+    def subject_of(self, check: Check) -> str:
+        """What a check is about: the subject of the run, or the specification."""
+        return THE_SPECIFICATION if check.is_of_the_specification else self.run.subject
+
+    @builtins.property
+    def has_looked(self) -> bool:
+        """Whether a judge looked at the subject itself."""
+        return any(check.is_decided and self.subject_of(check) == self.run.subject for check in self.checks)
+
+    @builtins.property
+    def is_about_another(self) -> bool:
+        """Whether only the specification was checked, which is no part of the subject."""
+        return not self.has_looked and not is_ours(self.run.subject)
+
+    def missing_judges(self) -> list[str]:
+        """The judges that the run requires and that checked nothing."""
+        done = {check.judge.partition(" (")[0] for check in self.checks if check.is_decided}
+        return [name for name in self.run.required if name not in done]
 
     @builtins.property
     def is_worse(self) -> bool:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from kvproof.reports.result import Check, Result
+from kvproof.reports.result import THE_SPECIFICATION, Check, Result
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Exit, Verdict
 
@@ -146,32 +146,54 @@ def sentence(result: Result) -> str:
     """The verdict in one sentence. It never claims more than was checked."""
     code = result.exit_code()
     if code is Exit.REFUTED:
-        names = _listed(dict.fromkeys(check.property for check in result.checks if check.is_failure))
+        failures = [check for check in result.checks if check.is_failure]
+        names = _listed(dict.fromkeys(check.property for check in failures))
         end = "" if result.run.is_complete else "; the run did not finish"
-        return f"{result.run.subject} is refuted: {names}{end}."
+        subjects = {result.subject_of(check) for check in failures}
+        return f"{subjects.pop() if len(subjects) == 1 else result.run.subject} is refuted: {names}{end}."
     if code is Exit.NOTHING_CHECKED:
-        return f"Nothing was checked of {result.run.subject}."
+        return f"Nothing was checked of {result.run.subject}{_instead(result)}."
     if code is Exit.INCONCLUSIVE:
         return f"Inconclusive for {result.run.subject}: {'; '.join(_open_ends(result))}."
     if code is Exit.WORSE_THAN_BASELINE:
         if (lost := result.difference) is not None and lost.worse:
             return f"{result.run.subject} is worse than {lost.baseline}: {number(len(lost.worse), 'point', 'points')}."
         return f"{result.run.subject} is right as far as checked, and slower than the baseline."
-    decided = {check.property for check in result.checks if check.verdict is not Verdict.UNSUPPORTED}
+    checked = _checked(result)
+    decided = {check.property for check in checked if check.is_decided}
     done = "; ".join(f"{judge} {work_line(counts)}" for judge, counts in work(result).items() if counts)
     found = refuted_or_noted(result)
     excused = {check.property: None for check in found if not check.note}
     notes = {check.property: None for check in found if check.note}
     held = number(len(decided - excused.keys() - notes.keys()), "property holds", "properties hold")
     parts = [f"{held} as far as checked", *([done] if done else [])]
-    unsupported = {check.property for check in result.checks} - decided - notes.keys()
+    unsupported = {check.property for check in checked} - decided - notes.keys()
     if unsupported:
         parts.append(f"{len(unsupported)} unsupported")
     if excused:
         parts.append(f"excused: {_listed(excused)}")
     if notes:
         parts.append(f"noted: {_listed(notes)}")
-    return f"{result.run.subject} is not refuted: {'; '.join(parts)}."
+    subject = result.run.subject if result.has_looked else THE_SPECIFICATION
+    return f"{subject} is not refuted: {'; '.join(parts)}."
+
+
+def _checked(result: Result) -> list[Check]:
+    """The checks that the last sentence counts: those of the subject, if any judge looked at it."""
+    subject = result.run.subject if result.has_looked else THE_SPECIFICATION
+    return [check for check in result.checks if result.subject_of(check) == subject]
+
+
+def _instead(result: Result) -> str:
+    """What is missing in a run that checked nothing of its subject, and what it checked instead."""
+    if missing := result.missing_judges():
+        reasons = dict.fromkeys(check.text for check in result.checks if check.judge in missing and check.text)
+        why = f" ({'; '.join(reasons)})" if reasons else ""
+        return f" by {_listed(missing)}, which {'is' if len(missing) == 1 else 'are'} required{why}"
+    if not result.is_about_another or not (decided := [check for check in result.checks if check.is_decided]):
+        return ""
+    names = _listed(dict.fromkeys(check.judge for check in decided))
+    return f": {names} checked {THE_SPECIFICATION} of kvproof, and made no call of the subject"
 
 
 def _open_ends(result: Result) -> list[str]:

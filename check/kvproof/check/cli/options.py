@@ -95,6 +95,16 @@ JudgesOption = Annotated[
         "not look at the subject and the release has the record of what they proved.",
     ),
 ]
+RequireOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--require",
+        metavar="NAMES",
+        help="Judges that must check something, with commas between them, for example prover,data-plane. They run "
+        "whatever --judges says; if one of them checks nothing, for example because it needs an extra that is not "
+        "installed, the exit code is 5.",
+    ),
+]
 BaselineOption = Annotated[
     Path | None,
     typer.Option(

@@ -71,12 +71,11 @@ from kvproof.models.suites import (
     units_of,
 )
 from kvproof.models.translation.text import Text
-from kvproof.reports.result import Check, Result, Run
+from kvproof.reports.result import THE_SPECIFICATION, Check, Result, Run
 from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.store.machine import STORES
 from kvproof.spec.verdict import Exit, Verdict
 
-SUBJECT = "the specification"
 UNCONFIRMED = "the solver has a model in which the goal is false, but no run confirms it"
 COUNTEREXAMPLES_SECONDS = 120.0  # of effort, for all open obligations together
 UNCHANGED = "no file has changed since an earlier run of this user proved all of this; its result is repeated"
@@ -198,7 +197,7 @@ def run_proofs(request: ProofRequest) -> Exit:
     console = output()
     options, settings = request.options, request.settings
     options.prepare(settings, request.is_whole, request.text is not None)
-    run = Run(version(), "prove", SUBJECT, settings.seed, host() | {"z3": z3.get_version_string()}, now())
+    run = Run(version(), "prove", THE_SPECIFICATION, settings.seed, host() | {"z3": z3.get_version_string()}, now())
     run.options = list(request.words)
     result = Result(run)
     began, processor_began = time.monotonic(), processor_seconds()

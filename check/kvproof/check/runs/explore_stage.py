@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any
 
 from kvproof.check.isolation.remote_search import explore
+from kvproof.check.oracle.coverage import properties_of_the_specification
+from kvproof.check.oracle.level import STORE, Level
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import FindingKey
 from kvproof.check.protocol.manager import ManagerSubject, Unsupported
@@ -25,13 +27,16 @@ from kvproof.check.runs.verdicts import (
     notes,
     planned_checks_of_scopes,
     resolve_checks,
+    undecided,
     witness_counts,
 )
 from kvproof.check.search.exhaustive.specification import explore_specification
+from kvproof.check.search.exhaustive.store_rules import StoreScope, explore_stores
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import strategy_of
 from kvproof.reports.result import Check
 from kvproof.spec.language import COLLECTED
+from kvproof.spec.store.machine import STORES
 from kvproof.spec.text.witnesses import WITNESSES
 from kvproof.spec.verdict import Verdict
 
@@ -204,6 +209,16 @@ def _refusal_by(subject: ManagerSubject, scope: Scope) -> str | None:
     return None
 
 
+def _told(found: Counterexample, num_transitions: int) -> ReportedFinding:
+    """A finding of the specification, with its steps as text.
+
+    No subject could replay them, and a search of the scope repeats them.
+    """
+    calls = [f"{name}({', '.join(map(str, arguments))})" for name, *arguments in found.operations]
+    steps = "\n".join(f"  {number}  {call}" for number, call in enumerate(calls, start=1)) or NO_STEP
+    return ReportedFinding(found.finding.property, f"the specification itself: {found.finding.text}", steps=steps)
+
+
 def specification_stage(
     scopes: Mapping[str, Scope],
     share: float,
@@ -218,20 +233,13 @@ def specification_stage(
     search, if the text is not read in Python; judge: its name in the result.
     """
 
-    def report(found: Counterexample, num_transitions: int) -> ReportedFinding:
-        """Report the steps as text: no subject could replay them, and a search of the scope repeats them."""
-        calls = [f"{name}({', '.join(map(str, arguments))})" for name, *arguments in found.operations]
-        steps = "\n".join(f"  {number}  {call}" for number, call in enumerate(calls, start=1)) or NO_STEP
-        text = f"the specification itself: {found.finding.text}"
-        return ReportedFinding(found.finding.property, text, steps=steps)
-
     def search(scope: Scope, seconds: float, max_transitions: int, progress: OnCount, past: Past) -> SearchResult:
         return reader(scope, seconds=seconds, max_transitions=max_transitions, progress=progress)
 
     names = [*(rule.__name__ for rule in COLLECTED.rules), *WITNESSES]
     planned_checks = planned_checks_of_scopes(judge, scopes, None)
     expected = dict.fromkeys(names, is_whole)
-    searches = Searches(judge, scopes, planned_checks, search, report, expected)
+    searches = Searches(judge, scopes, planned_checks, search, _told, expected)
     searches.max_transitions = max_transitions
     return Stage(judge, share, planned_checks, searches.run)
 
@@ -277,6 +285,33 @@ def subject_stage(
     return Stage(EXPLORER, share, kept, searches.run, (strategy.exhaustive.assumption,))
 
 
+def specification_stage_of(level: Level, share: float) -> Stage:
+    """The stage of a gate that searches the specification of a level: of stores, or of block managers."""
+    if level is not STORE:
+        return specification_stage(SPECIFICATION_SCOPES, share, is_whole=True)
+    names = [rule.__name__ for rule in STORES.collected.rules]
+    planned = [
+        undecided(SPECIFICATION, property, scope)
+        for scope in STORE_SCOPES
+        for property in sorted(properties_of_the_specification(STORES))
+    ]
+
+    def search(scope: Any, seconds: float, max_transitions: int, progress: OnCount, past: Past) -> SearchResult:
+        return explore_stores(scope, seconds=seconds, max_transitions=max_transitions)
+
+    scopes: Mapping[str, Any] = STORE_SCOPES
+    searches = Searches(SPECIFICATION, scopes, planned, search, _told, dict.fromkeys(names, True))
+    return Stage(SPECIFICATION, share, planned, searches.run)
+
+
+# The scopes of the specification of stores that a gate searches: together they fire each of its rules.
+STORE_SCOPES = {
+    "store": StoreScope(),
+    "store-leases": StoreScope(leases=True, ends=True, promises=True, drops=True),
+    "store-moves": StoreScope((1, 1), num_pins=2, moves=True),
+    "store-owners": StoreScope((2,), num_pins=2, num_owners=2),
+    "store-from-nothing": StoreScope((2,), is_built=False),
+}
 # The scopes of the specification that a gate searches within its minute, each feature in at least one of them.
 # Together they fire every rule and meet every witness of the specification; what does not is reported.
 SPECIFICATION_SCOPES = {name: SCOPES[name] for name in ("tables-5x3x8", "lookahead", "swap", "cache")} | {

@@ -96,7 +96,7 @@ def planned_checks(level: Level, judge: str, subject: Any) -> list[Check]:
     reasons = {name: level.unsupported(name, facts) for name in MEANINGS}
     if any(judge == strategy.judge for strategy in STRATEGIES.values()):
         reasons[REPEATED] = None
-    return [_undecided(judge, name, "", reason) for name, reason in reasons.items()]
+    return [undecided(judge, name, reason=reason) for name, reason in reasons.items()]
 
 
 def planned_checks_of_scopes(judge: str, scopes: Mapping[str, Scope], subject: Any | None) -> list[Check]:
@@ -105,13 +105,13 @@ def planned_checks_of_scopes(judge: str, scopes: Mapping[str, Scope], subject: A
     Without a subject: only the properties that the text of the specification itself has.
     """
     if subject is None:
-        whole = [_undecided(judge, name, "", None) for name in coverage.properties_of_the_specification()]
+        whole = [undecided(judge, name) for name in coverage.properties_of_the_specification()]
     else:
         whole = planned_checks(level_of(subject), judge, subject)
     unsupported = [check for check in whole if check.verdict is Verdict.UNSUPPORTED]
     open_names = {check.property for check in whole} - {check.property for check in unsupported}
     checks = [
-        _undecided(judge, property, name, None)
+        undecided(judge, property, name)
         for name, scope in scopes.items()
         for property in MEANINGS
         if property in open_names and coverage.has_meaning(property, scope)
@@ -119,7 +119,8 @@ def planned_checks_of_scopes(judge: str, scopes: Mapping[str, Scope], subject: A
     return checks + unsupported
 
 
-def _undecided(judge: str, property: str, scope: str, reason: str | None) -> Check:
+def undecided(judge: str, property: str, scope: str = "", reason: str | None = None) -> Check:
+    """A check before the search. reason: why it is unsupported; None if the search decides it."""
     verdict = Verdict.UNKNOWN if reason is None else Verdict.UNSUPPORTED
     return Check(_id(judge, property, scope), judge, property, verdict, text=NOT_RUN if reason is None else reason)
 
