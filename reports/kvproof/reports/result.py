@@ -88,6 +88,20 @@ class WitnessCount:
 
 
 @dataclass
+class Refusals:
+    """The configurations that a judge asked for and the subject does not have, though its capabilities promise them.
+
+    count: how many of them, of so many that were asked for (`asked`). reasons: how often each was given. What a subject
+    refuses is not checked, so a report never passes over it.
+    """
+
+    judge: str
+    count: int
+    asked: int
+    reasons: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
 class Difference:
     """What is different from the baseline, as sentences.
 
@@ -142,6 +156,7 @@ class Result:
     """The result document of one run.
 
     data_plane: the results about bytes; None if no bytes were moved. difference: from the baseline, if there is one.
+    refusals: of each judge whose configurations the subject refused.
     """
 
     run: Run
@@ -151,6 +166,7 @@ class Result:
     messages: list[str] = field(default_factory=list)
     data_plane: DataPlane | None = None
     difference: Difference | None = None
+    refusals: list[Refusals] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
 
     def count_totals(self) -> None:

@@ -116,6 +116,18 @@ def claims_by_property(result: Result) -> list[tuple[str, str, list[str], list[s
     return rows
 
 
+def refusal_lines(result: Result) -> list[str]:
+    """What the subject refused, a line for each judge: how many configurations, and the most frequent reasons."""
+    lines = []
+    for one in result.refusals:
+        named = list(one.reasons.items())[:NAMED_MAX]
+        more = f", and {len(one.reasons) - NAMED_MAX} more reasons" if len(one.reasons) > NAMED_MAX else ""
+        reasons = "; ".join(f"{reason} ({count:,})" for reason, count in named)
+        configurations = number(one.asked, "configuration", "configurations")
+        lines.append(f"{one.judge}: the subject refused {one.count:,} of {configurations}: {reasons}{more}")
+    return lines
+
+
 def work(result: Result) -> dict[str, dict[str, int]]:
     """The counts of each judge, by name. The checks of one judge and scope share one search, which counts once."""
     per_search: dict[tuple[str, str], dict[str, int]] = {}
@@ -170,6 +182,9 @@ def sentence(result: Result) -> str:
     unsupported = {check.property for check in checked} - decided - notes.keys()
     if unsupported:
         parts.append(f"{len(unsupported)} unsupported")
+    if result.refusals:
+        num_refused = sum(one.count for one in result.refusals)
+        parts.append(f"{number(num_refused, 'configuration', 'configurations')} refused by the subject")
     if excused:
         parts.append(f"excused: {_listed(excused)}")
     if notes:

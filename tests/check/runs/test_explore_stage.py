@@ -16,7 +16,7 @@ from kvproof.check.runs.store import Store
 from kvproof.check.runs.verdicts import ReportedFinding, planned_checks_of_scopes
 from kvproof.check.search.result import SearchResult
 from kvproof.check.subjects.builtin.manager import BuiltIn
-from kvproof.reports.result import Check
+from kvproof.reports.result import Check, Refusals
 from kvproof.spec.verdict import Verdict
 
 SCOPES = {name: Scope(number, num_seqs=1, num_tokens=1) for number, name in enumerate(("one", "two", "three"), 1)}
@@ -91,6 +91,9 @@ def test_a_scope_behind_the_first_finding_is_unsupported_if_the_subject_does_not
     assert found["three"] == {Verdict.UNSUPPORTED}
     texts = {one.text for one in outputs if isinstance(one, Check) and one.id.endswith("/three")}
     assert texts == {"the subject has no such configuration: no pool of three"}
+    assert [one for one in outputs if isinstance(one, Refusals)] == [
+        Refusals("explorer", 1, 3, {"no pool of three": 1})
+    ]
 
 
 def test_a_scope_that_is_interrupted_is_unknown() -> None:

@@ -17,9 +17,9 @@ from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import StageBudget, StageOutput
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.verdicts import NOTHING_ACCEPTED, SHOWN_BY, STOPPED, ReportedFinding
-from kvproof.check.search.result import SearchResult
+from kvproof.check.search.result import REASON_MAX, REASONS_MAX, SearchResult
 from kvproof.check.subjects.registry import find
-from kvproof.reports.result import PROMISED_BY_NOBODY, Check, WitnessCount
+from kvproof.reports.result import PROMISED_BY_NOBODY, Check, Refusals, WitnessCount
 from kvproof.spec.verdict import Verdict
 
 STORE = f"{Path(__file__).parents[3]}/examples/forty_line_store.py:Store"
@@ -85,6 +85,33 @@ def test_a_missed_hit_is_noted_beside_the_other_verdicts(monkeypatch: pytest.Mon
     (noted,) = (one for one in said if isinstance(one, Check) and one.note)
     text = f"3 times in 1,000,000 operations{SHOWN_BY['hit-complete']}"
     assert (noted.property, noted.note) == ("hit-complete", text)
+
+
+def test_a_size_of_which_every_configuration_was_refused_is_a_situation_that_was_not_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    walk = SearchResult(num_operations=1_000_000, num_runs=12_500, num_drawn=12_520)
+    walk.sizes.update({"blocks of many slots": 20, "blocks of one slot": 12_400, "blocks of two slots": 5})
+    walk.coverage["blocks of one slot"] = 12_390
+    walk.refuse("large blocks\nand further lines")
+    walk.refuse("large blocks")
+    said = said_of(walk, monkeypatch)
+    sizes = [one for one in said if isinstance(one, WitnessCount) and one.name.startswith("blocks of")]
+    assert sorted(sizes, key=lambda one: one.name) == [
+        WitnessCount("blocks of many slots", "walker", 0, True),
+        WitnessCount("blocks of one slot", "walker", 12_390, False),
+        WitnessCount("blocks of two slots", "walker", 0, False),  # so few may all be refused for something else
+    ]
+    assert [one for one in said if isinstance(one, Refusals)] == [Refusals("walker", 2, 12_520, {"large blocks": 2})]
+
+
+def test_texts_of_a_subject_that_differ_each_time_make_no_endless_report() -> None:
+    walk = SearchResult()
+    for number in range(1_000):
+        walk.refuse(f"{number} " + "x" * 1_000)
+    assert walk.refusals.total() == 1_000
+    assert len(walk.refusals) == REASONS_MAX + 1
+    assert max(map(len, walk.refusals)) == REASON_MAX
 
 
 def test_nothing_is_refuted_without_a_run_that_shows_it() -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from kvproof.check.isolation.remote_search import explore
 from kvproof.check.oracle.coverage import properties_of_the_specification
@@ -26,6 +26,7 @@ from kvproof.check.runs.verdicts import (
     named_if_excused,
     notes,
     planned_checks_of_scopes,
+    refused_by_subject,
     resolve_checks,
     undecided,
     witness_counts,
@@ -69,13 +70,16 @@ class Searches:
     keeps_going: bool = False
     is_done: Callable[[str], None] = lambda name: None
     max_transitions: int = UNLIMITED
-    refusal: Callable[[Scope], str | None] = lambda scope: None
+    refusal: Callable[[Scope], "Refusal | None"] = lambda scope: None
 
     def run(self, stint: StageBudget) -> Iterator[StageOutput]:
         deadline, num_left = time.monotonic() + stint.seconds, self.max_transitions
         coverage, num_states, is_cut_short = Counter[str](), 0, False
         past = dict[str, int]()  # by scope: the operations with excused findings that the search went past
-        refused = self._refused()
+        refusals = self._refusals()
+        refused = {name: _without(one.reason) for name, one in refusals.items()}
+        promised = Counter(one.reason for one in refusals.values() if one.is_promised)
+        yield from refused_by_subject(self.judge, promised, len(self.scopes))
         if not self.is_hunt:
             for name, outcome in refused.items():
                 yield from self._decided(name, outcome)
@@ -125,13 +129,13 @@ class Searches:
             stint.notes.append(PAST_NOTE.format(sum(past.values()), where))
         yield from witness_counts(self.judge, coverage, {} if is_cut_short else self.expected)
 
-    def _refused(self) -> dict[str, JudgeOutcome]:
+    def _refusals(self) -> dict[str, "Refusal"]:
         """The scopes whose configuration the subject does not have. All are known before the first search.
 
         So a search that ends at a finding leaves the same scopes unknown as one that goes on past it decides.
         """
-        reasons = ((name, self.refusal(scope)) for name, scope in self.scopes.items())
-        return {name: _without(reason) for name, reason in reasons if reason is not None}
+        found = ((name, self.refusal(scope)) for name, scope in self.scopes.items())
+        return {name: one for name, one in found if one is not None}
 
     def _note_end(self, stint: StageBudget, num_begun: int, what: str) -> None:
         """Report the scopes of a hunt that were not begun, if there are any. what: ended before them."""
@@ -192,18 +196,26 @@ def _without(reason: str) -> JudgeOutcome:
     return JudgeOutcome(Verdict.UNSUPPORTED, {}, 0.0, f"the subject has no such configuration: {reason}")
 
 
-def _refusal_by(subject: ManagerSubject, scope: Scope) -> str | None:
+class Refusal(NamedTuple):
+    """Why a subject has no such configuration as a scope needs, and whether its capabilities promise one."""
+
+    reason: str
+    is_promised: bool
+
+
+def _refusal_by(subject: ManagerSubject, scope: Scope) -> Refusal | None:
     """Why the subject has no such configuration as the scope needs; None if it has, or if something else is wrong.
 
     What else is wrong is for the search to find.
     """
-    strategy = strategy_of(subject)
+    strategy, is_promised = strategy_of(subject), False
     try:
         strategy.exhaustive.check(subject, scope)
+        is_promised = True
         with time_limit_of(subject, OPEN_SECONDS_MAX):
             strategy.level.open(subject, strategy.exhaustive.config_of(scope))
     except Unsupported as error:
-        return str(error)
+        return Refusal(str(error), is_promised)
     except Exception:
         return None
     return None

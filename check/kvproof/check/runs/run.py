@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kvproof.check.protocol.features import sizes_assumed
 from kvproof.check.protocol.manager import Assumption, ManagerSubject
 from kvproof.check.runs.effort import BY_BUDGET, Effort
 from kvproof.check.runs.errors import UsageError, fail
@@ -91,7 +92,8 @@ def run_stages(
     is that of the failed write unless the run refutes.
     """
     console = output()
-    assumed = [*options.assumptions, *(subject.assumptions if subject else ())]
+    assumed = list(options.assumptions)
+    assumed += [*subject.assumptions, *sizes_assumed(subject.capabilities)] if subject else []
     assumed += [one for stage in stages for one in stage.assumptions]
     run = Run(version(), options.command, options.subject, options.seed, host() | dict(environment or {}), now())
     run.options, run.required = options.words, list(options.required)

@@ -18,9 +18,10 @@ from kvproof.check.oracle import coverage
 from kvproof.check.oracle.level import Level, level_of
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.session import NOT_RUN
+from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.search.suppression import Features
-from kvproof.reports.result import PROMISED_BY_NOBODY, Check, WitnessCount
+from kvproof.reports.result import PROMISED_BY_NOBODY, Check, Refusals, WitnessCount
 from kvproof.reports.summary import REFUSED
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Verdict
@@ -199,6 +200,20 @@ def notes(counts: Mapping[str, int], num_done: int, kind: str) -> dict[str, str]
     """What was seen and is no finding, such as missed cache hits, by property. kind: what `num_done` counts."""
     seen = {name: f"{count:,} times in {num_done:,} {kind}" for name, count in counts.items() if count}
     return {name: f"{text}{SHOWN_BY.get(name, '')}" for name, text in seen.items()}
+
+
+def refused_by_subject(judge: str, reasons: Counter[str], num_asked: int) -> Iterator[Refusals]:
+    """What the report says of the configurations that the subject refused, if it refused any. num_asked: in all."""
+    if reasons:
+        yield Refusals(judge, reasons.total(), num_asked, dict(reasons.most_common()))
+
+
+def sizes_expected(done: SearchResult) -> dict[str, bool]:
+    """The sizes of configurations as situations, each with whether the search must reach it.
+
+    A subject that refuses every configuration of a size was not seen in any, and a fault may need it.
+    """
+    return {name: name in done.sizes_missed() for name in done.sizes}
 
 
 def witness_counts(judge: str, counts: Counter[str], expected: Mapping[str, bool]) -> Iterator[WitnessCount]:
