@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from kvproof.reports.result import THE_SPECIFICATION, Check, Result
+from kvproof.reports.result import THE_SPECIFICATION, Check, Refusals, Result
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Exit, Verdict
 
@@ -118,14 +118,16 @@ def claims_by_property(result: Result) -> list[tuple[str, str, list[str], list[s
 
 def refusal_lines(result: Result) -> list[str]:
     """What the subject refused, a line for each judge: how many configurations, and the most frequent reasons."""
-    lines = []
-    for one in result.refusals:
-        named = list(one.reasons.items())[:NAMED_MAX]
-        more = f", and {len(one.reasons) - NAMED_MAX} more reasons" if len(one.reasons) > NAMED_MAX else ""
-        reasons = "; ".join(f"{reason} ({count:,})" for reason, count in named)
-        configurations = number(one.asked, "configuration", "configurations")
-        lines.append(f"{one.judge}: the subject refused {one.count:,} of {configurations}: {reasons}{more}")
-    return lines
+    return [refusal_line(one) for one in result.refusals]
+
+
+def refusal_line(one: Refusals) -> str:
+    """How many configurations were refused, and the most frequent reasons."""
+    named = list(one.reasons.items())[:NAMED_MAX]
+    more = f", and {len(one.reasons) - NAMED_MAX} more reasons" if len(one.reasons) > NAMED_MAX else ""
+    reasons = "; ".join(f"{reason} ({count:,})" for reason, count in named)
+    configurations = number(one.asked, "configuration", "configurations")
+    return f"{one.judge}: the subject refused {one.count:,} of {configurations}: {reasons}{more}"
 
 
 def work(result: Result) -> dict[str, dict[str, int]]:
