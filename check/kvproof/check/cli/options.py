@@ -52,6 +52,13 @@ def _folder(context: typer.Context, value: Path) -> Path:
     return value
 
 
+def _key(value: str | None) -> str | None:
+    """The value of --digest-key. Raises BadParameter for an empty one: tokens would be stored as they are."""
+    if value == "":
+        raise typer.BadParameter("it is empty, so tokens would be stored as they are.")
+    return value
+
+
 def workers_option(text: str, *others: str) -> Any:
     """The option --workers. others: other names of it."""
     return typer.Option("--workers", *others, metavar="N|ray|ray://HOST:PORT", callback=_workers, help=text)
@@ -171,7 +178,13 @@ ContractOption = Annotated[
 ]
 DigestKeyOption = Annotated[
     str | None,
-    typer.Option("--digest-key", metavar="KEY", envvar="KVPROOF_DIGEST_KEY", help="Store tokens as keyed digests."),
+    typer.Option(
+        "--digest-key",
+        metavar="KEY",
+        envvar="KVPROOF_DIGEST_KEY",
+        callback=_key,
+        help="Store tokens as keyed digests.",
+    ),
 ]
 IsolationOption = Annotated[
     bool | None,
