@@ -13,7 +13,7 @@ Proofs mean what they say only if the lints find nothing in the text. So every l
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -262,7 +262,7 @@ def _checks(request: ProofRequest, units: Units | None) -> Iterator[Checked]:
 
     units: those of earlier runs, which need not be made.
     """
-    selection, text, pinned = Selection(request.only), request.text, _pinned()
+    selection, text, pinned = Selection(request.only), request.text, _pinned(request.suites)
     linted = [name for name in lint_names() if selection.has(f"{LINT}/{name}")]
     if any(map(selection.may_have, request.suites)):
         linted = lint_names()
@@ -307,9 +307,9 @@ def _checks(request: ProofRequest, units: Units | None) -> Iterator[Checked]:
     for one in sorted(still_open, key=lambda one: one.obligation.id):  # the answers arrive in any order
         yield judge.check(one)
     yield from ((None, one) for one in fired)
-    if text is None and pin.lines:
-        is_selected = None if request.is_whole else selection.has
-        yield None, pin_check(list(pin.differences(pinned, is_selected)))
+    if pin.lines:
+        is_selected = selection.has if request.only else None
+        yield None, pin_check(list(pin.differences(pinned, is_selected)), text is not None)
     if wants_hypotheses:
         yield from ((None, hypotheses_check(suite, sets)) for suite, sets in hypotheses.items())
         if units is not None:
@@ -346,10 +346,10 @@ def _decided(
     )
 
 
-def _pinned() -> list[str]:
-    """The lines of the committed pin. Raises UsageError if it is missing or wrong."""
+def _pinned(suites: Container[str]) -> list[str]:
+    """The lines of the committed pin that are about these suites. Raises UsageError if it is missing or wrong."""
     try:
-        return pinned_lines()
+        return pinned_lines(suites)
     except PinError as error:
         raise UsageError(str(error)) from error
 
