@@ -74,6 +74,8 @@ from kvproof.check.protocol.store import (
     StoreOperation,
 )
 from kvproof.reports.frames import Frame
+from kvproof.spec.store.machine import STORES
+from kvproof.spec.systems import BLOCK_MANAGERS, System
 from kvproof.spec.text.identity import Identities
 from kvproof.spec.trace import Operation
 
@@ -121,7 +123,7 @@ class Level:
     other_needs: why it does not decide the properties without a need. settings: fields of a configuration that can be
     shrunk, in addition to features and sizes. answers: the types of tuples that its subjects return. other_name: a
     second name of the level. replay_seconds_max: the time limit of one run that is repeated. compile: compiles the
-    rules that its judges run, for all sizes.
+    rules that its judges run, for all sizes. system: the specification that it is judged by, and that is proved for it.
     """
 
     name: str
@@ -139,6 +141,7 @@ class Level:
     other_name: str = ""
     replay_seconds_max: float = 5.0
     compile: Callable[[], object] = compile_rules
+    system: System = BLOCK_MANAGERS
 
     def unsupported(self, property: str, facts: Facts) -> str | None:
         """Why this level cannot decide a property for a subject; None if it can."""
@@ -402,6 +405,7 @@ STORE = Level(
     settings=STORE_SETTINGS,
     answers=(Staged, Asked, Copied, StoreObservation),
     compile=compile_rules_of_stores,
+    system=STORES,
 )
 LEVELS = (MANAGER, SCHEDULER, POOL, STORE)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from kvproof.check.isolation.remote_search import explore
 from kvproof.check.oracle.coverage import properties_of_the_specification
-from kvproof.check.oracle.level import STORE, Level
+from kvproof.check.oracle.level import Level
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import FindingKey
 from kvproof.check.protocol.manager import ManagerSubject, Unsupported
@@ -299,7 +299,7 @@ def subject_stage(
 
 def specification_stage_of(level: Level, share: float) -> Stage:
     """The stage of a gate that searches the specification of a level: of stores, or of block managers."""
-    if level is not STORE:
+    if level.system is not STORES:
         return specification_stage(SPECIFICATION_SCOPES, share, is_whole=True)
     names = [rule.__name__ for rule in STORES.collected.rules]
     planned = [

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from kvproof.check.oracle.level import MANAGER, POOL, SCHEDULER, STORE, Level
+from kvproof.check.oracle.level import Level
 from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput
 from kvproof.check.search.result import UNLIMITED
 from kvproof.models.pin import Pin, PinError, pinned_lines
@@ -24,12 +24,14 @@ from kvproof.models.solvers.solving import SEED_MAX, TIMEOUT_SECONDS, ProofOutco
 from kvproof.models.solvers.workers import decide_all
 from kvproof.models.suites import obligations_of, refutation_of
 from kvproof.reports.result import Check
+from kvproof.spec.store.machine import STORES
+from kvproof.spec.systems import BLOCK_MANAGERS
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Verdict
 
 PROVER = "prover"
 OF_BLOCKS = ("specification", "operations", "arithmetic", "mapping")
-OF_LEVELS = {MANAGER.name: OF_BLOCKS, SCHEDULER.name: OF_BLOCKS, POOL.name: OF_BLOCKS, STORE.name: ("store",)}
+OF_SYSTEMS = {BLOCK_MANAGERS.name: OF_BLOCKS, STORES.name: (STORES.name,)}  # by the specification
 NOTHING_TO_PROVE = "no obligation names this property"
 NUM_PROCESSES = 2
 LEAST_SECONDS = 0.5  # with less time, no solver process is started
@@ -39,7 +41,7 @@ COUNTEREXAMPLES_MAX = 3  # obligations of one property for which a counterexampl
 def prover_stage(share: float, level: Level, num_processes: int = NUM_PROCESSES) -> Stage:
     """The stage that proves the specification of a level for every size, with one check for each property."""
     planned_checks = [Check(_id(name), PROVER, name, Verdict.UNKNOWN, text=NOT_RUN) for name in MEANINGS]
-    suites = OF_LEVELS[level.name]
+    suites = OF_SYSTEMS[level.system.name]
 
     def run(budget: StageBudget) -> Iterator[StageOutput]:
         return Proofs(budget, num_processes, suites).checks(_obligations(suites))
