@@ -28,7 +28,6 @@ from kvproof.check.subjects.loading import EngineError, download
 from kvproof.check.subjects.registry import ROWS, Row
 from kvproof.reports.document import read
 from kvproof.reports.result import Check, Result, Run
-from kvproof.spec.text.properties import NOTES
 from kvproof.spec.verdict import Verdict
 
 SECONDS_MAX = 900.0  # for one subject
@@ -139,11 +138,7 @@ def num_operations(result: Result) -> int:
 
 def findings(result: Result) -> list[Check]:
     """The findings, in the order of their properties, each identity once; notes are none."""
-    found = {
-        (check.property, check.signature): check
-        for check in result.checks
-        if check.verdict is Verdict.REFUTED and check.property not in NOTES
-    }
+    found = {(check.property, check.signature): check for check in result.checks if check.verdict is Verdict.REFUTED}
     return [found[key] for key in sorted(found)]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from kvproof.check.cli.app import app
 from kvproof.check.cli.verify import _prover
+from kvproof.check.oracle.level import MANAGER
 from kvproof.check.runs.data_plane_stage import stages_left_out
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.registry import find
@@ -60,7 +61,7 @@ def test_a_judge_that_needs_an_extra_is_left_out_with_the_reason() -> None:
     assert reason == (
         "the data plane needs numpy, torch, matplotlib, which are not installed: pip install 'kvproof[device]'"
     )
-    stages = [_prover(share=1), *stages_left_out(reason, is_built_in=True)]
+    stages = [_prover(MANAGER, share=1), *stages_left_out(reason, is_built_in=True)]
     checks = [check for stage in stages for check in stage.planned_checks]
     assert {check.judge for check in checks} == {"prover", "data plane"}
     assert {check.verdict for check in checks} == {Verdict.UNSUPPORTED}

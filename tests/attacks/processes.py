@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-MARK = "KVPROOF_ATTACKED_RUN"
+MARK = "ATTACKED_RUN"
 
 
 def processes_of(run: str) -> list[int]:

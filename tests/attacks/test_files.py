@@ -210,7 +210,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
     record_run(BuiltIn, 3, 30, path, {"num_gpu_blocks": 6})
     recording = [decoded(line) for line in path.read_bytes().splitlines()]
     found = EarlierFinding(
-        "walker", ("refcount-exact", "fork: x", ("fork",)), ReportedFinding("refcount-exact", "text")
+        "walker", ("refcount-exact", "fork: x", ("fork",)), ReportedFinding("refcount-exact", "text", "x.json")
     )
     hunt = HuntProgress("kvproof", 1, {"caching": False}, ["no-leak"], ["swap"], [found], 3, 400, 3)
     settings = {

@@ -207,6 +207,33 @@ def test_a_manager_that_accepts_no_configuration_does_not_pass(altered: Altered,
         run_conformance(altered(open=refuse), crashes=tmp_path)
 
 
+def test_a_manager_that_refuses_every_configuration_of_a_size_passes_only_if_it_says_so(
+    altered: Altered, tmp_path: Path
+) -> None:
+    """Behind such a refusal a fault would never be seen."""
+    refused = set[int]()
+
+    def make(self: Any, config: Config) -> Any:
+        if config.block_size > 2:
+            refused.add(config.block_size)
+            raise Unsupported("large blocks")
+        return type(self).make(self, config)
+
+    said = r"never reached blocks of three or four slots, .*; forty-lines refused \d+ of \d+ .* reason: large blocks"
+    with pytest.raises(AssertionError, match=said):
+        run_conformance(altered(make=make), operations=3000, crashes=tmp_path)
+    assert refused != set()
+
+    def small() -> Any:
+        subject: Any = altered(make=make)()
+        subject.capabilities = replace(subject.capabilities, block_size_max=2)
+        return subject
+
+    refused.clear()
+    run_conformance(small, operations=3000, crashes=tmp_path)
+    assert refused == set(), "what the capabilities exclude is not drawn"
+
+
 def test_a_walk_that_does_not_reach_what_is_expected_does_not_pass(altered: Altered, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="100 operations never reached swap_out, so this was not checked"):
         run_conformance(altered(), operations=100, expect=("swap_out",), crashes=tmp_path)

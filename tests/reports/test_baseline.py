@@ -85,6 +85,17 @@ def test_a_weaker_verdict_and_a_capability_that_is_gone_are_worse(before: Result
     ]
 
 
+def test_an_open_check_of_the_baseline_may_turn_out_to_be_of_what_the_subject_does_not_have(before: Result) -> None:
+    for check in before.checks:
+        if check.id == "explorer/read-back/small":
+            check.verdict = Verdict.UNKNOWN
+    now = deepcopy(before)
+    for check in now.checks:
+        if check.id == "explorer/read-back/small":
+            check.verdict = Verdict.UNSUPPORTED
+    assert difference("b.json", before, now).worse == []
+
+
 def test_a_judge_that_does_not_run_is_worse(before: Result) -> None:
     now = deepcopy(before)
     now.checks = [check for check in now.checks if check.judge != "explorer"]

@@ -1,5 +1,6 @@
 """A refutation for people, in every report: the same argument, whole."""
 
+import io
 import os
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
@@ -11,10 +12,12 @@ import pytest
 from rich.console import Console
 
 from kvproof.reports.counterexample import counterexamples, shortest_first
-from kvproof.reports.document import read, write
+from kvproof.reports.document import decode, encode, read, write
 from kvproof.reports.junit import junit
 from kvproof.reports.markdown import SUMMARY_BYTES_MAX, markdown
-from kvproof.reports.result import Check, Result, WitnessCount
+from kvproof.reports.result import Check, Refusals, Result, WitnessCount
+from kvproof.reports.run_page import run_page
+from kvproof.reports.sarif import sarif
 from kvproof.reports.terminal import plain_text, print_report
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.trace import Trace
@@ -273,6 +276,26 @@ def test_junit_is_readable_whatever_an_engine_says(refuted: Result, tmp_path: Pa
     failure = junit_of(refuted, tmp_path).find(".//failure")
     assert failure is not None
     assert "raised '\\x00\\x1b[31m <&> ]]> \\ud800 \\xffff é'" in (failure.text or "")
+
+
+def test_every_report_says_what_the_subject_refused(passed: Result, tmp_path: Path) -> None:
+    passed.refusals = [Refusals("walker", 271, 680, {"large blocks": 270, "a \x1b[31mred one": 1})]
+    console = Console(file=io.StringIO(), width=200)
+    print_report(passed, tmp_path, console)
+    assert isinstance(console.file, io.StringIO)
+    texts = {
+        "terminal": console.file.getvalue(),
+        "file": plain_text(passed, tmp_path),
+        "markdown": markdown(passed, tmp_path),
+        "page": run_page(passed, tmp_path),
+        "junit": junit(passed, tmp_path).decode(),
+        "sarif": sarif(passed, tmp_path).decode(),
+    }
+    line = "walker: the subject refused 271 of 680 configurations: large blocks (270); a "
+    assert {name for name, text in texts.items() if line not in text} == set()
+    assert {name for name, text in texts.items() if "\x1b" in text} == set()
+    assert "; 271 configurations refused by the subject. " in texts["file"]
+    assert decode(encode(passed), Result, "it").refusals == passed.refusals
 
 
 def test_a_note_is_no_failure_in_junit(passed: Result, tmp_path: Path) -> None:

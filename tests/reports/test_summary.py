@@ -15,7 +15,7 @@ from kvproof.reports.summary import (
     work,
     work_line,
 )
-from kvproof.spec.verdict import Verdict
+from kvproof.spec.verdict import Exit, Verdict
 
 
 def test_a_run_without_findings_says_what_was_done(passed: Result) -> None:
@@ -23,6 +23,46 @@ def test_a_run_without_findings_says_what_was_done(passed: Result) -> None:
         "kvproof is not refuted: 2 properties hold as far as checked; "
         "explorer 1,288 states; walker 5,000 operations; 1 unsupported."
     )
+
+
+def proved(result: Result) -> Result:
+    """The result with what the prover found, and nothing else if it is empty."""
+    result.checks += [
+        Check(f"prover/{name}", "prover", name, Verdict.PROVED, counts={"obligations": 7}) for name in ("a", "b", "c")
+    ]
+    return result
+
+
+def test_a_run_that_looked_at_the_specification_only_says_so(passed: Result) -> None:
+    passed.checks = []
+    assert proved(passed).exit_code() is Exit.OK
+    assert sentence(passed).startswith("the specification is not refuted: 3 properties hold as far as checked; ")
+    passed.run.subject = "mine.py:Adapter"
+    assert passed.exit_code() is Exit.NOTHING_CHECKED
+    assert sentence(passed) == (
+        "Nothing was checked of mine.py:Adapter: prover checked the specification of kvproof, and made no call of the "
+        "subject."
+    )
+    passed.checks[0].verdict = Verdict.REFUTED
+    assert sentence(passed) == "the specification is refuted: a."
+
+
+def test_what_is_proved_of_the_specification_is_not_counted_as_a_property_of_the_subject(passed: Result) -> None:
+    assert sentence(proved(passed)) == (
+        "kvproof is not refuted: 2 properties hold as far as checked; explorer 1,288 states; walker 5,000 operations; "
+        "prover 7 obligations; 1 unsupported."
+    )
+
+
+def test_a_required_judge_that_checked_nothing_is_named_with_its_reason(passed: Result) -> None:
+    passed.run.required = ["walker", "prover", "data plane"]
+    passed.checks.append(Check("prover/a", "prover", "a", Verdict.UNSUPPORTED, text="it needs z3"))
+    assert passed.exit_code() is Exit.NOTHING_CHECKED
+    assert sentence(passed) == (
+        "Nothing was checked of kvproof by prover, data plane, which are required (it needs z3)."
+    )
+    passed.run.required = ["walker"]
+    assert passed.exit_code() is Exit.OK
 
 
 def test_one_property_takes_the_singular(passed: Result) -> None:
@@ -57,7 +97,18 @@ def test_a_missed_hit_is_noted_and_does_not_refute(passed: Result) -> None:
     passed.checks.append(Check("walker/hit-complete", "walker", "hit-complete", Verdict.REFUTED))
     assert sentence(passed).startswith("kvproof is not refuted: 2 properties hold as far as checked; ")
     assert sentence(passed).endswith("noted: hit-complete.")
-    assert cell(passed, "hit-complete", "walker") == ("note", Verdict.REFUTED)
+    assert cell(passed, "hit-complete", "walker") == ("note", Verdict.UNSUPPORTED)
+
+
+def test_what_one_scope_notes_is_not_called_exhausted_because_of_another(passed: Result) -> None:
+    done = [("small", Verdict.EXHAUSTED, ""), ("large", Verdict.UNSUPPORTED, "3 times in 9 transitions")]
+    passed.checks += [
+        Check(f"explorer/refusal-needed/{scope}", "explorer", "refusal-needed", verdict, note=note)
+        for scope, verdict, note in done
+    ]
+    assert cell(passed, "refusal-needed", "explorer") == ("note", Verdict.UNSUPPORTED)
+    assert sentence(passed).startswith("kvproof is not refuted: 2 properties hold as far as checked; ")
+    assert sentence(passed).endswith("noted: refusal-needed.")
 
 
 def test_a_property_with_an_excused_finding_does_not_hold(passed: Result) -> None:
@@ -96,7 +147,7 @@ def test_the_weakest_verdict_counts(refuted: Result) -> None:
 
 def test_a_note_is_not_counted_as_refuted(refuted: Result) -> None:
     refuted.checks.append(Check("walker/hit-complete", "walker", "hit-complete", Verdict.REFUTED))
-    assert properties_by_cell(refuted, "walker")["note", Verdict.REFUTED] == 1
+    assert properties_by_cell(refuted, "walker")["note", Verdict.UNSUPPORTED] == 1
 
 
 def test_a_judge_that_checked_nothing_is_named_with_its_reasons(passed: Result) -> None:

@@ -141,13 +141,20 @@ def _check_reach(name: str, done: SearchResult, expect: set[str], level: Level) 
     __tracebackhide__ = True
     if done.is_unsupported or not done.num_operations:
         raise AssertionError(f"nothing was checked: {name} accepted no configuration that was drawn{done.refusal}")
-    if missing := sorted(witness for witness in expect if not done.coverage[witness]):
-        known = {*level.witnesses, *done.coverage}
+    if missing := [*sorted(witness for witness in expect if not done.coverage[witness]), *done.sizes_missed()]:
+        known = {*level.witnesses, *done.coverage, *done.sizes}
         words = [one if one in known else f"{one}{did_you_mean(one, known)}" for one in missing]
         raise AssertionError(
             f"nothing was refuted, but {done.num_operations:,} operations never reached {', '.join(words)}, "
-            f"so this was not checked. Reached: {', '.join(sorted(done.coverage))}."
+            f"so this was not checked{_refused(name, done)}. Reached: {', '.join(sorted(done.coverage))}."
         )
+
+
+def _refused(name: str, done: SearchResult) -> str:
+    """What is said of the configurations that the subject refused; empty if there are none."""
+    if not done.refusals:
+        return ""
+    return f"; {name} refused {done.refusals.total():,} of {done.num_drawn:,} configurations{done.refusal}"
 
 
 def _fail(

@@ -17,7 +17,6 @@ from pathlib import Path, PurePath
 from kvproof.reports.document import DocumentError, read
 from kvproof.reports.result import Check, Difference, Result, Run, operations_of
 from kvproof.reports.summary import work
-from kvproof.spec.text.properties import NOTES
 from kvproof.spec.verdict import Verdict
 
 STRENGTH = {Verdict.PROVED: 4, Verdict.EXHAUSTED: 3, Verdict.NOT_REFUTED: 2, Verdict.UNKNOWN: 1, Verdict.UNSUPPORTED: 0}
@@ -88,7 +87,7 @@ def accepted(result: Result) -> Result:
 
 def findings(result: Result) -> dict[Finding, Check]:
     """The refutations of a result, excused or not, by what makes them the same."""
-    found = (check for check in result.checks if check.verdict is Verdict.REFUTED and check.property not in NOTES)
+    found = (check for check in result.checks if check.verdict is Verdict.REFUTED)
     return {(check.property, check.signature): check for check in found}
 
 
@@ -163,21 +162,22 @@ def _mechanism(check: Check) -> str:
 def _weaker(before: Result, now: Result) -> Iterator[str]:
     """The properties of each judge whose weakest verdict is weaker, and the judges that did not run."""
     old, new = _weakest(before), _weakest(now)
-    judges, refuted = {check.judge for check in now.checks}, _refuted(now)
+    judges, refuted = {check.judge for check in now.checks}, _refuted(now) | _noted(now)
     yield from (f"no longer run: {judge}" for judge in dict.fromkeys(judge for judge, _ in old) if judge not in judges)
     lost: dict[tuple[str, Verdict, str], list[str]] = {}
     for (judge, name), was in old.items():
         found = new.get((judge, name), Verdict.UNSUPPORTED)
-        if judge in judges and (judge, name) not in refuted and STRENGTH[found] < STRENGTH[was]:
+        is_weaker = STRENGTH[found] < STRENGTH[was] and was is not Verdict.UNKNOWN  # an open check can lose nothing
+        if judge in judges and (judge, name) not in refuted and is_weaker:
             lost.setdefault((judge, was, found.value), []).append(name)
     for (judge, was, word), names in lost.items():
         yield f"weaker: {judge}: {', '.join(names)}: {was.value} in the baseline, now {word}"
 
 
 def _weakest(result: Result) -> dict[Place, Verdict]:
-    """The weakest verdict on each property of each judge, without refutations, which are compared by themselves."""
+    """The weakest verdict on each property of each judge, but for refutations, which are compared apart, and notes."""
     found: dict[Place, Verdict] = {}
-    refuted = _refuted(result)
+    refuted = _refuted(result) | _noted(result)
     for check in result.checks:
         if check.verdict in STRENGTH:
             key = check.judge, check.property
@@ -187,6 +187,10 @@ def _weakest(result: Result) -> dict[Place, Verdict]:
 
 def _refuted(result: Result) -> set[Place]:
     return {(check.judge, check.property) for check in result.checks if check.verdict is Verdict.REFUTED}
+
+
+def _noted(result: Result) -> set[Place]:
+    return {(check.judge, check.property) for check in result.checks if check.note}
 
 
 def _unreached(before: Result, now: Result) -> Iterator[str]:

@@ -15,8 +15,8 @@ from pathlib import Path
 from kvproof.reports.document import DocumentError, inside, read
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Check, Result
-from kvproof.reports.summary import refuted
-from kvproof.spec.text.properties import MEANINGS, NOTES
+from kvproof.reports.summary import refuted_or_noted
+from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.trace import Trace, is_about_a_hang, is_about_an_answer, names_code
 
 NUMBERS = r"[-\d(),.\[\]' ]+"  # findings that differ only in numbers are reported once
@@ -29,7 +29,10 @@ NOT_IN_A_NAME = r"[^A-Za-z0-9_]"  # of a Python module; for the name of the regr
 
 @dataclass
 class Counterexample:
-    """A refuting check with its trace. path: the file of the trace. problem: why the trace could not be read."""
+    """A check that refutes, with its trace, or one that notes something.
+
+    path: the file of the trace. problem: why the trace could not be read.
+    """
 
     check: Check
     subject: str
@@ -78,8 +81,8 @@ class Counterexample:
 
     @property
     def is_note(self) -> bool:
-        """Whether the property is a mere note: nothing is wrong, only slow."""
-        return self.check.property in NOTES
+        """Whether it is a mere note: nothing is wrong, perhaps slow."""
+        return bool(self.check.note)
 
     @property
     def headline(self) -> str:
@@ -96,7 +99,7 @@ class Counterexample:
         """The lines after the headline."""
         if self.check.excused:
             yield f"  No failure: {self.check.excused}"
-        first, *further = self.check.text.splitlines() or [""]
+        first, *further = self.check.said.splitlines() or [""]
         yield f"  {cut(first)}"
         yield from (f"  {line}" for line in self.where)
         yield from (f"  {cut(line)}" for line in further)
@@ -153,8 +156,8 @@ def _as_call(operation: list[object]) -> str:
 
 
 def counterexamples(result: Result, folder: Path) -> list[Counterexample]:
-    """Every refutation of the result, failures before notes. folder: where the traces are."""
-    return [_read(check, result, folder) for check in refuted(result)]
+    """Every refutation and note of the result, failures first. folder: where the traces are."""
+    return [_read(check, result, folder) for check in refuted_or_noted(result)]
 
 
 def shortest_first(examples: list[Counterexample]) -> list[tuple[Counterexample, list[Counterexample]]]:
@@ -165,7 +168,7 @@ def shortest_first(examples: list[Counterexample]) -> list[tuple[Counterexample,
     groups: dict[tuple[bool, str, str], list[Counterexample]] = {}
     for example in sorted(examples, key=lambda one: not one.check.is_failure):
         check = example.check
-        mechanism = check.signature or re.sub(NUMBERS, " ", check.text)[:SAME_CHARACTERS]
+        mechanism = check.signature or re.sub(NUMBERS, " ", check.said)[:SAME_CHARACTERS]
         groups.setdefault((check.is_failure, check.property, mechanism), []).append(example)
     ordered = [sorted(group, key=lambda one: (one.num_steps is None, one.num_steps)) for group in groups.values()]
     return [(group[0], group[1:]) for group in ordered]
@@ -186,7 +189,7 @@ def _times(count: int) -> str:
 
 def _read(check: Check, result: Result, folder: Path) -> Counterexample:
     if check.trace is None:
-        return Counterexample(check, result.run.subject)
+        return Counterexample(check, result.subject_of(check))
     try:
         path = inside(folder, check.trace)
         return Counterexample(check, result.run.subject, read(path, Trace), path)

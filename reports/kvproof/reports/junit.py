@@ -19,7 +19,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from kvproof.reports.counterexample import Counterexample, counterexamples
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Check, Result
-from kvproof.reports.summary import scope_of, sentence
+from kvproof.reports.summary import refusal_lines, scope_of, sentence
 from kvproof.spec.verdict import Exit, Verdict
 
 # Characters that XML 1.0 cannot contain, not even as a reference. The message of an engine may have them.
@@ -49,7 +49,8 @@ def junit(result: Result, folder: Path) -> bytes:
 def _properties(result: Result) -> dict[str, str]:
     run = result.run
     facts = {"seed": str(run.seed), "version": run.version, "subject": run.subject, "command": run.command}
-    return facts | run.host | {"is_complete": str(run.is_complete).lower(), "verdict": sentence(result)}
+    refusals = {f"refused, {line.partition(':')[0]}": line for line in refusal_lines(result)}
+    return facts | refusals | run.host | {"is_complete": str(run.is_complete).lower(), "verdict": sentence(result)}
 
 
 def _decided_together(check: Check) -> tuple[str, str, float]:

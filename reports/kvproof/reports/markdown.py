@@ -7,7 +7,7 @@ from pathlib import Path
 from kvproof.reports.counterexample import Counterexample, also_found, counterexamples, shortest_first
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Result
-from kvproof.reports.summary import advice, cell, judges, left_out, properties, sentence, work, work_line
+from kvproof.reports.summary import advice, cell, judges, left_out, properties, refusal_lines, sentence, work, work_line
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Exit
 
@@ -24,7 +24,9 @@ def markdown(result: Result, folder: Path) -> str:
     unmet = [f"never reached: {witness.name} ({witness.judge})" for witness in result.unmet_witnesses()]
     facts = "\n".join(
         f"- {_inline(line)}"
-        for line in map(cut, (*done, *left_out(result), *unmet, *_differences(result), *result.messages))
+        for line in map(
+            cut, (*done, *left_out(result), *refusal_lines(result), *unmet, *_differences(result), *result.messages)
+        )
     )
     to_do = "\n\n".join(map(_inline, advice(result)))
     head = [f"## kvproof {_inline(result.run.command)}", verdict, _explained(result), to_do]

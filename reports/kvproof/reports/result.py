@@ -10,10 +10,15 @@ from typing import Any
 
 from kvproof.reports.data_plane_result import DataPlane
 from kvproof.spec.text.properties import NOTES
+from kvproof.spec.trace import is_ours
 from kvproof.spec.verdict import Exit, Verdict
 
 SCHEMA_VERSION = 1
+THE_SPECIFICATION = "the specification"  # the subject of a run without another
+OF_THE_SPECIFICATION = frozenset({"prover", "specification"})  # judges that make no call of a subject
 EFFORTS = {"quick": 50_000, "normal": 500_000, "long": 5_000_000}  # operations of the random walk
+PROMISED_BY_NOBODY = "no capability of the subject promises it"  # the text of a note
+SEEN = "it was seen"
 KNOWN = "known until"  # the excuse of a finding that is in the list of known findings begins with this
 
 
@@ -27,7 +32,8 @@ class Check:
     excused: why a refutation is not a failure (it is known, or the call was outside the contract of the engine); empty
     if it is one. counterexample: for a refuted proof, a state of the specification, the rule that fires there, and the
     state after it. claims: of a search of the specification, the claims about the property that were evaluated in every
-    state; claims_left_out: those that were not.
+    state; claims_left_out: those that were not. note: what was seen and breaks no promise of the subject. A check with
+    a note is unsupported, and never refuted, because nothing shows a fault.
     """
 
     id: str
@@ -43,11 +49,32 @@ class Check:
     counterexample: dict[str, Any] | None = None
     claims: list[str] = field(default_factory=list)
     claims_left_out: list[str] = field(default_factory=list)
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        """Documents that kvproof wrote before there were notes call such a check refuted."""
+        if self.verdict is Verdict.REFUTED and self.property in NOTES:
+            self.verdict, self.text, self.note = Verdict.UNSUPPORTED, PROMISED_BY_NOBODY, self.text or SEEN
 
     @builtins.property
     def is_failure(self) -> bool:
-        """Whether this check fails the gate: a refutation without an excuse, of a property that is not a mere note."""
-        return self.verdict is Verdict.REFUTED and self.property not in NOTES and not self.excused
+        """Whether this check fails the gate: a refutation without an excuse."""
+        return self.verdict is Verdict.REFUTED and not self.excused
+
+    @builtins.property
+    def is_of_the_specification(self) -> bool:
+        """Whether its judge looks at the specification, and not at the subject of `kvproof verify`."""
+        return self.judge.partition(" (")[0] in OF_THE_SPECIFICATION
+
+    @builtins.property
+    def is_decided(self) -> bool:
+        """Whether anything was checked; what is unknown was begun, or should have been."""
+        return self.verdict is not Verdict.UNSUPPORTED
+
+    @builtins.property
+    def said(self) -> str:
+        """What was found: the text of a refutation, or the note."""
+        return self.note or self.text
 
 
 @dataclass
@@ -58,6 +85,20 @@ class WitnessCount:
     judge: str
     count: int
     is_expected: bool = True
+
+
+@dataclass
+class Refusals:
+    """The configurations that a judge asked for and the subject does not have, though its capabilities promise them.
+
+    count: how many of them, of so many that were asked for (`asked`). reasons: how often each was given. What a subject
+    refuses is not checked, so a report never passes over it.
+    """
+
+    judge: str
+    count: int
+    asked: int
+    reasons: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -81,6 +122,7 @@ class Run:
     effort: how much the searches do, as `--effort` names it; empty if only the budget limits them. budget_seconds: the
     time limit, if there is one. processor_seconds: processor time of kvproof and of all processes that it started; None
     if it is not known. options: words of the command line that also decide what the run does, such as `--fix window=4`.
+    required: the judges that must have checked something.
     """
 
     version: str
@@ -96,6 +138,7 @@ class Run:
     is_complete: bool = False  # False: interrupted, or still running
     processor_seconds: float | None = None
     options: list[str] = field(default_factory=list)
+    required: list[str] = field(default_factory=list)
 
     @property
     def has_seed(self) -> bool:
@@ -113,6 +156,7 @@ class Result:
     """The result document of one run.
 
     data_plane: the results about bytes; None if no bytes were moved. difference: from the baseline, if there is one.
+    refusals: of each judge whose configurations the subject refused.
     """
 
     run: Run
@@ -122,6 +166,7 @@ class Result:
     messages: list[str] = field(default_factory=list)
     data_plane: DataPlane | None = None
     difference: Difference | None = None
+    refusals: list[Refusals] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
 
     def count_totals(self) -> None:
@@ -139,19 +184,39 @@ class Result:
         """The exit code for a gate.
 
         Order of precedence: refuted, nothing checked, inconclusive, worse than the baseline. If the baseline has
-        findings, worse comes first, because a new finding is worse.
+        findings, worse comes first, because a new finding is worse. Nothing is checked if no judge looked at the
+        subject, or one that is required checked nothing.
         """
-        decided = [c for c in self.checks if c.verdict is not Verdict.UNSUPPORTED]
+        decided = [check for check in self.checks if check.is_decided]
         if decided and self.difference is not None and self.difference.has_findings and self.difference.worse:
             return Exit.WORSE_THAN_BASELINE
         if any(check.is_failure for check in decided):
             return Exit.REFUTED
-        if not decided:
+        if not decided or self.is_about_another or self.missing_judges():
             return Exit.NOTHING_CHECKED
         unknown = any(check.verdict is Verdict.UNKNOWN for check in decided)
         if unknown or self.unmet_witnesses() or not self.run.is_complete:
             return Exit.INCONCLUSIVE
         return Exit.WORSE_THAN_BASELINE if self.is_worse else Exit.OK
+
+    def subject_of(self, check: Check) -> str:
+        """What a check is about: the subject of the run, or the specification."""
+        return THE_SPECIFICATION if check.is_of_the_specification else self.run.subject
+
+    @builtins.property
+    def has_looked(self) -> bool:
+        """Whether a judge looked at the subject itself."""
+        return any(check.is_decided and self.subject_of(check) == self.run.subject for check in self.checks)
+
+    @builtins.property
+    def is_about_another(self) -> bool:
+        """Whether only the specification was checked, which is no part of the subject."""
+        return not self.has_looked and not is_ours(self.run.subject)
+
+    def missing_judges(self) -> list[str]:
+        """The judges that the run requires and that checked nothing."""
+        done = {check.judge.partition(" (")[0] for check in self.checks if check.is_decided}
+        return [name for name in self.run.required if name not in done]
 
     @builtins.property
     def is_worse(self) -> bool:

@@ -27,13 +27,15 @@ from kvproof.reports.summary import (
     number,
     properties,
     properties_by_cell,
+    refusal_lines,
     scope_of,
     sentence,
+    weakest_of,
     work,
     work_line,
 )
 from kvproof.reports.template import render
-from kvproof.spec.text.properties import MEANINGS, NOTES
+from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Exit, Verdict
 
 RUN_PAGE = "index.html"
@@ -131,7 +133,7 @@ def run_page(result: Result, folder: Path) -> str:
     by_cell: dict[tuple[str, str], list[Check]] = {}
     for check in result.checks:
         by_cell.setdefault((check.property, check.judge), []).append(check)
-    decided = {check.property for check in result.checks if check.verdict is not Verdict.UNSUPPORTED}
+    decided = {check.property for check in result.checks if check.verdict is not Verdict.UNSUPPORTED or check.note}
     done, columns = work(result), judges(result)
     num_obligations = sum(check.judge == PROVER for check in result.checks)
     if PROVER in done and "obligations" not in done[PROVER]:  # each check of `kvproof prove` is one
@@ -162,7 +164,7 @@ def run_page(result: Result, folder: Path) -> str:
             (
                 name,
                 MEANINGS.get(name),
-                [_cell(name, by_cell.get((name, judge), [])) for judge in columns],
+                [_cell(by_cell.get((name, judge), [])) for judge in columns],
                 name in decided,
             )
             for name in properties(result)
@@ -176,7 +178,7 @@ def run_page(result: Result, folder: Path) -> str:
         assumptions=[_named_first(one) for one in result.run.assumptions],
         not_looked_at=_reasons(result, Verdict.UNSUPPORTED),
         undecided=_reasons(result, Verdict.UNKNOWN),
-        left_out=left_out(result),
+        left_out=[*left_out(result), *map(printable, refusal_lines(result))],
         messages=[printable(cut(one)) for one in result.messages],
         difference=result.difference,
         command=printable(_command(result)),
@@ -245,11 +247,11 @@ def _weakest(checks: Iterable[Check]) -> Verdict:
     return next(verdict for verdict in WEAKEST_FIRST if verdict in there)
 
 
-def _cell(property: str, checks: list[Check]) -> MatrixCell:
+def _cell(checks: list[Check]) -> MatrixCell:
     if not checks:
         return MatrixCell("–", "unsupported", "")
     verdict = _weakest(checks)
-    if verdict is Verdict.REFUTED and property in NOTES:
+    if weakest_of(checks)[1]:
         return MatrixCell(NOTE, NOTE, "")
     counts: Counter[str] = Counter()
     for check in checks:

@@ -28,7 +28,7 @@ from kvproof.reports.document import encodable
 from kvproof.reports.printable import cut
 from kvproof.reports.result import KNOWN, Check, Result
 from kvproof.reports.source import source_of
-from kvproof.reports.summary import properties, scope_of, sentence
+from kvproof.reports.summary import properties, refusal_lines, scope_of, sentence
 from kvproof.spec.text.properties import MEANINGS, NOTES
 from kvproof.spec.trace import CodePlace, Trace
 from kvproof.spec.verdict import Exit, Verdict
@@ -128,6 +128,8 @@ def _notifications(result: Result, places: dict[str, int]) -> Iterator[dict[str,
             yield {"level": level, "message": {"text": text}, "associatedRule": rule}
     for witness in result.unmet_witnesses():
         yield {"level": "warning", "message": {"text": f"never reached: {witness.name} ({witness.judge})"}}
+    for line in refusal_lines(result):
+        yield {"level": "warning", "message": {"text": cut(line)}}
     if not result.run.is_complete:
         yield {"level": "error", "message": {"text": "The run did not finish."}}
     for message in result.messages:
@@ -163,14 +165,14 @@ def _finding(found: Counterexample, places: dict[str, int], folder: Path) -> dic
 
 
 def _level(check: Check) -> str:
-    if check.property in NOTES:
+    if check.note:
         return "note"
     return "warning" if check.excused and not check.excused.startswith(KNOWN) else "error"
 
 
 def _fingerprint(check: Check) -> str:
     """A hash of property and mechanism. It does not depend on the run, the judge or the seed."""
-    mechanism = check.signature or re.sub(NUMBERS, " ", check.text.partition("\n")[0])
+    mechanism = check.signature or re.sub(NUMBERS, " ", check.said.partition("\n")[0])
     return hashlib.sha256(f"{check.property}\n{mechanism}".encode("utf-8", "backslashreplace")).hexdigest()
 
 

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from kvproof.reports.result import Check, Result
-from kvproof.spec.text.properties import MEANINGS, NOTES
+from kvproof.reports.result import THE_SPECIFICATION, Check, Refusals, Result
+from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Exit, Verdict
 
 WEAKEST_FIRST = (
@@ -38,16 +38,30 @@ def scope_of(check: Check) -> str:
 
 def cell(result: Result, property: str, judge: str) -> Cell:
     """The weakest verdict of a judge on a property over its scopes, as a word; NO_CHECK if it has no check of it."""
-    weakest = weakest_verdict(result, property, judge)
-    if weakest is None:
-        return NO_CHECK
-    return (NOTE if weakest is Verdict.REFUTED and property in NOTES else weakest.value), weakest
+    weakest, is_noted = weakest_of(_checks_of(result, property, judge))
+    return NO_CHECK if weakest is None else (NOTE if is_noted else weakest.value, weakest)
 
 
 def weakest_verdict(result: Result, property: str, judge: str) -> Verdict | None:
     """The weakest verdict of a judge on a property over its scopes; None if it has no check of it."""
-    verdicts = {c.verdict for c in result.checks if c.property == property and c.judge == judge}
-    return next((verdict for verdict in WEAKEST_FIRST if verdict in verdicts), None)
+    return weakest_of(_checks_of(result, property, judge))[0]
+
+
+def _checks_of(result: Result, property: str, judge: str) -> list[Check]:
+    return [check for check in result.checks if check.property == property and check.judge == judge]
+
+
+def weakest_of(checks: Iterable[Check]) -> tuple[Verdict | None, bool]:
+    """The weakest verdict of these checks, None without any, and whether a note is weaker than all that holds.
+
+    What one scope notes is not exhausted because another one did not see it.
+    """
+    checks = list(checks)
+    verdicts = {check.verdict for check in checks}
+    weakest = next((verdict for verdict in WEAKEST_FIRST if verdict in verdicts), None)
+    if weakest not in (Verdict.REFUTED, Verdict.UNKNOWN) and any(check.note for check in checks):
+        return Verdict.UNSUPPORTED, True
+    return weakest, False
 
 
 def properties_by_cell(result: Result, judge: str) -> Counter[Cell]:
@@ -61,7 +75,7 @@ def left_out(result: Result) -> list[str]:
     for judge in judges(result):
         mine = [check for check in result.checks if check.judge == judge]
         reasons = {check.text for check in mine}
-        if len(reasons) == 1 and all(check.verdict is Verdict.UNSUPPORTED for check in mine):
+        if len(reasons) == 1 and all(check.verdict is Verdict.UNSUPPORTED and not check.note for check in mine):
             sentences.append(f"{judge} was left out: {reasons.pop()}")
     return sentences
 
@@ -102,6 +116,20 @@ def claims_by_property(result: Result) -> list[tuple[str, str, list[str], list[s
     return rows
 
 
+def refusal_lines(result: Result) -> list[str]:
+    """What the subject refused, a line for each judge: how many configurations, and the most frequent reasons."""
+    return [refusal_line(one) for one in result.refusals]
+
+
+def refusal_line(one: Refusals) -> str:
+    """How many configurations were refused, and the most frequent reasons."""
+    named = list(one.reasons.items())[:NAMED_MAX]
+    more = f", and {len(one.reasons) - NAMED_MAX} more reasons" if len(one.reasons) > NAMED_MAX else ""
+    reasons = "; ".join(f"{reason} ({count:,})" for reason, count in named)
+    configurations = number(one.asked, "configuration", "configurations")
+    return f"{one.judge}: the subject refused {one.count:,} of {configurations}: {reasons}{more}"
+
+
 def work(result: Result) -> dict[str, dict[str, int]]:
     """The counts of each judge, by name. The checks of one judge and scope share one search, which counts once."""
     per_search: dict[tuple[str, str], dict[str, int]] = {}
@@ -122,9 +150,9 @@ def work_line(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {name.removesuffix('s') if count == 1 else name}" for name, count in counts.items())
 
 
-def refuted(result: Result) -> list[Check]:
-    """The checks that refute, failures before notes."""
-    found = [check for check in result.checks if check.verdict is Verdict.REFUTED]
+def refuted_or_noted(result: Result) -> list[Check]:
+    """The checks that refute or note something, failures first."""
+    found = [check for check in result.checks if check.verdict is Verdict.REFUTED or check.note]
     return sorted(found, key=lambda check: not check.is_failure)
 
 
@@ -132,32 +160,57 @@ def sentence(result: Result) -> str:
     """The verdict in one sentence. It never claims more than was checked."""
     code = result.exit_code()
     if code is Exit.REFUTED:
-        names = _listed(dict.fromkeys(check.property for check in result.checks if check.is_failure))
+        failures = [check for check in result.checks if check.is_failure]
+        names = _listed(dict.fromkeys(check.property for check in failures))
         end = "" if result.run.is_complete else "; the run did not finish"
-        return f"{result.run.subject} is refuted: {names}{end}."
+        subjects = {result.subject_of(check) for check in failures}
+        return f"{subjects.pop() if len(subjects) == 1 else result.run.subject} is refuted: {names}{end}."
     if code is Exit.NOTHING_CHECKED:
-        return f"Nothing was checked of {result.run.subject}."
+        return f"Nothing was checked of {result.run.subject}{_instead(result)}."
     if code is Exit.INCONCLUSIVE:
         return f"Inconclusive for {result.run.subject}: {'; '.join(_open_ends(result))}."
     if code is Exit.WORSE_THAN_BASELINE:
         if (lost := result.difference) is not None and lost.worse:
             return f"{result.run.subject} is worse than {lost.baseline}: {number(len(lost.worse), 'point', 'points')}."
         return f"{result.run.subject} is right as far as checked, and slower than the baseline."
-    decided = {check.property for check in result.checks if check.verdict is not Verdict.UNSUPPORTED}
+    checked = _checked(result)
+    decided = {check.property for check in checked if check.is_decided}
     done = "; ".join(f"{judge} {work_line(counts)}" for judge, counts in work(result).items() if counts)
-    found = refuted(result)
-    excused = {check.property: None for check in found if check.property not in NOTES}
-    notes = {check.property: None for check in found if check.property in NOTES}
+    found = refuted_or_noted(result)
+    excused = {check.property: None for check in found if not check.note}
+    notes = {check.property: None for check in found if check.note}
     held = number(len(decided - excused.keys() - notes.keys()), "property holds", "properties hold")
     parts = [f"{held} as far as checked", *([done] if done else [])]
-    unsupported = {check.property for check in result.checks} - decided
+    unsupported = {check.property for check in checked} - decided - notes.keys()
     if unsupported:
         parts.append(f"{len(unsupported)} unsupported")
+    if result.refusals:
+        num_refused = sum(one.count for one in result.refusals)
+        parts.append(f"{number(num_refused, 'configuration', 'configurations')} refused by the subject")
     if excused:
         parts.append(f"excused: {_listed(excused)}")
     if notes:
         parts.append(f"noted: {_listed(notes)}")
-    return f"{result.run.subject} is not refuted: {'; '.join(parts)}."
+    subject = result.run.subject if result.has_looked else THE_SPECIFICATION
+    return f"{subject} is not refuted: {'; '.join(parts)}."
+
+
+def _checked(result: Result) -> list[Check]:
+    """The checks that the last sentence counts: those of the subject, if any judge looked at it."""
+    subject = result.run.subject if result.has_looked else THE_SPECIFICATION
+    return [check for check in result.checks if result.subject_of(check) == subject]
+
+
+def _instead(result: Result) -> str:
+    """What is missing in a run that checked nothing of its subject, and what it checked instead."""
+    if missing := result.missing_judges():
+        reasons = dict.fromkeys(check.text for check in result.checks if check.judge in missing and check.text)
+        why = f" ({'; '.join(reasons)})" if reasons else ""
+        return f" by {_listed(missing)}, which {'is' if len(missing) == 1 else 'are'} required{why}"
+    if not result.is_about_another or not (decided := [check for check in result.checks if check.is_decided]):
+        return ""
+    names = _listed(dict.fromkeys(check.judge for check in decided))
+    return f": {names} checked {THE_SPECIFICATION} of kvproof, and made no call of the subject"
 
 
 def _open_ends(result: Result) -> list[str]:

@@ -35,6 +35,7 @@ from kvproof.reports.summary import (
     number,
     properties,
     properties_by_cell,
+    refusal_lines,
     scope_of,
     sentence,
     work,
@@ -141,7 +142,7 @@ def _print_judges(result: Result, console: Console) -> None:
     """How many properties have which verdict under each judge: a table, or a line for each judge if it is too wide."""
     counts = {judge: properties_by_cell(result, judge) for judge in judges(result)}
     cells = [(verdict.value, verdict) for verdict in WEAKEST_FIRST]
-    cells.insert(1, (NOTE, Verdict.REFUTED))
+    cells.insert(1, (NOTE, Verdict.UNSUPPORTED))
     shown = [one for one in cells if any(of_judge[one] for of_judge in counts.values())]
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else box.ASCII2, show_edge=False)
     table.add_column("properties", no_wrap=True)
@@ -167,6 +168,7 @@ def _in_short(result: Result) -> Iterator[Line]:
         yield from _work_lines(result)
     yield from ((line, "yellow") for line in left_out(result))
     yield from ((line, "") for line in claims_asked(result))
+    yield from ((line, "yellow") for line in refusal_lines(result))
     yield from _missing_lines(result)
     for (judge, reason), places in _reasons(result, Verdict.UNKNOWN).items():
         names, scopes = dict.fromkeys(property for property, _ in places), {scope for _, scope in places}
@@ -236,6 +238,7 @@ def _in_full(result: Result) -> Iterator[Line]:
             f"{word} {', '.join(names)}" for word, names in (("evaluated", asked), ("left out", not_asked)) if names
         ]
         yield f"claims: {judge}: {name}: {'; '.join(parts)}", ""
+    yield from ((line, "yellow") for line in refusal_lines(result))
     yield from _witness_lines(result)
     for verdict in (Verdict.UNKNOWN, Verdict.UNSUPPORTED):
         for (judge, reason), places in _reasons(result, verdict).items():

@@ -13,6 +13,7 @@ TRACE_SCHEMA_VERSION = 1
 Operation = tuple[Any, ...]  # name, arguments
 
 ANSWER = re.compile(r"can_\w+\([^)]*\) sa(id|ys) ")  # how a text about the answer of a question begins
+OURS = "kvproof"  # how the names of its own subjects begin
 NO_ANSWER = "no answer within"  # in a text about a call that did not return
 IN_TABLE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*(==[A-Za-z0-9]+([.!+_-][A-Za-z0-9]+)*)?")
 
@@ -23,6 +24,11 @@ def names_code(subject: str) -> bool:
     Any other name, such as `vllm-v1==0.33.0`, is only looked up in kvproof's own table.
     """
     return IN_TABLE.fullmatch(subject) is None
+
+
+def is_ours(subject: str) -> bool:
+    """Whether the name is that of a subject of kvproof itself."""
+    return not names_code(subject) and subject.partition("==")[0].partition("-")[0] == OURS
 
 
 @dataclass(frozen=True)

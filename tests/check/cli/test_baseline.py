@@ -51,6 +51,33 @@ def test_a_hunt_accepts_what_its_baseline_has_and_nothing_else(tmp_path: Path, m
     assert (code, "a baseline of kvproof, and this result is of " in output) == (Exit.USAGE, True)
 
 
+def test_the_gate_of_a_manager_with_an_accepted_finding_passes_unchanged_and_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The three commands under "A gate that may only get better" in docs/ci.md, on the broken example."""
+    monkeypatch.chdir(tmp_path)
+    assert kvproof("examples", "examples")[0] == Exit.OK
+    subject, effort = "examples/forty_lines_broken.py:Adapter", ("--seed", "1", "--effort", "6000", "--no-isolation")
+    command = ("verify", "--subject", subject, *effort)
+    assert kvproof(*command, "--out", "build")[0] == Exit.REFUTED
+    assert kvproof("baseline", "accept", "build", "--to", "baseline.json")[0] == Exit.OK
+
+    code, output = kvproof(*command, "--baseline", "baseline.json")
+    assert "nothing is worse than in baseline.json" in output
+    assert "excused: refcount-exact" in output
+    assert code == Exit.OK
+
+    broken = Path("examples/forty_lines_broken.py")
+    forgetful = "        self.num_tokens[child] = self.num_tokens[parent]\n"
+    counted = "        for block in self.tables[child]:\n            self.refcounts[block] += 1\n"
+    repaired = broken.read_text().replace(forgetful, forgetful + counted)
+    assert repaired != broken.read_text()
+    broken.write_text(repaired)
+    code, output = kvproof(*command, "--baseline", "baseline.json")
+    assert "compared with baseline.json: fixed: refcount-exact: " in output
+    assert code == Exit.OK
+
+
 def test_what_is_no_baseline_is_refused(tmp_path: Path) -> None:
     unfinished = {"run": {"version": "0", "command": "hunt", "subject": "s", "seed": 1}, "schema_version": 1}
     (tmp_path / "half.json").write_text(json.dumps(unfinished))

@@ -195,6 +195,11 @@ def test_a_hunt_shows_saves_and_replays_what_it_found(faulty: str) -> None:
     assert "nothing is refuted." in page.read_text()
     both = kvproof("replay", "faulty.py", str(saved), "--subject", "kvproof")
     assert (both.exit_code, both.output.startswith("ERROR  faulty.py is not JSON (")) == (2, True), both.output
+    trace = json.loads(saved.read_text())
+    saved.write_text(json.dumps(trace | {"operations": [["append", 1], *trace["operations"]]}))
+    vain = kvproof("replay", str(saved), "--subject", "kvproof")
+    text = "refcount-exact is not decided: operation 1 (append) is not possible here"
+    assert (vain.exit_code, vain.output) == (4, f"ERROR  {saved}: {text}\n")
 
 
 def test_a_walk_that_keeps_going_repeats_from_its_seed(faulty: str) -> None:

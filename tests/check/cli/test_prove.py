@@ -60,7 +60,7 @@ def mixed_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kvproof.check.cli.prove_run.SUITES", {"mixed": ""})
     monkeypatch.setattr("kvproof.check.cli.prove_run.RULES", {})
     monkeypatch.setattr("kvproof.check.cli.prove_run.refutation_of", refute_wrong)
-    monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_lines", lambda: pinned(mixed()))
+    monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_lines", lambda suites: pinned(mixed()))
     monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_names", lambda: {one.id for one in mixed()})
     monkeypatch.setattr("kvproof.check.cli.prove_run.lints", lambda text=None: iter([]))
 
@@ -211,7 +211,7 @@ def test_another_text_is_proved_or_refuted_with_a_state_before_and_after(tmp_pat
     assert done.exit_code == 1, done.output
     sentence = "A free or reserved block is not cached, and no slot of it counts as written."
     assert f"refuted: {name}\n  {sentence}\n" in done.output
-    (check,) = (one for one in json.loads(file.read_text())["checks"] if one["judge"] != "lint")
+    (check,) = (one for one in json.loads(file.read_text())["checks"] if one["judge"] == "prover")
     assert check["counterexample"]["before"]["num_written"] == check["counterexample"]["after"]["num_written"]
     assert check["text"].splitlines()[1].startswith("Afterwards this is false for b = ")
 
@@ -271,7 +271,7 @@ def test_bounded_obligations_are_counted_apart(monkeypatch: pytest.MonkeyPatch) 
     makes(monkeypatch, two_suites)
     both = [*two_suites("mixed"), *two_suites("concolic")]
     monkeypatch.setattr("kvproof.check.cli.prove_run.SUITES", {"mixed": "", "concolic": ""})
-    monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_lines", lambda: pinned(both))
+    monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_lines", lambda suites: pinned(both))
     done = kvproof_prove("--only", "*/right/*", "--json", "-")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["totals"]["bounded obligations"] == 1
@@ -287,6 +287,39 @@ def test_a_result_that_cannot_be_written_is_an_error_before_the_run(tmp_path: Pa
     assert "is a folder" in done.stderr
 
 
+WEAKER = """
+@theorem("no-leak-at-rest")
+def at_rest_every_block_is_unused(state: State) -> bool:
+    return True
+"""
+STARRED = """
+@step
+def forget(state: State, block: int) -> None:
+    state.cached[block] = False
+    state.computed[block] = False
+    state.num_written[block] = 0
+    move_to(state, *[block, FREE])
+"""
+
+
+def test_what_another_text_proves_instead_is_listed_and_no_failure(tmp_path: Path) -> None:
+    (text := tmp_path / "weaker.py").write_text(WEAKER)
+    done = kvproof_prove("--text", str(text), "--only", "specification/theorem")
+    assert done.exit_code == 0, done.output
+    assert "\npinned: 2 differences\n" in done.output
+    assert "another text than the specification is proved, so they are no failure: what is proved is" in done.output
+    assert "vanished obligation: specification/theorem/at_rest_every_block_is_unused" in done.output
+    text.write_text("")
+    assert "\npinned: no differences\n" in kvproof_prove("--text", str(text), "--only", "specification/theorem").output
+
+
+def test_a_starred_argument_of_a_step_is_refused_with_its_place(tmp_path: Path) -> None:
+    (text := tmp_path / "starred.py").write_text(STARRED)
+    done = kvproof_prove("--text", str(text), "--only", "specification/evict")
+    assert done.exit_code == 2
+    assert f"kvproof: {text}:7: move_to takes 3 arguments\n    move_to(state, *[block, FREE])" in done.output
+
+
 @pytest.mark.usefixtures("mixed_suite")
 @pytest.mark.parametrize("selected", [[], ["--only", "mixed/right"]])
 def test_an_obligation_that_is_not_pinned_or_has_vanished_fails_the_run(
@@ -294,7 +327,7 @@ def test_an_obligation_that_is_not_pinned_or_has_vanished_fails_the_run(
 ) -> None:
     right = next(mixed())
     old = Obligation("mixed", "right", "it is not -1", "conservation", right.hypotheses, X != -1)
-    monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_lines", lambda: pinned([old]))
+    monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_lines", lambda suites: pinned([old]))
     done = kvproof_prove(*selected, "--timeout", "0.2", "--json", "-")
     assert done.exit_code == 1
     (check,) = [one for one in json.loads(done.stdout)["checks"] if one["judge"] == "pin"]

@@ -38,7 +38,7 @@ class Grows(BuiltIn):
 class Right(BuiltIn):
     def open(self, config):
         super().open(config)
-        with open(os.environ["KVPROOF_TEST_PIDS"], "a") as file:
+        with open(os.environ["TEST_PIDS"], "a") as file:
             file.write(f"{os.getpid()} ")
 
 class Odd:
@@ -55,7 +55,7 @@ def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setitem(STRATEGIES, "manager", replace(MANAGERS, _exhaustive=short))
     small = Limits(call_seconds=0.5, memory_bytes=1 << 28)
     monkeypatch.setattr(Limits, "within", staticmethod(lambda seconds: small))
-    monkeypatch.setenv("KVPROOF_TEST_PIDS", str(tmp_path / "pids"))
+    monkeypatch.setenv("TEST_PIDS", str(tmp_path / "pids"))
     path = tmp_path / "ends.py"
     path.write_text(ENDS)
     return path

@@ -7,7 +7,7 @@ import pytest
 
 from kvproof.check.oracle.level import settings_of
 from kvproof.check.protocol import features
-from kvproof.check.protocol.features import FEATURES, Feature
+from kvproof.check.protocol.features import FEATURES, Feature, missing, sizes_assumed
 from kvproof.check.protocol.manager import Capabilities, Config, PromptKeys, Unsupported
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
 from kvproof.check.runs.arguments import Narrowed
@@ -94,3 +94,13 @@ def test_a_drawn_hash_seed_leaves_the_other_features_as_they_are() -> None:
         assert replace(config, hash_seed=0) == configurations.draw(Random(number), can)
         seeds.add(min(config.hash_seed, 3))
     assert seeds == {0, 1, 2, 3}
+
+
+def test_a_block_is_drawn_no_smaller_and_no_larger_than_a_subject_can_have_it() -> None:
+    can = Capabilities(block_size_min=2, block_size_max=16)
+    sizes = {configurations.draw(Random(number), can).block_size for number in range(200)}
+    assert (min(sizes), max(sizes)) == (2, 16)
+    assert missing(Config(block_size=1), can) == ["blocks of 1 slot"]
+    assert missing(Config(block_size=32), can) == ["blocks of 32 slots"]
+    assert [one.sentence for one in sizes_assumed(can)] == ["A block has at least 2 and at most 16 slots."]
+    assert sizes_assumed(Capabilities()) == ()

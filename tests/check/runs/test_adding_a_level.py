@@ -250,8 +250,8 @@ def test_a_gate_walks_a_correct_subject_and_says_what_the_level_does_not_decide(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nothing = Stage("nothing", 1, [], lambda stint: ())
-    monkeypatch.setattr(proof_stage, "prover_stage", lambda share: nothing)
-    monkeypatch.setattr(explore_stage, "specification_stage", lambda scopes, share, is_whole: nothing)
+    monkeypatch.setattr(proof_stage, "prover_stage", lambda share, level: nothing)
+    monkeypatch.setattr(explore_stage, "specification_stage_of", lambda level, share: nothing)
     code, checks = judged("Shelf", "verify", "--budget", "3")
 
     verdicts = {check["property"]: (check["judge"], check["verdict"], check.get("text", "")) for check in checks}

@@ -3,17 +3,20 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
-from kvproof.check.protocol.manager import Unsupported
+from kvproof.check.protocol.manager import Admitted, Config, Refused, Unsupported
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.runs.explore_stage import Searches
+from kvproof.check.runs.explore_stage import Searches, subject_stage
+from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import INTERRUPTED, StageBudget, StageOutput
+from kvproof.check.runs.store import Store
 from kvproof.check.runs.verdicts import ReportedFinding, planned_checks_of_scopes
 from kvproof.check.search.result import SearchResult
 from kvproof.check.subjects.builtin.manager import BuiltIn
-from kvproof.reports.result import Check
+from kvproof.reports.result import Check, Refusals
 from kvproof.spec.verdict import Verdict
 
 SCOPES = {name: Scope(number, num_seqs=1, num_tokens=1) for number, name in enumerate(("one", "two", "three"), 1)}
@@ -63,6 +66,34 @@ def test_a_scope_that_the_subject_does_not_have_decides_nothing_while_others_are
     outputs, stint = hunt([Unsupported("no such pool"), done(1), done(1)])
     assert verdicts(outputs)["one"] == {Verdict.UNSUPPORTED}
     assert stint.notes == []
+
+
+class Broken(BuiltIn):
+    """Reports hits of tokens that no prompt has, and has no pool of three blocks."""
+
+    def open(self, config: Config) -> None:
+        if config.num_gpu_blocks == 3:
+            raise Unsupported("no pool of three")
+        super().open(config)
+
+    def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
+        super().admit(group, num_tokens)
+        return Admitted(10_000)
+
+
+def test_a_scope_behind_the_first_finding_is_unsupported_if_the_subject_does_not_have_it(tmp_path: Path) -> None:
+    saving = Saving(Broken, "broken", 1, Store(tmp_path))
+    stage = subject_stage(Broken, Broken(), SCOPES, saving, share=1)
+    outputs = list(stage.run(StageBudget(1, math.inf, lambda count: None)))
+    assert any(isinstance(one, Check) and one.is_failure for one in outputs)
+    found = verdicts(iter(outputs))
+    assert found["two"] == {Verdict.UNKNOWN}, "no search follows the finding of the first scope"
+    assert found["three"] == {Verdict.UNSUPPORTED}
+    texts = {one.text for one in outputs if isinstance(one, Check) and one.id.endswith("/three")}
+    assert texts == {"the subject has no such configuration: no pool of three"}
+    assert [one for one in outputs if isinstance(one, Refusals)] == [
+        Refusals("explorer", 1, 3, {"no pool of three": 1})
+    ]
 
 
 def test_a_scope_that_is_interrupted_is_unknown() -> None:

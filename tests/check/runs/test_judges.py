@@ -111,6 +111,21 @@ def test_without_a_record_that_fits_the_specification_is_proved(monkeypatch: pyt
     )
 
 
+def test_a_required_judge_runs_and_takes_the_place_of_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judges, "read_record", lambda: (RECORD, ""))
+    chosen = settled_judges([], "mine.py:Adapter", MANAGERS, False, ["data-plane"])
+    assert chosen.names == WHOLE - {"prover", "specification"}
+    assert chosen.required == ("data plane",)
+    assert chosen.assumptions != ()
+    chosen = settled_judges([], "mine.py:Adapter", MANAGERS, False, ["prover,data plane"])
+    assert chosen.names == WHOLE - {"specification"}
+    assert chosen.required == ("prover", "data plane")
+    assert chosen.assumptions == (), "nothing is taken from the record that is proved again"
+    assert settled_judges(["walker"], "kvproof", MANAGERS, True, ["prover"]).names == {"walker", "prover"}
+    with pytest.raises(UsageError, match=r"^--require: no judge of kvproof-scheduler is named 'walker'; there are"):
+        settled_judges([], "kvproof-scheduler", SCHEDULERS, True, ["walker"])
+
+
 def test_judges_are_chosen_by_name() -> None:
     assert settled_judges(["walker, explorer"], "kvproof", MANAGERS, True).names == {"walker", "explorer"}
     assert settled_judges(["data plane", "prover"], "x.py:X", MANAGERS, False).names == {"data-plane", "prover"}

@@ -3,10 +3,13 @@
 import pytest
 import z3
 
-from kvproof.check.runs.proof_stage import PROVED_SUITES, Proofs, prover_stage
+from kvproof.check.oracle.level import LEVELS, MANAGER
+from kvproof.check.runs import proof_stage
+from kvproof.check.runs.proof_stage import OF_SYSTEMS, Proofs, prover_stage
 from kvproof.check.runs.session import StageBudget
+from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
-from kvproof.models.suites import SUITES, Refutation
+from kvproof.models.suites import SUITES, Refutation, obligations_of
 from kvproof.reports.result import Check
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Verdict
@@ -63,6 +66,37 @@ def test_without_time_everything_is_unknown_and_nothing_is_asked() -> None:
 
 
 def test_the_stage_promises_every_property() -> None:
-    stage = prover_stage(1)
+    stage = prover_stage(1, MANAGER)
     assert [one.property for one in stage.planned_checks] == list(MEANINGS)
-    assert set(PROVED_SUITES) <= set(SUITES)
+
+
+def test_every_level_has_suites_and_only_stores_those_of_stores() -> None:
+    of_levels = {level.name: OF_SYSTEMS[level.system.name] for level in LEVELS}
+    for name, suites in of_levels.items():
+        assert set(suites) <= set(SUITES)
+        assert ("store" in suites) == (name == "store")
+
+
+def mapping_checks(obligations: list[Obligation]) -> dict[str, Check]:
+    proofs = Proofs(StageBudget(1, 60.0, lambda count: None), suites=("mapping",))
+    return {one.property: one for one in proofs.checks(iter(obligations)) if isinstance(one, Check)}
+
+
+def test_nothing_is_proved_unless_what_is_proved_is_what_is_pinned() -> None:
+    whole = list(obligations_of("mapping"))
+    proved = {name for name, one in mapping_checks(whole).items() if one.verdict is Verdict.PROVED}
+    assert proved == {one.property for one in whole}
+    left = mapping_checks(whole[1:])
+    assert {left[name].verdict for name in proved} == {Verdict.UNKNOWN}
+    (text,) = {left[name].text for name in proved}
+    assert text.startswith("what is proved is not what is pinned: vanished ")
+
+
+def test_nothing_is_proved_of_a_text_in_which_a_lint_finds_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [("guards-first", [Finding("rules.py:7", "a guard after a write"), Finding("rules.py:9", "another")])]
+    monkeypatch.setattr(proof_stage, "lints", lambda: iter(found))
+    checks = mapping_checks(list(obligations_of("mapping")))
+    assert not any(one.verdict is Verdict.PROVED for one in checks.values())
+    assert "no proof of this text counts: rules.py:7: guards-first: a guard after a write, and 1 more" in (
+        checks["mapping-hazard-free"].text
+    )

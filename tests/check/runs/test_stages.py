@@ -1,6 +1,7 @@
 """The walker and Hypothesis as stages: what their outcomes say of every property."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,17 +9,20 @@ import pytest
 
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Config, ManagerSubject
+from kvproof.check.protocol.manager import Config, ManagerSubject, Refused
+from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs import hypothesis_stage, walk_stage
+from kvproof.check.runs.explore_stage import subject_stage
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import StageBudget, StageOutput
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.verdicts import NOTHING_ACCEPTED, SHOWN_BY, STOPPED, ReportedFinding
-from kvproof.check.search.result import SearchResult
+from kvproof.check.search.result import REASON_MAX, REASONS_MAX, SearchResult
 from kvproof.check.subjects.registry import find
-from kvproof.reports.result import Check, WitnessCount
+from kvproof.reports.result import PROMISED_BY_NOBODY, Check, Refusals, WitnessCount
 from kvproof.spec.verdict import Verdict
 
+STORE = f"{Path(__file__).parents[3]}/examples/forty_line_store.py:Store"
 FINDING = Finding("read-back", "position 3")
 
 
@@ -74,9 +78,68 @@ def test_a_subject_that_takes_no_configuration_is_unknown(monkeypatch: pytest.Mo
 
 def test_a_missed_hit_is_noted_beside_the_other_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
     walk = SearchResult(num_operations=1_000_000, notes=Counter({"hit-complete": 3}))
-    found = verdicts(said_of(walk, monkeypatch))
-    assert found.pop("hit-complete") == (Verdict.REFUTED, f"3 times in 1,000,000 operations{SHOWN_BY['hit-complete']}")
+    said = said_of(walk, monkeypatch)
+    found = verdicts(said)
+    assert found.pop("hit-complete") == (Verdict.UNSUPPORTED, PROMISED_BY_NOBODY)
     assert set(found.values()) == {(Verdict.NOT_REFUTED, "")}
+    (noted,) = (one for one in said if isinstance(one, Check) and one.note)
+    text = f"3 times in 1,000,000 operations{SHOWN_BY['hit-complete']}"
+    assert (noted.property, noted.note) == ("hit-complete", text)
+
+
+def test_a_size_of_which_every_configuration_was_refused_is_a_situation_that_was_not_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    walk = SearchResult(num_operations=1_000_000, num_runs=12_500, num_drawn=12_520)
+    walk.sizes.update({"blocks of many slots": 20, "blocks of one slot": 12_400, "blocks of two slots": 5})
+    walk.coverage["blocks of one slot"] = 12_390
+    walk.refuse("large blocks\nand further lines")
+    walk.refuse("large blocks")
+    said = said_of(walk, monkeypatch)
+    sizes = [one for one in said if isinstance(one, WitnessCount) and one.name.startswith("blocks of")]
+    assert sorted(sizes, key=lambda one: one.name) == [
+        WitnessCount("blocks of many slots", "walker", 0, True),
+        WitnessCount("blocks of one slot", "walker", 12_390, False),
+        WitnessCount("blocks of two slots", "walker", 0, False),  # so few may all be refused for something else
+    ]
+    assert [one for one in said if isinstance(one, Refusals)] == [Refusals("walker", 2, 12_520, {"large blocks": 2})]
+
+
+def test_texts_of_a_subject_that_differ_each_time_make_no_endless_report() -> None:
+    walk = SearchResult()
+    for number in range(1_000):
+        walk.refuse(f"{number} " + "x" * 1_000)
+    assert walk.refusals.total() == 1_000
+    assert len(walk.refusals) == REASONS_MAX + 1
+    assert max(map(len, walk.refusals)) == REASON_MAX
+
+
+def test_nothing_is_refuted_without_a_run_that_shows_it() -> None:
+    with pytest.raises(ValueError, match="read-back is not refuted without a run"):
+        ReportedFinding("read-back", "position 3")
+
+
+@pytest.mark.parametrize(("slack", "verdict"), [(None, Verdict.UNSUPPORTED), (0, Verdict.REFUTED)])
+def test_a_store_that_may_refuse_is_not_refuted_for_it(tmp_path: Path, slack: int | None, verdict: Verdict) -> None:
+    store: Any = type(find(STORE)())
+
+    class Refusing(store):  # type: ignore[misc]
+        capabilities = replace(store.capabilities, refusal_slack=slack)
+
+        def begin_store(self, transfer: int, request: int, keys: list[int]) -> Any:
+            if len([key for key in keys if key not in self.slots]) == 2:
+                return Refused("two at once are too many for me")
+            return super().begin_store(transfer, request, keys)
+
+    saving = Saving(Refusing, "refusing", 1, Store(tmp_path))
+    scopes = {"slots": Scope(num_gpu_blocks=2, num_seqs=1, num_tokens=2)}
+    walk = walk_stage.walker_stage(Refusing, Refusing(), saving, 1.0, 300)
+    for stage in (walk, *([] if slack is None else [subject_stage(Refusing, Refusing(), scopes, saving, 1.0)])):
+        said = [one for one in stage.run(StageBudget(1, 60.0, lambda count: None)) if isinstance(one, Check)]
+        found = [one for one in said if one.property == "refusal-needed" and (one.note or one.trace)]
+        shown = {(one.verdict, bool(one.note), bool(one.trace)) for one in found}
+        assert shown == {(verdict, slack is None, slack is not None)}
+        assert not any(one.is_failure for one in said if one.property != "refusal-needed")
 
 
 @pytest.mark.parametrize(

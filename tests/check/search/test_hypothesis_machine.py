@@ -141,6 +141,20 @@ def test_a_subject_that_refuses_every_configuration_is_unsupported(altered: Alte
     assert (found.is_unsupported, found.num_operations, found.finding) == (True, 0, None)
 
 
+def test_what_the_subject_refuses_is_counted_after_the_first_run_too(altered: Altered) -> None:
+    def refuse(self: Any, config: Config) -> None:
+        if config.block_size > 2:
+            raise Unsupported("large blocks")
+        type(self).open(self, config)
+
+    found = drive(altered(open=refuse)(), 0, examples=50, steps=20)
+
+    num_runs = found.coverage["blocks of one slot"] + found.coverage["blocks of two slots"]
+    assert found.refusals == {"large blocks": found.num_drawn - num_runs}
+    assert num_runs > 20
+    assert found.sizes_missed() == ["blocks of three or four slots"]
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_drive_that_ends_because_its_time_is_up_found_nothing(example: Factory, seed: int) -> None:
     found = drive(example(), seed, examples=1_000_000, steps=50, seconds=0.1 + seed / 30)

@@ -136,6 +136,15 @@ def test_a_ghost_that_a_step_is_given_only_for_a_ghost_is_found() -> None:
     assert one.startswith("place is read where a native run without ghosts needs it")
 
 
+@pytest.mark.parametrize("call", ["*[seq]", "block=seq", "", "seq, seq"])
+def test_a_call_of_a_step_that_is_not_in_the_language_is_left_to_the_translator(call: str) -> None:
+    """The translator refuses it with file and line; the lint goes on, and still finds a ghost in it."""
+    assert found(with_functions(f"def finish(state, seq):\n    forget(state, {call})"), "no-ghost-needed") == []
+    ghost = call.replace("seq", "state.place[0]")
+    read = found(with_functions(f"def finish(state, seq):\n    forget(state, {ghost})"), "no-ghost-needed")
+    assert bool(read) == bool(call)
+
+
 def test_a_guard_in_a_step_is_found() -> None:
     text = with_functions("def forget(state, block):\n    require(block >= 0, 'x')\n    state.cached[block] = False")
     assert found(text, "guards-first") == ["the step forget has a guard; only rules have"]

@@ -13,6 +13,7 @@ from kvproof.check.cli.campaign import campaign
 from kvproof.check.cli.config import ANY_ARGUMENTS, config, configure
 from kvproof.check.cli.device import devices
 from kvproof.check.cli.device_process import is_apart
+from kvproof.check.cli.environment import require_effective
 from kvproof.check.cli.examples import examples
 from kvproof.check.cli.explore import explore
 from kvproof.check.cli.faults import faults
@@ -27,7 +28,7 @@ from kvproof.check.cli.subjects import engines, subjects
 from kvproof.check.cli.validate import validate
 from kvproof.check.cli.verify import verify
 from kvproof.check.cli.watch import watch
-from kvproof.check.runs.errors import discard, fail, lost_output
+from kvproof.check.runs.errors import discard, error_boundary, fail, lost_output
 from kvproof.spec.verdict import Exit
 
 EXIT_CODES = (
@@ -89,6 +90,9 @@ def kvproof(
     ] = False,
 ) -> None:
     """Options that come before the command."""
+    if not context.resilient_parsing:
+        with error_boundary():
+            require_effective()
     configure(context)
 
 

@@ -44,13 +44,14 @@ def _found() -> "ConfigurationFile | None":
     from kvproof.check.runs.configuration import find_configuration
 
     found = find_configuration()
-    if found is not None and (asked := found.options.get("judges")):
-        from kvproof.check.runs.judges import require_judges
+    for option in ("judges", "require"):
+        if found is not None and (asked := found.options.get(option)):
+            from kvproof.check.runs.judges import require_judges
 
-        try:
-            require_judges(asked)
-        except UsageError as error:
-            raise UsageError(f"{found.place('judges')}: {error}") from error
+            try:
+                require_judges(asked, option)
+            except UsageError as error:
+                raise UsageError(f"{found.place(option)}: {error}") from error
     return found
 
 
@@ -181,7 +182,8 @@ def _require_possible(values: dict[str, Any]) -> None:
     from kvproof.check.runs.known_findings import known_findings
 
     effort_of(values["effort"], values["budget"])
-    require_judges(values.get("judges") or ())
+    for option in ("judges", "require"):
+        require_judges(values.get(option) or (), option)
     fixed_fields(values.get("fix") or ())
     wanted_properties(values.get("wanted") or ())
     known_findings(values["known"])

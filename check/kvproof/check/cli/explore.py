@@ -127,6 +127,7 @@ def explore(
         from kvproof.check.search.exhaustive.specification import explore_specification
         from kvproof.check.search.strategies import MANAGERS, strategy_of
         from kvproof.check.workers.choice import opened
+        from kvproof.reports.result import THE_SPECIFICATION
 
         require_recordable(history)
         if reader is Reader.C and subject is not None:
@@ -158,7 +159,7 @@ def explore(
         chosen_effort = BY_BUDGET if effort is None else effort_of(effort, budget, subject or "")
         max_transitions = chosen_effort.transitions
         if made is None or subject is None:
-            options = RunOptions("explore", "the specification", 0, budget, out, json, effort=chosen_effort)
+            options = RunOptions("explore", THE_SPECIFICATION, 0, budget, out, json, effort=chosen_effort)
             options.history, options.words = history, options_to_repeat(context)
             judge, search = SPECIFICATION, cast("Callable[..., SearchResult]", explore_specification)
             if reader is Reader.C:

@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +24,12 @@ from kvproof.check.cli.options import (
     settled_seed,
 )
 from kvproof.check.runs.errors import UsageError, error_boundary
+from kvproof.spec.verdict import Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kvproof.check.protocol.manager import ManagerSubject
 
 RESUME = "kvproof hunt --resume {file} --subject {subject}"
 EXPLORER_SHARE, EXPLORER_SECONDS_MAX = 15.0, 15.0  # percent of the budget; the walker gets the rest
@@ -132,10 +138,12 @@ def hunt(
         except ValueError as error:
             raise UsageError(str(error)) from error
         require_fields_of(level_of(one).config, progress.fixed)
+        impossible = _impossible(one, progress.properties, progress.fixed)
         options = RunOptions(
             "hunt", progress.subject, progress.seed, budget, bookmark.folder, json, known, contract_fails, chosen_effort
         )
         options.baseline, options.history, options.words = baseline, history, options_to_repeat(context)
+        options.messages = tuple(f"--property {name}: {reason}" for name, reason in impossible.items())
         saving = options.saving(make)
         saving.wanted = frozenset(progress.properties)
         bookmark.remind(saving)
@@ -166,3 +174,23 @@ def hunt(
         stages.insert(0 if is_beside else len(stages), walker)
         is_short = not keep_going and resume is None
         raise typer.Exit(run_stages(options, stages, one, stops_at_first=is_short, environment=facts))
+
+
+def _impossible(subject: "ManagerSubject", wanted: "Collection[str]", fixed: dict[str, Any]) -> dict[str, str]:
+    """The wanted properties that no hunt of this subject can refute, each with the reason.
+
+    Exits with 5 if there is no other: the hunt would find nothing, whatever is wrong.
+    """
+    from kvproof.check.runs.arguments import Narrowed
+    from kvproof.check.runs.errors import fail
+    from kvproof.check.runs.verdicts import planned_checks
+    from kvproof.check.search.strategies import strategy_of
+
+    strategy = strategy_of(subject)
+    checks = planned_checks(strategy.level, strategy.judge, Narrowed(subject, fixed) if fixed else subject)
+    reasons = {check.property: check.text for check in checks if not check.is_decided}
+    found = {name: reasons[name] for name in wanted if name in reasons}
+    if found and len(found) == len(wanted):
+        what = "; ".join(f"{name}: {reason}" for name, reason in found.items())
+        raise fail(f"nothing of what is asked for can be checked: {what}", Exit.NOTHING_CHECKED)
+    return found

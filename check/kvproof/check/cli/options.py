@@ -52,6 +52,13 @@ def _folder(context: typer.Context, value: Path) -> Path:
     return value
 
 
+def _key(value: str | None) -> str | None:
+    """The value of --digest-key. Raises BadParameter for an empty one: tokens would be stored as they are."""
+    if value == "":
+        raise typer.BadParameter("it is empty, so tokens would be stored as they are.")
+    return value
+
+
 def workers_option(text: str, *others: str) -> Any:
     """The option --workers. others: other names of it."""
     return typer.Option("--workers", *others, metavar="N|ray|ray://HOST:PORT", callback=_workers, help=text)
@@ -93,6 +100,16 @@ JudgesOption = Annotated[
         help="Judges to run, with commas between them: prover, specification, explorer, data-plane, walker (loop, "
         "pool), hypothesis. Default: all; prover and specification only for kvproof's own subjects, because they do "
         "not look at the subject and the release has the record of what they proved.",
+    ),
+]
+RequireOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--require",
+        metavar="NAMES",
+        help="Judges that must check something, with commas between them, for example prover,data-plane. They run "
+        "whatever --judges says; if one of them checks nothing, for example because it needs an extra that is not "
+        "installed, the exit code is 5.",
     ),
 ]
 BaselineOption = Annotated[
@@ -161,7 +178,13 @@ ContractOption = Annotated[
 ]
 DigestKeyOption = Annotated[
     str | None,
-    typer.Option("--digest-key", metavar="KEY", envvar="KVPROOF_DIGEST_KEY", help="Store tokens as keyed digests."),
+    typer.Option(
+        "--digest-key",
+        metavar="KEY",
+        envvar="KVPROOF_DIGEST_KEY",
+        callback=_key,
+        help="Store tokens as keyed digests.",
+    ),
 ]
 IsolationOption = Annotated[
     bool | None,

@@ -188,6 +188,8 @@ def _totals(result: Result, outcomes: list[ProofOutcome]) -> Iterator[Line]:
     for check in result.checks:
         if check.judge == "pin":
             yield f"pinned: {check.counts['differences'] or 'no'} differences", "bold red" if check.is_failure else ""
+            if not check.is_decided:
+                yield f"  another text than the specification is proved, so they are no failure: {check.text}", "yellow"
     yield from _vacuity(result)
     end = "" if result.run.is_complete else " The run did not finish."
     style = {Exit.OK: "bold green", Exit.REFUTED: "bold red"}.get(result.exit_code(), "bold yellow")

@@ -13,7 +13,7 @@ Proofs mean what they say only if the lints find nothing in the text. So every l
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -71,12 +71,11 @@ from kvproof.models.suites import (
     units_of,
 )
 from kvproof.models.translation.text import Text
-from kvproof.reports.result import Check, Result, Run
+from kvproof.reports.result import THE_SPECIFICATION, Check, Result, Run
 from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.store.machine import STORES
 from kvproof.spec.verdict import Exit, Verdict
 
-SUBJECT = "the specification"
 UNCONFIRMED = "the solver has a model in which the goal is false, but no run confirms it"
 COUNTEREXAMPLES_SECONDS = 120.0  # of effort, for all open obligations together
 UNCHANGED = "no file has changed since an earlier run of this user proved all of this; its result is repeated"
@@ -198,7 +197,7 @@ def run_proofs(request: ProofRequest) -> Exit:
     console = output()
     options, settings = request.options, request.settings
     options.prepare(settings, request.is_whole, request.text is not None)
-    run = Run(version(), "prove", SUBJECT, settings.seed, host() | {"z3": z3.get_version_string()}, now())
+    run = Run(version(), "prove", THE_SPECIFICATION, settings.seed, host() | {"z3": z3.get_version_string()}, now())
     run.options = list(request.words)
     result = Result(run)
     began, processor_began = time.monotonic(), processor_seconds()
@@ -263,7 +262,7 @@ def _checks(request: ProofRequest, units: Units | None) -> Iterator[Checked]:
 
     units: those of earlier runs, which need not be made.
     """
-    selection, text, pinned = Selection(request.only), request.text, _pinned()
+    selection, text, pinned = Selection(request.only), request.text, _pinned(request.suites)
     linted = [name for name in lint_names() if selection.has(f"{LINT}/{name}")]
     if any(map(selection.may_have, request.suites)):
         linted = lint_names()
@@ -308,9 +307,9 @@ def _checks(request: ProofRequest, units: Units | None) -> Iterator[Checked]:
     for one in sorted(still_open, key=lambda one: one.obligation.id):  # the answers arrive in any order
         yield judge.check(one)
     yield from ((None, one) for one in fired)
-    if text is None and pin.lines:
-        is_selected = None if request.is_whole else selection.has
-        yield None, pin_check(list(pin.differences(pinned, is_selected)))
+    if pin.lines:
+        is_selected = selection.has if request.only else None
+        yield None, pin_check(list(pin.differences(pinned, is_selected)), text is not None)
     if wants_hypotheses:
         yield from ((None, hypotheses_check(suite, sets)) for suite, sets in hypotheses.items())
         if units is not None:
@@ -347,10 +346,10 @@ def _decided(
     )
 
 
-def _pinned() -> list[str]:
-    """The lines of the committed pin. Raises UsageError if it is missing or wrong."""
+def _pinned(suites: Container[str]) -> list[str]:
+    """The lines of the committed pin that are about these suites. Raises UsageError if it is missing or wrong."""
     try:
-        return pinned_lines()
+        return pinned_lines(suites)
     except PinError as error:
         raise UsageError(str(error)) from error
 

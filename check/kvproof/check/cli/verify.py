@@ -20,6 +20,7 @@ from kvproof.check.cli.options import (
     JudgesOption,
     KnownOption,
     OutOption,
+    RequireOption,
     SeedOption,
     SubjectOption,
     WorkersOption,
@@ -31,6 +32,7 @@ from kvproof.spec.extras import reason_missing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kvproof.check.oracle.level import Level
     from kvproof.check.oracle.replay import Counterexample
     from kvproof.check.protocol.manager import ManagerSubject
     from kvproof.check.runs.session import Stage
@@ -43,6 +45,7 @@ def verify(
     effort: EffortOption = None,
     budget: BudgetOption = None,
     judges: JudgesOption = None,
+    require: RequireOption = None,
     seed: SeedOption = None,
     device: DeviceOption = "auto",
     workers: WorkersOption = None,
@@ -61,14 +64,14 @@ def verify(
     and searches it; for any other subject the report says in which release that was done.
     For built-in subjects it also checks the bytes that the engine moves and the text that it generates. For other
     managers that swap or fork, it moves the blocks of the mappings that they emit. A judge that needs an extra of
-    kvproof which is not installed is left out, and the report says so.
+    kvproof which is not installed is left out, and the report says so; with --require it is a failure.
     """
     with error_boundary(json, place_in(context)):
         from kvproof.check.oracle.level import MANAGER
         from kvproof.check.runs.arguments import factory_of
         from kvproof.check.runs.data_plane_stage import SUBJECTS
         from kvproof.check.runs.effort import effort_of
-        from kvproof.check.runs.explore_stage import SPECIFICATION_SCOPES, specification_stage, subject_stage
+        from kvproof.check.runs.explore_stage import specification_stage_of, subject_stage
         from kvproof.check.runs.history import require_recordable
         from kvproof.check.runs.hypothesis_stage import hypothesis_stage
         from kvproof.check.runs.judges import DATA_PLANE, EXPLORER, HYPOTHESIS, PROVER, SPECIFICATION, settled_judges
@@ -85,12 +88,13 @@ def verify(
             raise UsageError(f"--device {device}: {subject} moves no bytes on a device; leave --device out")
         make, one = factory_of(subject, isolation, budget)
         strategy = strategy_of(one)
-        chosen = settled_judges(judges or [], subject, strategy, subject in SUBJECTS)
+        chosen = settled_judges(judges or [], subject, strategy, subject in SUBJECTS, require or [])
         options = RunOptions(
             "verify", subject, settled_seed(seed), budget, out, json, known, contract_fails, chosen_effort
         )
         options.assumptions, options.messages, options.baseline = chosen.assumptions, chosen.messages, baseline
         options.history, options.words = history, options_to_repeat(context)
+        options.required = chosen.required
         saving = options.saving(make)
         bytes_stages: list[Stage] = []
         plane, environment = None, dict[str, str]()
@@ -99,9 +103,9 @@ def verify(
         # An unfinished exhaustive search says little: its share is large, and what it leaves over goes to the walker.
         stages = []
         if chosen.has(PROVER):
-            stages.append(_prover(share=120))
+            stages.append(_prover(strategy.level, share=120))
         if chosen.has(SPECIFICATION):
-            stages.append(specification_stage(SPECIFICATION_SCOPES, share=40, is_whole=True))
+            stages.append(specification_stage_of(strategy.level, share=40))
         with opened(workers) as pool:
             walk_units = scope_units = None
             if pool is not None:
@@ -152,7 +156,7 @@ def _bytes_stages(
     return *emitted_stages(EmittingManager(subject, make, is_excused), one), environment
 
 
-def _prover(share: float) -> Stage:
+def _prover(level: Level, share: float) -> Stage:
     """The stage of the prover; without a solver it is left out."""
     from kvproof.check.runs.session import left_out
     from kvproof.reports.result import Check
@@ -165,4 +169,4 @@ def _prover(share: float) -> Stage:
         )
     from kvproof.check.runs.proof_stage import prover_stage
 
-    return prover_stage(share)
+    return prover_stage(share, level)

@@ -1,7 +1,7 @@
 """Replay a counterexample on a subject: it still fails, it is fixed, or it cannot be replayed.
 
 The replay is done twice, so that a subject that does not repeat itself is not taken for one that is fixed. Nor is one
-that no longer shows what the property is about, or that cannot do the operation which refuted.
+that no longer shows what the property is about, or that cannot do every operation of the run.
 
 A trace is data, so any release of an engine can run it, each in a process of its own (`bisect`). Releases are named one
 by one, or as a range A..B, which stands for the installed releases from A to B.
@@ -20,24 +20,14 @@ from kvproof.check.counterexample.steps import narrated, steps_of
 from kvproof.check.counterexample.store import Factory, load, refutation
 from kvproof.check.counterexample.trace_schema import config_of, operations_of
 from kvproof.check.oracle.coverage import PROPERTIES
-from kvproof.check.oracle.level import MANAGER, POOL, SCHEDULER, STORE, level_of_config
+from kvproof.check.oracle.level import level_of_config
 from kvproof.check.oracle.repetition import nondeterministic, replay_twice
-from kvproof.check.oracle.replay import Call, Counterexample, ReplayResult
+from kvproof.check.oracle.replay import Counterexample, ReplayResult
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Admission, Config, Refused
-from kvproof.check.protocol.scheduler import ScheduledStep
-from kvproof.check.protocol.store import NO_SLOT, Staged
+from kvproof.check.protocol.manager import Config
 from kvproof.check.subjects.loading import EngineError, download
 from kvproof.check.subjects.registry import engine_of
 from kvproof.spec.trace import Operation, Trace
-
-REFUSALS = Admission.LATER, Admission.NEVER, False
-GIVEN_UP = {  # what makes an operation of a trace impossible on a subject that is right
-    MANAGER.name: "refused",
-    POOL.name: "refused",
-    SCHEDULER.name: "refused or ended",
-    STORE.name: "refused or evicted",
-}
 
 
 class ReplayStatus(Enum):
@@ -78,9 +68,7 @@ def replay_trace(
     if finding is None and (reason := _why_open(trace, config, make, done)):
         return Replay(ReplayStatus.ERROR, f"{trace.property} is not decided: {reason}")
     if finding is None:
-        num_skipped = len(operations) - done.num_enabled
         count = f"{done.num_enabled} operations" if operations else "the subject was opened"
-        count += f" ({num_skipped} were not possible)" if num_skipped else ""
         return Replay(ReplayStatus.FIXED, f"{trace.property} holds: {count}, and nothing is refuted")
     if finding.property == trace.property:
         verdict = f"{trace.property} is still refuted"
@@ -93,42 +81,21 @@ def replay_trace(
 def _why_open(trace: Trace, config: Config, make: Factory, done: ReplayResult) -> str:
     """Why a replay that refutes nothing does not show that the property holds; empty if it shows that.
 
-    The last operation is the one that refuted. A subject may have no use for it if it gave up earlier what that
-    operation is about: a manager or a pool refused something, a scheduler ended a request, a store evicted a key. If it
-    gave up nothing, or cannot do the operation at all, the fault had no chance to show.
+    If an operation is not possible, the subject went another way than the run that refuted. It may do so rightly, for
+    example because it refused a request that the other subject took; but then the fault had no chance to show.
     """
     level, subject = level_of_config(config), make()
     is_of_one_run = trace.property in PROPERTIES and trace.property != "nondeterministic"
     if is_of_one_run and (reason := level.unsupported(trace.property, level.facts_of(subject))) is not None:
         return reason
-    if not done.steps or (last := done.steps[-1]).is_enabled:  # without steps it was refuted when it was opened
+    skipped = [number for number, step in enumerate(done.steps, start=1) if not step.is_enabled]
+    if not skipped:
         return ""
-    where = f"operation {len(done.steps)}, in which it was refuted,"
-    if not level.kinds[last.operation[0]].is_possible(config, subject.capabilities):
-        return f"{where} is {last.operation[0]}, which the subject does not declare"
-    given_up = GIVEN_UP[level.name]
-    return "" if _gave_up(done.calls()) else f"{where} is not possible here, and nothing was {given_up} before"
-
-
-def _gave_up(calls: Iterable[Call]) -> bool:
-    """Whether the subject refused something, ended a request by itself, or evicted or did not take a key."""
-    slots = set[int]()  # that a store has given to keys; it gives one again if it evicted the key there
-    for call in calls:
-        answer = call.answer
-        if isinstance(answer, Refused) or any(answer is refusal for refusal in REFUSALS):
-            return True
-        if isinstance(answer, ScheduledStep) and (answer.ignored or answer.failed):
-            return True
-        if call.name == "complete" and answer:  # forks that the scheduler refused
-            return True
-        if call.name == "begin_load" and NO_SLOT in answer:
-            return True
-        if isinstance(answer, Staged):
-            num_asked = len(call.arguments[-1])
-            if answer.evicted or len(answer.keys) < num_asked or not slots.isdisjoint(answer.slots):
-                return True
-            slots.update(answer.slots)
-    return False
+    name = done.steps[skipped[0] - 1].operation[0]
+    is_declared = level.kinds[name].is_possible(config, subject.capabilities)
+    why = "not possible here" if is_declared else "not declared by the subject"
+    more = f", and {len(skipped) - 1} more of {len(done.steps)}" if len(skipped) > 1 else ""
+    return f"operation {skipped[0]} ({name}) is {why}{more}"
 
 
 def _refuted_again(

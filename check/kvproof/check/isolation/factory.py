@@ -13,14 +13,14 @@ from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.own import name_of
 from kvproof.check.subjects.registry import Factory, find
+from kvproof.spec.trace import OURS, is_ours
 
-OURS = "kvproof"
 PIPE = "pipe:"  # such a subject is a separate program anyway
 
 
 def is_foreign(name: str) -> bool:
     """Whether the subject of this name is foreign code that would run in this process."""
-    return not name.startswith(PIPE) and (":" in name or name.partition("==")[0].partition("-")[0] != OURS)
+    return not name.startswith(PIPE) and not is_ours(name)
 
 
 def factory_for(name: str, isolation: bool | None = None, limits: Limits | None = None) -> Callable[[], ManagerSubject]:

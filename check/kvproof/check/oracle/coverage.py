@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from kvproof.check.protocol.features import capabilities_used
 from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.protocol.scopes import Scope
-from kvproof.spec.language import COLLECTED
-from kvproof.spec.text import invariants
+from kvproof.spec.systems import BLOCK_MANAGERS, System
 from kvproof.spec.text.properties import MEANINGS
-from kvproof.spec.texts import RULE_TEXTS
 
 RECORDING = "recording"  # a recording of a manager, judged line by line: beside the levels, a place with its own needs
 
@@ -165,10 +163,10 @@ def has_meaning(property: str, scope: Scope) -> bool:
     return PROPERTIES[property]["manager"].is_fulfilled(Facts(within))
 
 
-def properties_of_the_specification() -> frozenset[str]:
-    """The properties that an invariant, a theorem or an obligation of a rule of the specification belongs to."""
-    claimed = {claim.property for claim in (*COLLECTED.invariants, *COLLECTED.theorems)}
-    for text in (*RULE_TEXTS, invariants):
+def properties_of_the_specification(system: System = BLOCK_MANAGERS) -> frozenset[str]:
+    """The properties that an invariant, a theorem or an obligation of a rule of a specification belongs to."""
+    claimed = {claim.property for claim in (*system.collected.invariants, *system.collected.theorems)}
+    for text in system.texts:
         for node in ast.walk(ast.parse(inspect.getsource(text))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "check":
                 claimed |= {str(part.value) for part in node.args[1:] if isinstance(part, ast.Constant)}

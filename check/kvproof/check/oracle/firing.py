@@ -23,6 +23,7 @@ SMALL_POOL_MAX = 64  # blocks of both devices; the state of a larger pool has ro
 NUM_SEQS_MAX, NUM_SEQS_OF_LARGE_MAX = 24, 64
 NUM_PREFIXES_MAX = 8  # named prefixes of one manager
 NUM_ENTRIES_MAX, NUM_ENTRIES_SPARE, NUM_ENTRIES_OF_LARGE_MAX = 40, 10, 640
+LONG_TABLE = "table of several blocks"  # a situation that every manager must reach
 NAMES_A_BLOCK = {  # rules about one block, and which argument it is
     "reserve": 1,
     "append": 1,
@@ -122,6 +123,8 @@ class SpecRunner:
         index = state.num_full[slot]
         if index == state.num_blocks[slot]:
             self.worker.fresh.append(block)
+            if index:
+                self.coverage[LONG_TABLE] += 1
         elif state.table[slot][index] != block:
             old = state.table[slot][index]
             self.coverage["copy-on-write"] += 1

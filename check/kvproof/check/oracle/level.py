@@ -7,7 +7,7 @@ in one place: `level_of` for a subject, `level_of_config` for a run that has a c
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ from kvproof.check.oracle.coverage import (
     Facts,
     Need,
 )
+from kvproof.check.oracle.firing import LONG_TABLE
 from kvproof.check.oracle.frame import frame_of, frame_of_pool
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.pool import PoolJudge
@@ -73,6 +74,8 @@ from kvproof.check.protocol.store import (
     StoreOperation,
 )
 from kvproof.reports.frames import Frame
+from kvproof.spec.store.machine import STORES
+from kvproof.spec.systems import BLOCK_MANAGERS, System
 from kvproof.spec.text.identity import Identities
 from kvproof.spec.trace import Operation
 
@@ -120,7 +123,7 @@ class Level:
     other_needs: why it does not decide the properties without a need. settings: fields of a configuration that can be
     shrunk, in addition to features and sizes. answers: the types of tuples that its subjects return. other_name: a
     second name of the level. replay_seconds_max: the time limit of one run that is repeated. compile: compiles the
-    rules that its judges run, for all sizes.
+    rules that its judges run, for all sizes. system: the specification that it is judged by, and that is proved for it.
     """
 
     name: str
@@ -138,6 +141,7 @@ class Level:
     other_name: str = ""
     replay_seconds_max: float = 5.0
     compile: Callable[[], object] = compile_rules
+    system: System = BLOCK_MANAGERS
 
     def unsupported(self, property: str, facts: Facts) -> str | None:
         """Why this level cannot decide a property for a subject; None if it can."""
@@ -147,7 +151,9 @@ class Level:
     def facts_of(self, subject: Any) -> Facts:
         """The facts about a subject. It is opened in the default configuration, to see whether it reports refcounts."""
         try:
-            subject.open(self.config())
+            config = self.config()
+            size = features.block_size_within(config.block_size, subject.capabilities)
+            subject.open(replace(config, block_size=size))
             return Facts(subject.capabilities, subject.observe().refs is not None)
         except Unsupported:
             return Facts(subject.capabilities)
@@ -184,6 +190,7 @@ class Level:
 
 # The least values of fields without which a witness is impossible; nearly all have at most two holders or two blocks.
 LEAST_OF_WITNESSES: Mapping[str, Mapping[str, int]] = {
+    LONG_TABLE: {"num_gpu_blocks": 2},
     "copy-on-write": {"num_gpu_blocks": 2},
     "reserve": {"num_gpu_blocks": 2},
     "slide": {"num_gpu_blocks": 5},
@@ -209,6 +216,7 @@ LEAST_OF_WITNESSES: Mapping[str, Mapping[str, int]] = {
 MANAGER_WITNESSES: Witnesses = {
     "admitted": lambda can: True,
     "pool full": lambda can: True,
+    LONG_TABLE: lambda can: True,
     "append": lambda can: True,
     "compute": lambda can: True,
     "drop_last": lambda can: True,
@@ -239,6 +247,7 @@ SCHEDULER_WITNESSES: Witnesses = {
     "admitted": lambda can: True,
     "finished": lambda can: True,
     "pool full": lambda can: True,
+    LONG_TABLE: lambda can: True,
     "preempted": lambda can: can.preempts,
     "ignored while waiting": lambda can: True,
     "aborted while waiting": lambda can: can.aborts,
@@ -396,6 +405,7 @@ STORE = Level(
     settings=STORE_SETTINGS,
     answers=(Staged, Asked, Copied, StoreObservation),
     compile=compile_rules_of_stores,
+    system=STORES,
 )
 LEVELS = (MANAGER, SCHEDULER, POOL, STORE)
 

@@ -15,7 +15,17 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from kvproof.check.protocol.manager import FULL, LOCAL, STATE, WINDOW, Capabilities, Config, PromptKeys, Unsupported
+from kvproof.check.protocol.manager import (
+    FULL,
+    LOCAL,
+    STATE,
+    WINDOW,
+    Assumption,
+    Capabilities,
+    Config,
+    PromptKeys,
+    Unsupported,
+)
 
 NUM_BLOCKS_MAX = 16  # of a configuration that is drawn, on each device and for each KV group
 KV_GROUPS = ((FULL, WINDOW), (FULL, WINDOW), (WINDOW, FULL), (FULL, WINDOW, WINDOW), (FULL, FULL))
@@ -359,7 +369,22 @@ def missing(config: Config, capabilities: Capabilities) -> list[str]:
         lacking.append("KV groups with blocks of different sizes")
     if config.has_states and not capabilities.states:
         lacking.append("KV groups with states")
+    if config.block_size != block_size_within(config.block_size, capabilities):
+        lacking.append(f"blocks of {config.block_size} slot{'s' * (config.block_size > 1)}")
     return lacking
+
+
+def sizes_assumed(capabilities: Capabilities) -> tuple[Assumption, ...]:
+    """What every report says of a subject that cannot have blocks of every size: its judges saw no other."""
+    least, most = capabilities.block_size_min, capabilities.block_size_max
+    bounds = ([f"at least {least}"] if least > 1 else []) + ([] if most is None else [f"at most {most}"])
+    return (Assumption("block-size", f"A block has {' and '.join(bounds)} slots."),) if bounds else ()
+
+
+def block_size_within(block_size: int, capabilities: Capabilities) -> int:
+    """The size that a block can have by the capabilities which is nearest to a size."""
+    most = capabilities.block_size_max
+    return max(capabilities.block_size_min, block_size if most is None else min(block_size, most))
 
 
 def require_capable(name: str, config: Config, capabilities: Capabilities) -> None:

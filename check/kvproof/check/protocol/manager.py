@@ -239,6 +239,8 @@ class Capabilities:
     prefixes: bool = False  # a group may name a prefix of its prompt, whose blocks later groups share: `new_prefix`
     prefixes_stay: bool = False  # a swap moves no block of a named prefix; a swapped table has null blocks there
     hits_within_blocks: bool = False  # a hit may end within a block, which the admission copies: `Admitted.copies`
+    block_size_min: int = 1  # slots of its smallest block; a configuration with a smaller one is not drawn
+    block_size_max: int | None = None  # slots of its largest block; None: any
     dedups_after_step: bool = False  # after a step, a filled block may be replaced by a cached block of equal content
 
     # Of pools only

@@ -82,6 +82,10 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         Annotated[list[Text], Meta(description="Judges of `verify`, such as explorer and walker; default: all.")]
         | UnsetType
     ) = UNSET
+    require: (
+        Annotated[list[Text], Meta(description="Judges of `verify` that must check something; default: none.")]
+        | UnsetType
+    ) = UNSET
     baseline: (
         Annotated[Text, Meta(description="Earlier result, relative to this file, that no run may be worse than.")]
         | UnsetType

@@ -16,11 +16,12 @@ engine would do with them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from kvproof.check.oracle.coverage import FORK, SWAP, Facts
 from kvproof.check.protocol.interrupt import uninterrupted
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput, left_out
@@ -62,9 +63,10 @@ class DataPlaneOptions:
     """The options of the stages of the data plane, and what they share.
 
     layouts, dtypes: empty for the defaults of the harness. manager: a manager whose mappings replace those of the
-    harness. broken: after an executor has broken the device, the reason why it can no longer be used.
-    report_work: is called with what is done next, which begins with the name of the executor and a colon if it is a
-    case. plane: the part of the result document that the stages fill.
+    harness. lacking: the properties that this manager cannot have, each with the reason. broken: after an executor has
+    broken the device, the reason why it can no longer be used. report_work: is called with what is done next, which
+    begins with the name of the executor and a colon if it is a case. plane: the part of the result document that the
+    stages fill.
     """
 
     device: str
@@ -73,23 +75,31 @@ class DataPlaneOptions:
     dtypes: tuple[str, ...] = ()
     is_short: bool = False
     manager: EmittingManager | None = None
+    lacking: Mapping[str, str] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
     report_work: Callable[[str], None] = lambda what: None
     plane: DataPlane = field(default_factory=lambda: DataPlane("cpu"))
 
 
-def planned(executors: Sequence[str]) -> list[Check]:
-    """The checks of `correctness_stage`, with their verdict before the run."""
-    claims = [(property, name) for name in executors for property in (SWAPS, COPIES)]
+def planned(executors: Sequence[str], lacking: Mapping[str, str] | None = None) -> list[Check]:
+    """The checks of `correctness_stage`, with their verdict before the run.
+
+    lacking: the properties that the subject cannot have, each with the reason; they are unsupported.
+    """
+    claims = [*((property, name) for name in executors for property in (SWAPS, COPIES)), (HAZARDS, LINTER)]
+    checks = [Check(f"{JUDGE}/{one}/{name}", JUDGE, one, Verdict.UNKNOWN, text=NOT_RUN) for one, name in claims]
     return [
-        Check(f"{JUDGE}/{property}/{name}", JUDGE, property, Verdict.UNKNOWN, text=NOT_RUN)
-        for property, name in [*claims, (HAZARDS, LINTER)]
+        replace(check, verdict=Verdict.UNSUPPORTED, text=lacking[check.property])
+        if lacking and check.property in lacking
+        else check
+        for check in checks
     ]
 
 
 def correctness_stage(options: DataPlaneOptions, share: float) -> Stage:
     """Let every executor move blocks between filled pools, and compare every byte."""
-    planned_checks = planned(options.executors)
+    all_checks = planned(options.executors, options.lacking)
+    planned_checks = [check for check in all_checks if check.verdict is Verdict.UNKNOWN]
 
     def run(budget: StageBudget) -> Iterator[StageOutput]:
         if budget.seconds < SECONDS_MIN:
@@ -140,7 +150,7 @@ def correctness_stage(options: DataPlaneOptions, share: float) -> Stage:
         yield from map(_left_open, decided) if found.is_cut else decided
         yield from _self_test(found)
 
-    return Stage(JUDGE, share, planned_checks, run)
+    return Stage(JUDGE, share, all_checks, run)
 
 
 def out_of_time(planned_checks: Sequence[Check]) -> Iterator[Check]:
@@ -365,4 +375,7 @@ def emitted_stages(manager: EmittingManager, one: ManagerSubject) -> tuple[list[
     note = f"The mappings are those of {manager.name}; the engine that executed them is kvproof's."
     plane = DataPlane("cpu", notes=[note])
     options = DataPlaneOptions("cpu", (ENGINE,), is_short=True, manager=manager, plane=plane)
+    facts = Facts(one.capabilities)
+    reasons = {name: need.unfulfilled(facts) for name, need in ((SWAPS, SWAP), (COPIES, FORK))}
+    options = replace(options, lacking={name: reason for name, reason in reasons.items() if reason is not None})
     return [correctness_stage(options, share=8)], plane

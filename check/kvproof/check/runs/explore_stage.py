@@ -4,32 +4,40 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from kvproof.check.isolation.remote_search import explore
+from kvproof.check.oracle.coverage import properties_of_the_specification
+from kvproof.check.oracle.level import Level
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import FindingKey
 from kvproof.check.protocol.manager import ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import SCOPES, Scope
-from kvproof.check.protocol.time_limit import search_ends_after
+from kvproof.check.protocol.time_limit import search_ends_after, time_limit_of
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.scope_units import OnCount, Past, ScopeUnits, Search
 from kvproof.check.runs.session import INTERRUPTED, Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
+    NO_STEP,
     STOPPED,
     JudgeOutcome,
     ReportedFinding,
     named_if_excused,
     notes,
     planned_checks_of_scopes,
+    refused_by_subject,
     resolve_checks,
+    undecided,
     witness_counts,
 )
 from kvproof.check.search.exhaustive.specification import explore_specification
+from kvproof.check.search.exhaustive.store_rules import StoreScope, explore_stores
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import strategy_of
 from kvproof.reports.result import Check
 from kvproof.spec.language import COLLECTED
+from kvproof.spec.store.machine import STORES
 from kvproof.spec.text.witnesses import WITNESSES
 from kvproof.spec.verdict import Verdict
 
@@ -38,6 +46,7 @@ EXCUSED = "the search ended at a finding that is excused, and could not go past 
 PAST_NOTE = "it went past {:,} operations with excused findings in {}; what comes after these was not searched"
 PAST = "every state was searched but those that come after an operation with an excused finding: {} of them"
 EXPLORER = "explorer"
+OPEN_SECONDS_MAX = 20.0  # to open a subject in this process
 
 
 @dataclass
@@ -47,7 +56,8 @@ class Searches:
     save: turns a counterexample, with the number of transitions before it, into a report. expected: the rules and
     witnesses, each with whether the search must reach it. is_hunt: searches as far as the time allows, and promises no
     scope. is_done: called with the name of each scope that need not be searched again. max_transitions: of each scope;
-    in a hunt, of all scopes together.
+    in a hunt, of all scopes together. refusal: why the subject has no such configuration as a scope needs, asked before
+    the first search; None if it has.
     """
 
     judge: str
@@ -60,13 +70,22 @@ class Searches:
     keeps_going: bool = False
     is_done: Callable[[str], None] = lambda name: None
     max_transitions: int = UNLIMITED
+    refusal: Callable[[Scope], "Refusal | None"] = lambda scope: None
 
     def run(self, stint: StageBudget) -> Iterator[StageOutput]:
         deadline, num_left = time.monotonic() + stint.seconds, self.max_transitions
         coverage, num_states, is_cut_short = Counter[str](), 0, False
         past = dict[str, int]()  # by scope: the operations with excused findings that the search went past
-        refused: dict[str, JudgeOutcome] = {}  # of a hunt
+        refusals = self._refusals()
+        refused = {name: _without(one.reason) for name, one in refusals.items()}
+        promised = Counter(one.reason for one in refusals.values() if one.is_promised)
+        yield from refused_by_subject(self.judge, promised, len(self.scopes))
+        if not self.is_hunt:
+            for name, outcome in refused.items():
+                yield from self._decided(name, outcome)
         for number, (name, scope) in enumerate(self.scopes.items()):
+            if name in refused:
+                continue
             left = deadline - time.monotonic()
             if self.is_hunt and (left <= 0 or num_left <= 0):
                 self._note_end(stint, number, "time" if left <= 0 else "effort")
@@ -76,13 +95,10 @@ class Searches:
                 continue
             try:
                 done, found, num_done = self._past_excused(scope, deadline, num_left, stint.further(num_states))
-            except Unsupported as error:
-                reason = f"the subject has no such configuration: {error}"
-                outcome = JudgeOutcome(Verdict.UNSUPPORTED, {}, 0.0, reason)
-                if self.is_hunt:
-                    refused[name] = outcome
-                else:
-                    yield from self._decided(name, outcome)
+            except Unsupported as error:  # of a subject that had the configuration when it was asked
+                refused[name] = _without(str(error))
+                if not self.is_hunt:
+                    yield from self._decided(name, refused[name])
                 continue
             except KeyboardInterrupt:
                 if self.is_hunt:
@@ -106,12 +122,20 @@ class Searches:
             if done.finding is not None or done.is_exhausted:
                 self.is_done(name)
         else:  # a scope that was left out might have decided what the refused ones cannot
-            for name, outcome in refused.items():
+            for name, outcome in refused.items() if self.is_hunt else ():
                 yield from self._decided(name, outcome)
         if past:
             where = f"{len(past)} scopes" if len(past) > 1 else min(past)
             stint.notes.append(PAST_NOTE.format(sum(past.values()), where))
         yield from witness_counts(self.judge, coverage, {} if is_cut_short else self.expected)
+
+    def _refusals(self) -> dict[str, "Refusal"]:
+        """The scopes whose configuration the subject does not have. All are known before the first search.
+
+        So a search that ends at a finding leaves the same scopes unknown as one that goes on past it decides.
+        """
+        found = ((name, self.refusal(scope)) for name, scope in self.scopes.items())
+        return {name: one for name, one in found if one is not None}
 
     def _note_end(self, stint: StageBudget, num_begun: int, what: str) -> None:
         """Report the scopes of a hunt that were not begun, if there are any. what: ended before them."""
@@ -152,7 +176,7 @@ class Searches:
         counts = {"states": done.num_states, "transitions": done.num_operations}
         outcome = JudgeOutcome(Verdict.NOT_REFUTED if self.is_hunt else Verdict.UNKNOWN, counts, done.seconds)
         outcome.claims, outcome.claims_left_out = done.claims, done.claims_left_out
-        outcome.refutations = [*found, *notes(done.notes, done.num_operations, "transitions")]
+        outcome.refutations, outcome.notes = found, notes(done.notes, done.num_operations, "transitions")
         what = "time" if is_late else "effort"
         if any(not one.excused for one in found):
             outcome.verdict, outcome.text = Verdict.UNKNOWN, STOPPED
@@ -165,6 +189,46 @@ class Searches:
         else:
             outcome.verdict, outcome.text = Verdict.EXHAUSTED, done.text
         return outcome
+
+
+def _without(reason: str) -> JudgeOutcome:
+    """The outcome of a scope whose configuration the subject does not have."""
+    return JudgeOutcome(Verdict.UNSUPPORTED, {}, 0.0, f"the subject has no such configuration: {reason}")
+
+
+class Refusal(NamedTuple):
+    """Why a subject has no such configuration as a scope needs, and whether its capabilities promise one."""
+
+    reason: str
+    is_promised: bool
+
+
+def _refusal_by(subject: ManagerSubject, scope: Scope) -> Refusal | None:
+    """Why the subject has no such configuration as the scope needs; None if it has, or if something else is wrong.
+
+    What else is wrong is for the search to find.
+    """
+    strategy, is_promised = strategy_of(subject), False
+    try:
+        strategy.exhaustive.check(subject, scope)
+        is_promised = True
+        with time_limit_of(subject, OPEN_SECONDS_MAX):
+            strategy.level.open(subject, strategy.exhaustive.config_of(scope))
+    except Unsupported as error:
+        return Refusal(str(error), is_promised)
+    except Exception:
+        return None
+    return None
+
+
+def _told(found: Counterexample, num_transitions: int) -> ReportedFinding:
+    """A finding of the specification, with its steps as text.
+
+    No subject could replay them, and a search of the scope repeats them.
+    """
+    calls = [f"{name}({', '.join(map(str, arguments))})" for name, *arguments in found.operations]
+    steps = "\n".join(f"  {number}  {call}" for number, call in enumerate(calls, start=1)) or NO_STEP
+    return ReportedFinding(found.finding.property, f"the specification itself: {found.finding.text}", steps=steps)
 
 
 def specification_stage(
@@ -181,19 +245,13 @@ def specification_stage(
     search, if the text is not read in Python; judge: its name in the result.
     """
 
-    def report(found: Counterexample, num_transitions: int) -> ReportedFinding:
-        """Report the steps as text: no subject could replay them, and a search of the scope repeats them."""
-        calls = [f"{name}({', '.join(map(str, arguments))})" for name, *arguments in found.operations]
-        steps = "".join(f"\n  {number}  {call}" for number, call in enumerate(calls, start=1))
-        return ReportedFinding(found.finding.property, f"the specification itself: {found.finding.text}{steps}")
-
     def search(scope: Scope, seconds: float, max_transitions: int, progress: OnCount, past: Past) -> SearchResult:
         return reader(scope, seconds=seconds, max_transitions=max_transitions, progress=progress)
 
     names = [*(rule.__name__ for rule in COLLECTED.rules), *WITNESSES]
     planned_checks = planned_checks_of_scopes(judge, scopes, None)
     expected = dict.fromkeys(names, is_whole)
-    searches = Searches(judge, scopes, planned_checks, search, report, expected)
+    searches = Searches(judge, scopes, planned_checks, search, _told, expected)
     searches.max_transitions = max_transitions
     return Stage(judge, share, planned_checks, searches.run)
 
@@ -233,11 +291,39 @@ def subject_stage(
         chosen = units.search_of(scopes, max_transitions)
     planned_checks = planned_checks_of_scopes(EXPLORER, scopes, subject)
     searches = Searches(EXPLORER, scopes, planned_checks, chosen, save, is_hunt=is_hunt, keeps_going=keeps_going)
+    searches.refusal = partial(_refusal_by, subject)
     searches.is_done, searches.max_transitions = is_done, max_transitions
     kept = [check for check in planned_checks if check.verdict is Verdict.UNSUPPORTED] if is_hunt else planned_checks
     return Stage(EXPLORER, share, kept, searches.run, (strategy.exhaustive.assumption,))
 
 
+def specification_stage_of(level: Level, share: float) -> Stage:
+    """The stage of a gate that searches the specification of a level: of stores, or of block managers."""
+    if level.system is not STORES:
+        return specification_stage(SPECIFICATION_SCOPES, share, is_whole=True)
+    names = [rule.__name__ for rule in STORES.collected.rules]
+    planned = [
+        undecided(SPECIFICATION, property, scope)
+        for scope in STORE_SCOPES
+        for property in sorted(properties_of_the_specification(STORES))
+    ]
+
+    def search(scope: Any, seconds: float, max_transitions: int, progress: OnCount, past: Past) -> SearchResult:
+        return explore_stores(scope, seconds=seconds, max_transitions=max_transitions)
+
+    scopes: Mapping[str, Any] = STORE_SCOPES
+    searches = Searches(SPECIFICATION, scopes, planned, search, _told, dict.fromkeys(names, True))
+    return Stage(SPECIFICATION, share, planned, searches.run)
+
+
+# The scopes of the specification of stores that a gate searches: together they fire each of its rules.
+STORE_SCOPES = {
+    "store": StoreScope(),
+    "store-leases": StoreScope(leases=True, ends=True, promises=True, drops=True),
+    "store-moves": StoreScope((1, 1), num_pins=2, moves=True),
+    "store-owners": StoreScope((2,), num_pins=2, num_owners=2),
+    "store-from-nothing": StoreScope((2,), is_built=False),
+}
 # The scopes of the specification that a gate searches within its minute, each feature in at least one of them.
 # Together they fire every rule and meet every witness of the specification; what does not is reported.
 SPECIFICATION_SCOPES = {name: SCOPES[name] for name in ("tables-5x3x8", "lookahead", "swap", "cache")} | {

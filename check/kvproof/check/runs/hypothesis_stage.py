@@ -1,7 +1,6 @@
 """The stage that drives a manager with Hypothesis."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
@@ -21,7 +20,9 @@ from kvproof.check.runs.verdicts import (
     named_if_excused,
     notes,
     planned_checks,
+    refused_by_subject,
     resolve_checks,
+    sizes_expected,
     witness_counts,
 )
 from kvproof.check.search.hypothesis_machine import drive
@@ -56,8 +57,7 @@ def hypothesis_stage(
     def run(stint: StageBudget) -> Iterator[StageOutput]:
         began = time.monotonic()
         outcome = JudgeOutcome(Verdict.NOT_REFUTED, {"operations": 0, "runs": 0}, 0.0)
-        witnesses, note_counts = Counter[str](), Counter[str]()
-        past = list[FindingKey]()
+        total, past = SearchResult(), list[FindingKey]()
         for number in range(effort.rounds):
             if time.monotonic() - began >= stint.seconds:
                 stopped = stint.stopped_after(number, effort.rounds, "rounds")
@@ -68,8 +68,7 @@ def hypothesis_stage(
                 done = driven(make(), stint.seed + number, past)
             outcome.counts["operations"] += done.num_operations
             outcome.counts["runs"] += done.num_runs
-            witnesses.update(done.coverage)
-            note_counts.update(done.notes)
+            total.continue_with(done)
             stint.advance(outcome.counts["operations"])
             if done.is_unsupported:
                 outcome.verdict, outcome.text = Verdict.UNKNOWN, NOTHING_ACCEPTED + done.refusal
@@ -85,8 +84,10 @@ def hypothesis_stage(
         if outcome.verdict is Verdict.NOT_REFUTED and not outcome.counts["operations"]:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, NO_TIME
         outcome.seconds = time.monotonic() - began
-        outcome.refutations += notes(note_counts, outcome.counts["operations"], "operations")
+        outcome.notes = notes(total.notes, outcome.counts["operations"], "operations")
         yield from resolve_checks(JUDGE, planned, outcome)
-        yield from witness_counts(JUDGE, witnesses, {})
+        is_whole = outcome.verdict is Verdict.NOT_REFUTED
+        yield from witness_counts(JUDGE, total.coverage, sizes_expected(total) if is_whole else {})
+        yield from refused_by_subject(JUDGE, total.refusals, total.num_drawn)
 
     return Stage(JUDGE, share, planned, run)

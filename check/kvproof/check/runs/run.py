@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kvproof.check.protocol.features import sizes_assumed
 from kvproof.check.protocol.manager import Assumption, ManagerSubject
 from kvproof.check.runs.effort import BY_BUDGET, Effort
 from kvproof.check.runs.errors import UsageError, fail
@@ -37,7 +38,8 @@ class RunOptions:
 
     seconds: its budget, None for no limit. effort: how much its searches do. assumptions, messages: for the report.
     baseline: the result of an earlier run, to compare with. history: the file to which the run adds itself.
-    words: further options that decide what the run does, as they are typed.
+    words: further options that decide what the run does, as they are typed. required: the judges that must check
+    something.
     """
 
     command: str
@@ -54,6 +56,7 @@ class RunOptions:
     baseline: Path | None = None
     history: Path | None = None
     words: list[str] = field(default_factory=list)
+    required: tuple[str, ...] = ()
 
     def saving(self, make: Callable[[], ManagerSubject]) -> Saving:
         """The saver of this run's counterexamples. Raises ConfigurationError, UsageError."""
@@ -89,10 +92,11 @@ def run_stages(
     is that of the failed write unless the run refutes.
     """
     console = output()
-    assumed = [*options.assumptions, *(subject.assumptions if subject else ())]
+    assumed = list(options.assumptions)
+    assumed += [*subject.assumptions, *sizes_assumed(subject.capabilities)] if subject else []
     assumed += [one for stage in stages for one in stage.assumptions]
     run = Run(version(), options.command, options.subject, options.seed, host() | dict(environment or {}), now())
-    run.options = options.words
+    run.options, run.required = options.words, list(options.required)
     run.assumptions = [f"{one.name}: {one.sentence}" for one in assumed]
     outside = outside_table(options.subject)
     result = Result(run, messages=[*options.messages, *([outside] if outside else [])], data_plane=data_plane)

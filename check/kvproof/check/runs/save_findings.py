@@ -14,7 +14,7 @@ from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.known_findings import KnownFindings
 from kvproof.check.runs.session import InterruptedFinding
 from kvproof.check.runs.store import Store, StoreError, explained
-from kvproof.check.runs.verdicts import NOT_WANTED, JudgeOutcome, ReportedFinding, refuted_by
+from kvproof.check.runs.verdicts import NO_STEP, NOT_WANTED, JudgeOutcome, ReportedFinding, refuted_by
 from kvproof.check.search.result import UNLIMITED
 from kvproof.check.search.shrinking_worlds import sizes_needed
 from kvproof.check.search.suppression import Features, KnownFailure, features_of, is_duplicate
@@ -121,7 +121,10 @@ class Saving:
     def _report(self, kept: KeptFinding) -> ReportedFinding:
         """The finding with its file, or with its steps if it has none; and what could not be done with it."""
         finding = kept.found.finding
-        reported = ReportedFinding(finding.property, kept.text, signature=kept.found.kind[1])
+        path = kept.path or (kept.raw if kept.unsaved is None else None)
+        trace = None if path is None else str(path.relative_to(self.store.folder))
+        steps = "" if trace else told(kept)
+        reported = ReportedFinding(finding.property, kept.text, trace, signature=kept.found.kind[1], steps=steps)
         if needed := sizes_needed(kept.found.config):
             reported.text += f"\n{needed}"
         if kept.unsaved is not None and kept.path is None:
@@ -129,11 +132,8 @@ class Saving:
                 with explained(self.store.crashes):
                     raise kept.unsaved
             except StoreError as error:
-                steps = f"\n{steps_of(kept.trace)}" if kept.trace is not None else ""
                 raw = "" if kept.raw is None else f"\nThe run as it was found is in {kept.raw}"
-                reported.text += f"{steps}\nThis run is not saved: {error}{raw}"
-        elif (path := kept.path or kept.raw) is not None:
-            reported.trace = str(path.relative_to(self.store.folder))
+                reported.steps += f"\nThis run is not saved: {error}{raw}"
         if kept.tracebacks:
             with suppress(StoreError):
                 self.store.write_log("\n".join(kept.tracebacks))
@@ -177,6 +177,13 @@ class Saving:
         }
         strategy = STRATEGIES[level_of_config(found.config).name]
         return shortest(strategy, self.make, found, seed=self.seed, long=LONG, walks=NUM_WALKS_MAX, **bounds)
+
+
+def told(kept: KeptFinding) -> str:
+    """The run of a finding whose trace no file has, as text."""
+    if kept.trace is not None:
+        return steps_of(kept.trace)
+    return "\n".join(f"  {number}  {one}" for number, one in enumerate(kept.found.operations, start=1)) or NO_STEP
 
 
 def steps_of(trace: Trace) -> str:

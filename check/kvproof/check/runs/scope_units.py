@@ -87,16 +87,17 @@ class ScopeUnits:
     def search_of(self, scopes: Mapping[str, Scope], max_transitions: int) -> Search:
         """A function that gives the result of each scope of a gate, called in the order of the scopes.
 
-        max_transitions: of each scope. Later scopes begin before they are asked for.
+        A scope may be passed over. max_transitions: of each scope. Later scopes begin before they are asked for.
         """
-        begun: list[Iterator[Any]] = []
+        begun: list[Iterator[tuple[Scope, Any]]] = []
 
         def search(scope: Scope, seconds: float, num_left: int, progress: OnCount, past: Past = ()) -> SearchResult:
             if past:
                 return self._again(scope, seconds, num_left, past)
             if not begun:
-                begun.append(self.workers.results(explore_unit, self._units(scopes, max_transitions, seconds)))
-            return _result(next(begun[0])[0])
+                results = self.workers.results(explore_unit, self._units(scopes, max_transitions, seconds))
+                begun.append(zip(scopes.values(), results, strict=False))
+            return _result(next(packed for one, (packed,) in begun[0] if one == scope))
 
         return search
 
@@ -106,9 +107,11 @@ class ScopeUnits:
         Without a time limit, and unless the first finding ends the hunt, the search begins now.
         """
         begun: list[Iterator[Any]] = []
-        found, places = deque[Any](), {scope: place for place, scope in enumerate(scopes.values())}
+        found, places = deque[tuple[Scope, Any]](), {scope: place for place, scope in enumerate(scopes.values())}
+        left: tuple[Scope, ...] = ()
 
         def begin(first: int, num_left: int, seconds: float) -> None:
+            nonlocal left
             left = tuple(scopes.values())[first:]
             unit = ScopeUnit(self.subject, left, num_left, seconds, stops_at_first)
             begun.append(self.workers.results(explore_unit, [unit]))
@@ -119,11 +122,13 @@ class ScopeUnits:
         def search(scope: Scope, seconds: float, num_left: int, progress: OnCount, past: Past = ()) -> SearchResult:
             if past:
                 return self._again(scope, seconds, num_left, past)
+            _pass_over(found, scope)
             if not found:
                 if not begun:
                     begin(places[scope], num_left, seconds)
-                found.extend(next(begun.pop()))
-            return _result(found.popleft())
+                found.extend(zip(left, next(begun.pop()), strict=False))
+                _pass_over(found, scope)
+            return _result(found.popleft()[1])
 
         return search
 
@@ -140,6 +145,12 @@ class ScopeUnits:
         deadline = time.monotonic() + seconds
         for scope in scopes.values():
             yield ScopeUnit(self.subject, (scope,), max_transitions, max(0.0, deadline - time.monotonic()))
+
+
+def _pass_over(found: deque[tuple[Scope, Any]], scope: Scope) -> None:
+    """Drop the results of the scopes before this one, which nobody asked for."""
+    while found and found[0][0] != scope:
+        found.popleft()
 
 
 def _result(packed: Any) -> SearchResult:

@@ -23,7 +23,7 @@ from kvproof.check.runs.store import Store, StoreError, fault_of_kvproof
 from kvproof.check.search.result import UNLIMITED
 from kvproof.reports.counterexample import REPEAT, Counterexample
 from kvproof.reports.printable import cut
-from kvproof.reports.result import Check, Difference, Result, WitnessCount
+from kvproof.reports.result import Check, Difference, Refusals, Result, WitnessCount
 from kvproof.spec.verdict import Exit, Verdict
 
 NOT_RUN = "not run"
@@ -77,7 +77,7 @@ class StageBudget:
         return self.stopped
 
 
-StageOutput = Check | WitnessCount
+StageOutput = Check | WitnessCount | Refusals
 
 
 @dataclass
@@ -214,6 +214,9 @@ class Session:
     def _take(self, output: StageOutput) -> None:
         if isinstance(output, WitnessCount):
             self.result.witnesses.append(output)
+            return
+        if isinstance(output, Refusals):
+            self.result.refusals.append(output)
             return
         places = {check.id: index for index, check in enumerate(self.result.checks)}
         was_failure = output.id in places and self.result.checks[places[output.id]].is_failure

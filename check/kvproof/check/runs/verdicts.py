@@ -2,6 +2,9 @@
 
 A check is one property, as one judge sees it. Before the search each check is undecided, or unsupported with a reason.
 The findings of the search refute their properties; every other planned check gets the verdict of the outcome.
+
+No property is refuted without the run that shows it: a `ReportedFinding` cannot be made without one. What a search
+merely counts, because no capability of the subject rules it out, is a note, and refutes nothing.
 """
 
 import builtins
@@ -15,19 +18,23 @@ from kvproof.check.oracle import coverage
 from kvproof.check.oracle.level import Level, level_of
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.session import NOT_RUN
+from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.search.suppression import Features
-from kvproof.reports.baseline import ACCEPTED
-from kvproof.reports.result import Check, WitnessCount
+from kvproof.reports.result import PROMISED_BY_NOBODY, Check, Refusals, WitnessCount
 from kvproof.reports.summary import REFUSED
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Verdict
 
 REPEATED = "nondeterministic"
+NO_STEP = "It shows when the subject is opened; no step is needed."  # of a run without operations
 NOTHING_ACCEPTED = f"{REFUSED} that was drawn: it raises Unsupported for each, or --fix excludes it"
 STOPPED = "stopped at the first finding"
 NO_TIME = "the time limit (--budget) was over before this judge began"
-SHOWN_BY = {"hit-complete": "; with `lost_hits=0` in its `capabilities`, a run that shows one is a finding"}
+SHOWN_BY = {  # of a note: the capability with which it would be a finding
+    "hit-complete": "; with `lost_hits=0` in its `capabilities`, a run that shows one is a finding",
+    "refusal-needed": "; with `refusal_slack=0` in its `capabilities`, a run that shows one is a finding",
+}
 NOT_WANTED = "not what is hunted for"
 NOT_ASKED = "every state was counted again, and claims about the property were not asked"
 EXCUSED_ONLY = "its only findings are excused"
@@ -39,7 +46,8 @@ class ReportedFinding:
 
     text: what broke, and where. trace: the path of the saved trace, relative to the result's folder. scope: a part of
     the check's id that distinguishes several findings of one property. signature: how it broke. excused: why it is not
-    a failure; empty if it is one. features: those that its shortest run uses and could do without.
+    a failure; empty if it is one. features: those that its shortest run uses and could do without. steps: the run, of a
+    finding whose trace no file has. Raises ValueError without a run.
     """
 
     property: str
@@ -49,11 +57,16 @@ class ReportedFinding:
     signature: str = ""
     excused: str = ""
     features: Features = ()
+    steps: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.trace and not self.steps:
+            raise ValueError(f"{self.property} is not refuted without a run that shows it")
 
     @builtins.property
     def is_known(self) -> bool:
-        """Whether it is excused for what it is: it is in the list of known findings, or breaks no promise."""
-        return bool(self.excused) and self.excused not in (NOT_WANTED, ACCEPTED)
+        """Whether it is excused for what it is: it is a known finding, or the baseline's, or breaks no promise."""
+        return bool(self.excused) and self.excused != NOT_WANTED
 
 
 @dataclass
@@ -62,7 +75,7 @@ class JudgeOutcome:
 
     verdict: of every property that it did not refute. counts: what it did, such as operations or states. text: the
     reason of the verdict. claims, claims_left_out: as in a `SearchResult`; a property is at most not refuted if a claim
-    about it was left out.
+    about it was left out. notes: what was seen and is no finding, by property.
     """
 
     verdict: Verdict
@@ -72,6 +85,7 @@ class JudgeOutcome:
     refutations: list[ReportedFinding] = field(default_factory=list)
     claims: Mapping[str, list[str]] = field(default_factory=dict)
     claims_left_out: Mapping[str, list[str]] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
 
 
 def planned_checks(level: Level, judge: str, subject: Any) -> list[Check]:
@@ -83,7 +97,7 @@ def planned_checks(level: Level, judge: str, subject: Any) -> list[Check]:
     reasons = {name: level.unsupported(name, facts) for name in MEANINGS}
     if any(judge == strategy.judge for strategy in STRATEGIES.values()):
         reasons[REPEATED] = None
-    return [_undecided(judge, name, "", reason) for name, reason in reasons.items()]
+    return [undecided(judge, name, reason=reason) for name, reason in reasons.items()]
 
 
 def planned_checks_of_scopes(judge: str, scopes: Mapping[str, Scope], subject: Any | None) -> list[Check]:
@@ -92,13 +106,13 @@ def planned_checks_of_scopes(judge: str, scopes: Mapping[str, Scope], subject: A
     Without a subject: only the properties that the text of the specification itself has.
     """
     if subject is None:
-        whole = [_undecided(judge, name, "", None) for name in coverage.properties_of_the_specification()]
+        whole = [undecided(judge, name) for name in coverage.properties_of_the_specification()]
     else:
         whole = planned_checks(level_of(subject), judge, subject)
     unsupported = [check for check in whole if check.verdict is Verdict.UNSUPPORTED]
     open_names = {check.property for check in whole} - {check.property for check in unsupported}
     checks = [
-        _undecided(judge, property, name, None)
+        undecided(judge, property, name)
         for name, scope in scopes.items()
         for property in MEANINGS
         if property in open_names and coverage.has_meaning(property, scope)
@@ -106,7 +120,8 @@ def planned_checks_of_scopes(judge: str, scopes: Mapping[str, Scope], subject: A
     return checks + unsupported
 
 
-def _undecided(judge: str, property: str, scope: str, reason: str | None) -> Check:
+def undecided(judge: str, property: str, scope: str = "", reason: str | None = None) -> Check:
+    """A check before the search. reason: why it is unsupported; None if the search decides it."""
     verdict = Verdict.UNKNOWN if reason is None else Verdict.UNSUPPORTED
     return Check(_id(judge, property, scope), judge, property, verdict, text=NOT_RUN if reason is None else reason)
 
@@ -123,7 +138,7 @@ def refuted_by(judge: str, found: ReportedFinding, outcome: JudgeOutcome, scope:
         Verdict.REFUTED,
         outcome.seconds,
         {} if found.scope else outcome.counts,  # one search is counted once
-        found.text,
+        f"{found.text}\n{found.steps}" if found.steps else found.text,
         found.trace,
         found.signature,
         found.excused,
@@ -136,8 +151,10 @@ def resolve_checks(judge: str, planned: list[Check], outcome: JudgeOutcome, scop
     for found in outcome.refutations:
         yield refuted_by(judge, found, outcome, scope)
     excused = {found.property for found in outcome.refutations} - refuted
+    noted = {name: text for name, text in outcome.notes.items() if name not in refuted}
+    yield from _noted(judge, planned, noted, outcome, scope)
     for check in planned:
-        if check.property not in refuted and check.verdict is Verdict.UNKNOWN:
+        if check.property not in refuted and check.property not in noted and check.verdict is Verdict.UNKNOWN:
             text = EXCUSED_ONLY if check.property in excused else outcome.text
             decided = replace(check, verdict=outcome.verdict, seconds=outcome.seconds, counts=outcome.counts, text=text)
             yield _with_claims(decided, outcome)
@@ -167,13 +184,36 @@ def named_if_excused(found: ReportedFinding, others: Iterable[ReportedFinding] =
     return found
 
 
-def notes(counts: Mapping[str, int], num_done: int, kind: str) -> list[ReportedFinding]:
-    """Informational findings, such as missed cache hits. kind: what `num_done` counts."""
-    return [
-        ReportedFinding(name, f"{count:,} times in {num_done:,} {kind}{SHOWN_BY.get(name, '')}")
-        for name, count in counts.items()
-        if count
-    ]
+def _noted(
+    judge: str, planned: list[Check], noted: Mapping[str, str], outcome: JudgeOutcome, scope: str
+) -> Iterator[Check]:
+    """The checks of the properties of which something was noted."""
+    by_name = {check.property: check for check in planned}
+    for name, text in noted.items():
+        check = by_name.get(name) or Check(_id(judge, name, scope), judge, name, Verdict.UNSUPPORTED)
+        reason = check.text if check.verdict is Verdict.UNSUPPORTED and check.text else PROMISED_BY_NOBODY
+        check = replace(check, seconds=outcome.seconds, counts=outcome.counts)
+        yield replace(check, verdict=Verdict.UNSUPPORTED, text=reason, note=text)
+
+
+def notes(counts: Mapping[str, int], num_done: int, kind: str) -> dict[str, str]:
+    """What was seen and is no finding, such as missed cache hits, by property. kind: what `num_done` counts."""
+    seen = {name: f"{count:,} times in {num_done:,} {kind}" for name, count in counts.items() if count}
+    return {name: f"{text}{SHOWN_BY.get(name, '')}" for name, text in seen.items()}
+
+
+def refused_by_subject(judge: str, reasons: Counter[str], num_asked: int) -> Iterator[Refusals]:
+    """What the report says of the configurations that the subject refused, if it refused any. num_asked: in all."""
+    if reasons:
+        yield Refusals(judge, reasons.total(), num_asked, dict(reasons.most_common()))
+
+
+def sizes_expected(done: SearchResult) -> dict[str, bool]:
+    """The sizes of configurations as situations, each with whether the search must reach it.
+
+    A subject that refuses every configuration of a size was not seen in any, and a fault may need it.
+    """
+    return {name: name in done.sizes_missed() for name in done.sizes}
 
 
 def witness_counts(judge: str, counts: Counter[str], expected: Mapping[str, bool]) -> Iterator[WitnessCount]:

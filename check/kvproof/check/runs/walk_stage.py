@@ -19,8 +19,10 @@ from kvproof.check.runs.verdicts import (
     ReportedFinding,
     notes,
     planned_checks,
+    refused_by_subject,
     refuted_by,
     resolve_checks,
+    sizes_expected,
     witness_counts,
 )
 from kvproof.check.runs.walk_units import WalkUnits
@@ -137,14 +139,15 @@ def walker_stage(
             if total.num_operations < max_operations < UNLIMITED:
                 outcome.verdict, outcome.text = Verdict.UNKNOWN, stopped
         is_cut_short = outcome.verdict is Verdict.UNKNOWN
-        outcome.refutations += notes(total.notes, total.num_operations, "operations")
+        outcome.notes = notes(total.notes, total.num_operations, "operations")
         yield from resolve_checks(judge, checks, outcome)
-        situations = expected
+        situations = expected | sizes_expected(total)
         missed = [name for name, is_expected in expected.items() if is_expected and not total.coverage[name]]
         if missed and has_known and total.num_operations >= OPERATIONS_ENOUGH and not is_cut_short:
             stint.notes.append(f"{BESIDE_KNOWN_FINDINGS}: {', '.join(missed)}")
-            situations = expected | dict.fromkeys(missed, False)
+            situations = situations | dict.fromkeys(missed, False)
         yield from witness_counts(judge, total.coverage, {} if is_cut_short else situations)
+        yield from refused_by_subject(judge, total.refusals, total.num_drawn)
         yield from witness_counts(f"{judge} operations", total.kinds, {})
 
     total = max_operations if max_operations < UNLIMITED else 0

@@ -16,6 +16,7 @@ from kvproof.check.oracle.level import require_possible
 from kvproof.check.protocol.features import (
     LOCAL_KV_GROUPS,
     NUM_BLOCKS_MAX,
+    block_size_within,
     hybrid_kv_groups,
     in_draw_order,
     is_windowed,
@@ -52,6 +53,7 @@ def draw(
     """
     fixed = fixed or {}
     block_size, num_blocks = sizes(random)
+    block_size = block_size_within(block_size, capabilities)
     drawn: dict[str, Any] = {
         "block_size": fixed.get("block_size", common_block_size(fixed.get("kv_groups", ()), block_size)),
         "num_gpu_blocks": fixed.get("num_gpu_blocks", num_blocks),

@@ -35,7 +35,7 @@ from kvproof.check.protocol.time_limit import OutOfTime, time_limit_of
 from kvproof.check.search import configurations
 from kvproof.check.search.manager_operations import ManagerOperations
 from kvproof.check.search.result import UNLIMITED, SearchResult
-from kvproof.check.search.worlds import draw_small_sizes
+from kvproof.check.search.worlds import draw_small_sizes, sizes_of
 from kvproof.spec.trace import Operation
 
 NUM_FRACTIONS = 64  # different random numbers between 0 and 1
@@ -143,6 +143,8 @@ class HypothesisRun:
         self.enabled: dict[str, list[int]] = {}
         self.choices = Choices()
         self.config, self.operations = Config(), list[Operation]()
+        self.sizes: list[str] = []  # of the configuration that was drawn last
+        self.sizes_under_way: list[str] = []
 
     def open(self, draw: Draw) -> ManagerOperations:
         """Open the subject in a configuration that Hypothesis chooses."""
@@ -150,6 +152,9 @@ class HypothesisRun:
         can, sizes = self.subject.capabilities, draw_small_sizes
         self.config, self.operations = configurations.draw(self.choices, can, self.fixed, sizes), []
         self.choices.shrinks_to_one = False
+        self.done.num_drawn += 1
+        self.sizes = [*sizes_of(self.config)]
+        self.done.sizes.update(self.sizes)
         random = Random(
             PLAIN_SEED + self.choices.randrange(1 << 10)
         )  # weights and lengths: their numbers need not shrink
@@ -163,8 +168,9 @@ class HypothesisRun:
         if self.driver is not None:
             self.done.num_runs += 1
             self.done.coverage.update(self.driver.judge.coverage)
+            self.done.coverage.update(self.sizes_under_way)
             self.done.notes.update(self.driver.judge.notes)
-        self.driver = driver
+        self.driver, self.sizes_under_way = driver, self.sizes
         self._look()
 
     def concrete(self, draw: Draw, kind: str) -> Operation:
@@ -211,8 +217,7 @@ class HypothesisRun:
             with time_limit_of(self.subject, STEP_SECONDS_MAX):
                 yield
         except Unsupported as error:
-            if not self.done.num_runs:
-                self.done.refusals[str(error)] += 1
+            self.done.refuse(str(error))
             hypothesis.reject()
         except OutOfTime:
             raise self.stopped() from None

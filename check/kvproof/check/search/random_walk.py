@@ -22,7 +22,7 @@ from kvproof.check.protocol.time_limit import OutOfTime, seconds_left, time_limi
 from kvproof.check.search import suppression
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import OperationGenerator, Strategy
-from kvproof.check.search.worlds import NUM_SMALL_RUNS, draw_length, draw_small, has_large_sizes
+from kvproof.check.search.worlds import NUM_SMALL_RUNS, draw_length, draw_small, has_large_sizes, sizes_of
 from kvproof.spec.trace import Operation
 
 CALL_SECONDS_MAX, CALL_SECONDS_MIN = 20.0, 3.0  # for an operation in this process; less with little time
@@ -110,6 +110,8 @@ def walk(
         calls = strategy.level.calls.all if is_repeated and not is_large(config) else ()
         recorder = CallRecorder(subject, calls, keeps_answers=False) if calls else None
         done.num_drawn += 1
+        sizes = [*sizes_of(config)]
+        done.sizes.update(sizes)
         try:
             with time_limit_of(subject, call_seconds, operations.__len__) as start_time:
                 run = strategy.generator(recorder or subject, run_random, config, without)
@@ -120,7 +122,8 @@ def walk(
             if is_repeated and len(operations) <= NUM_REPEATED_OPERATIONS:
                 found = _repeated_otherwise(subject, config, operations, recorder)
         except Unsupported as error:
-            if _ends_refused(done, str(error)):
+            done.refuse(str(error))
+            if _ends_in_vain(done):
                 break
             continue
         except OutOfTime:
@@ -135,11 +138,14 @@ def walk(
                 done.counterexample = found
             elif not operations:  # a run can do nothing where the finding that is known comes first
                 first = f"{found.finding.property} is refuted before the first operation: {found.finding.text}"
-                if _ends_refused(done, first):
+                done.vain[first.partition("\n")[0]] += not done.num_runs
+                done.coverage.update(sizes)  # it was seen in them
+                if _ends_in_vain(done):
                     break
                 continue
         done.num_operations += len(operations)
         done.num_runs += bool(operations)
+        done.coverage.update(sizes if operations else ())
         done.kinds.update(operation[0] for operation in operations)
         if run is not None:
             done.coverage.update(run.judge.coverage)
@@ -160,11 +166,10 @@ def _is_repeated(number: int, *, is_last: bool) -> bool:
     )
 
 
-def _ends_refused(done: SearchResult, reason: str) -> bool:
-    """Whether the walk ends because too many configurations were refused before its first run; counts this one."""
-    if not done.num_runs:
-        done.refusals[reason.partition("\n")[0]] += 1
-        done.is_unsupported = done.refusals.total() > NUM_REFUSED_CONFIGS_MAX
+def _ends_in_vain(done: SearchResult) -> bool:
+    """Whether the walk ends because too many configurations were drawn in vain before its first run."""
+    num_drawn = done.refusals.total() + done.vain.total()
+    done.is_unsupported = not done.num_runs and num_drawn > NUM_REFUSED_CONFIGS_MAX
     return done.is_unsupported
 
 

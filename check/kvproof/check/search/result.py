@@ -8,6 +8,9 @@ from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 
 UNLIMITED = sys.maxsize  # operations, transitions or runs
+REASONS_MAX, REASON_MAX = 50, 200  # different reasons of refusals that are kept apart; characters of one
+OTHER_REASONS = "other reasons"
+DRAWN_OFTEN = 10  # configurations of one size: fewer may all be refused for something else
 
 
 @dataclass
@@ -17,10 +20,11 @@ class SearchResult:
     num_operations: operations done; in an exhaustive search, transitions. num_drawn: runs, and configurations that the
     subject refused. depth: operations on the longest of the shortest paths. kinds: operations done, by name. coverage:
     how often each rule fired and each witness was observed. notes: observations that are no failures, by property.
-    refusals: why the subject refused configurations before the first run. text: how the search ended, where its counts
-    do not say it. claims, claims_left_out: of a search of the specification, by property, the claims that were
-    evaluated in every state, and those that were not. num_past: operations at which a finding was that the search was
-    told to go past.
+    refusals: why the subject refused configurations. vain: the known findings that came before the first operation of a
+    run. sizes: how many configurations of each size were drawn (`worlds.sizes_of`). text: how the search ended, where
+    its counts do not say it. claims, claims_left_out: of a search of the specification, by property, the claims that
+    were evaluated in every state, and those that were not. num_past: operations at which a finding was that the search
+    was told to go past.
     """
 
     counterexample: Counterexample | None = None
@@ -40,6 +44,8 @@ class SearchResult:
     claims: dict[str, list[str]] = field(default_factory=dict)
     claims_left_out: dict[str, list[str]] = field(default_factory=dict)
     num_past: int = 0
+    vain: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[str] = field(default_factory=Counter)
 
     @property
     def finding(self) -> Finding | None:
@@ -48,8 +54,18 @@ class SearchResult:
 
     @property
     def refusal(self) -> str:
-        """The most frequent reason why a configuration was refused, as a clause; empty if there is none."""
-        return f"; the most frequent reason: {self.refusals.most_common(1)[0][0]}" if self.refusals else ""
+        """The most frequent reason why a run did not begin, as a clause; empty if there is none."""
+        reasons = self.refusals + self.vain
+        return f"; the most frequent reason: {reasons.most_common(1)[0][0]}" if reasons else ""
+
+    def refuse(self, reason: str) -> None:
+        """Count a configuration that the subject refused. Its text may be long, and different each time."""
+        text = reason.partition("\n")[0][:REASON_MAX]
+        self.refusals[text if text in self.refusals or len(self.refusals) < REASONS_MAX else OTHER_REASONS] += 1
+
+    def sizes_missed(self) -> list[str]:
+        """The sizes that were drawn often, and of which no run began because the subject refused each."""
+        return [name for name, count in self.sizes.items() if count >= DRAWN_OFTEN and not self.coverage[name]]
 
     def continue_with(self, later: "SearchResult") -> None:
         """Add the counts of a search that continued this one, and take over its counterexample."""
@@ -63,4 +79,6 @@ class SearchResult:
         self.coverage.update(later.coverage)
         self.notes.update(later.notes)
         self.refusals.update(later.refusals)
+        self.vain.update(later.vain)
+        self.sizes.update(later.sizes)
         self.counterexample = later.counterexample

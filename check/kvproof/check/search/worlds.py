@@ -10,12 +10,15 @@ The first runs of a seed are all small and short. Of runs that are drawn at any 
 fifths of the time, and most faults are seen in the first forty operations of a small run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import TypeVar
 
 from kvproof.check.protocol.features import NUM_BLOCKS_MAX, side_stream
 from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.pool import PoolConfig
+from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.check.protocol.store import StoreConfig
 
 BLOCK_SIZES = (1, 2, 2, 3, 4)
 NUM_BLOCKS_MIN = 3
@@ -31,6 +34,14 @@ ABSENT_SHARE = 1 / 6  # of the operations that a large run can do without: those
 VALUE_BITS = 31  # of tokens and adapters: engines keep them in signed 32-bit numbers
 DIGITS_SHARE = 1 / 10  # of the runs: those whose values differ in their number of digits only
 PLAIN_SHARE = 0.6  # of the runs: those whose values are the first numbers
+# The sizes that a report names, largest first, each with its least number of slots or of blocks for each KV group.
+BLOCKS_BY_SIZE = (
+    (max(BLOCK_SIZES) + 1, "many slots"),
+    (3, "three or four slots"),
+    (2, "two slots"),
+    (1, "one slot"),
+)
+POOLS_BY_SIZE = ((NUM_BLOCKS_MAX + 1, "many"), (NUM_BLOCKS_MAX // 2, "some"), (0, "few"))
 C = TypeVar("C", bound=Config)
 
 
@@ -58,6 +69,19 @@ def has_large_sizes(config: Config) -> bool:
     """Whether a configuration has large blocks, or more blocks than a small one."""
     num_blocks_max = NUM_BLOCKS_MAX * len(config.kv_groups)
     return config.block_size > max(BLOCK_SIZES) or max(config.num_gpu_blocks, config.num_host_blocks) > num_blocks_max
+
+
+def sizes_of(config: Config) -> Iterator[str]:
+    """The sizes of a configuration, as situations. A fault may need any of them, so a subject must be seen in each.
+
+    A size is asked for if it was drawn: one that the subject cannot have by its capabilities is not drawn.
+    """
+    if not isinstance(config, (PoolConfig, StoreConfig)):  # their blocks have one size
+        yield next(f"blocks of {words}" for least, words in BLOCKS_BY_SIZE if config.block_size >= least)
+    per_group = config.num_gpu_blocks / len(config.kv_groups)
+    yield next(f"a pool of {words} blocks" for least, words in POOLS_BY_SIZE if per_group >= least)
+    if isinstance(config, SchedulerConfig):
+        yield f"sequences of {'several blocks' if config.max_model_len > config.block_size else 'one block'}"
 
 
 def draw_small(draw: Callable[[], C]) -> C:

@@ -134,6 +134,7 @@ class ExLlamaV3(ManagerAdapter):
 
     capabilities = Capabilities(
         caching=True,
+        block_size_min=BUDGET,
         lookahead=True,
         admits_lookahead=True,
         reserves_once=True,

@@ -96,7 +96,9 @@ class NanoVllm(ManagerAdapter):
     """nano-vllm's `nanovllm.engine.block_manager.BlockManager`."""
 
     name = "nano-vllm"
-    capabilities = Capabilities(caching=True, chunked=True, refusal_slack=0, eviction=SEQUENCE_LRU)
+    capabilities = Capabilities(
+        caching=True, chunked=True, refusal_slack=0, eviction=SEQUENCE_LRU, block_size_min=BLOCK_SIZE_MIN
+    )
     assumptions = MANAGER_ASSUMPTIONS
 
     def __init__(self, path: str) -> None:
@@ -199,6 +201,7 @@ class NanoVllmScheduler(SchedulerAdapter):
         caching=True,
         chunked=True,
         aborts=False,
+        block_size_min=BLOCK_SIZE_MIN,
         bounds_only_steps=True,
         eviction=SEQUENCE_LRU,
         num_overtaken_max=0,

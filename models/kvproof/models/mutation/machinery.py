@@ -529,8 +529,8 @@ AROUND = [
         "check/cli/test_prove.py",
         (
             "the pin is not compared",
-            "    if text is None and pin.lines:\n",
-            "    if text is not None and pin.lines:\n",
+            "    if pin.lines:\n",
+            "    if not pin.lines:\n",
         ),
         (
             "a pattern that matches nothing is accepted",
@@ -552,6 +552,20 @@ AROUND = [
             "no contradiction is searched",
             "                    if searches and search is not None:\n",
             "                    if searches and search is None:\n",
+        ),
+    ),
+    *_tested(
+        "check/kvproof/check/runs/proof_stage.py",
+        "check/runs/test_proof_stage.py",
+        (
+            "the gate compares no pin",
+            "_lint_findings() or self._pin_differences()",
+            "_lint_findings()",
+        ),
+        (
+            "the gate runs no lints",
+            "_lint_findings() or self._pin_differences()",
+            "self._pin_differences()",
         ),
     ),
     *_tested(

@@ -75,12 +75,23 @@ class _Flow:
                 yield Finding(place, f"a guard depends on a ghost field: {ast.unparse(node.value.args[0])}")
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and callee in self.text.functions:
             function, inner_file = self.text.functions[str(callee)]
-            given = [self._reads_ghost(argument, names) for argument in node.value.args]
-            inner = dict(zip(parameters_of(function, inner_file), given, strict=True))
+            inner = self._given(parameters_of(function, inner_file), node.value, names)
             if function.name not in self.followed:
                 self.followed.append(function.name)
                 yield from self.block(function.body, inner, inner_file, is_tainted)
                 self.followed.pop()
+
+    def _given(self, parameters: list[str], call: ast.Call, names: Names) -> Names:
+        """The parameters of a step that is called, each with whether its argument is tainted.
+
+        A call that does not give one argument for each parameter in order is outside the language, and the translator
+        refuses it with its place. Here any of its arguments may then reach any parameter.
+        """
+        given = [self._reads_ghost(argument, names) for argument in call.args]
+        if len(given) == len(parameters) and not call.keywords and not any(map(_is_starred, call.args)):
+            return dict(zip(parameters, given, strict=True))
+        others = (self._reads_ghost(keyword.value, names) for keyword in call.keywords)
+        return dict.fromkeys(parameters, any((*given, *others)))
 
     def _reads_ghost(self, node: ast.expr, names: Names) -> bool:
         """Whether the value depends on a ghost field: directly, by a local name, or by a function that it calls."""
@@ -101,3 +112,7 @@ class _Flow:
                 return True
             target = target.value
         return False
+
+
+def _is_starred(node: ast.expr) -> bool:
+    return isinstance(node, ast.Starred)

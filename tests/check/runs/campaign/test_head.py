@@ -147,6 +147,13 @@ class NoCache(BuiltIn):
         super().open(config)
 
 
+class SmallBlocks(BuiltIn):
+    def open(self, config):
+        if config.block_size > 2:
+            raise Unsupported("large blocks")
+        super().open(config)
+
+
 class NoConfiguration(BuiltIn):
     def open(self, config):
         raise Unsupported("not today")
@@ -159,7 +166,9 @@ def test_a_campaign_that_never_reached_what_a_subject_declares_is_inconclusive(p
     name, other = (f"{tmp_path / 'right_campaign.py'}:{one}" for one in ("NoCache", "NoConfiguration"))
 
     done = run(replace(plan, searches=[Search(name, {}, 1, "4000", 4000)]), Here())
-    (message,) = done.messages
+    refused, message = done.messages
+    assert refused.startswith(f"{name}: the subject refused ")
+    assert "configurations: no cache today (" in refused
     assert message.startswith(f"inconclusive: the searches of {name} never reached: ")
     assert "hit on an evictable block" in message
     assert (done.is_complete, done.exit_code()) == (True, Exit.INCONCLUSIVE)
@@ -168,6 +177,11 @@ def test_a_campaign_that_never_reached_what_a_subject_declares_is_inconclusive(p
     fixed = replace(plan, searches=[Search(name, {"caching": False}, seed, "4000", 4000) for seed in (1, 2)])
     done = run(fixed, Here())
     assert (done.messages, done.exit_code()) == ([], Exit.OK)
+
+    small = f"{tmp_path / 'right_campaign.py'}:SmallBlocks"
+    done = run(replace(plan, searches=[Search(small, {"caching": False}, 1, "4000", 4000)]), Here())
+    assert "blocks of three or four slots" in done.messages[-1]
+    assert done.exit_code() == Exit.INCONCLUSIVE
 
     both = replace(plan, searches=[*fixed.searches, Search(other, {}, 1, "60", 60)])
     done = run(both, Here())

@@ -285,10 +285,11 @@ class StoreJudge(SubjectCalls, RuledJudge):
         self.explained.let_go(held, context)
         if len(new) > unused - len(self.explained.lapsed):
             return
-        self.notes["refusal-needed"] += 1
-        if self.capabilities.refusal_slack is not None:
-            sentence = "$observed slots are needed, $expected are free or can be evicted, and the store refused"
-            raise Finding("refusal-needed", sentence, call=context, expected=unused, observed=len(new))
+        if self.capabilities.refusal_slack is None:
+            self.notes["refusal-needed"] += 1
+            return
+        sentence = "$observed slots are needed, $expected are free or can be evicted, and the store refused"
+        raise Finding("refusal-needed", sentence, call=context, expected=unused, observed=len(new))
 
     def _num_unused(self) -> int:
         return self.explained.num_unused(evicts_on_call=self.capabilities.evicts_on_call)

@@ -10,7 +10,6 @@ replays the shortest run, in another process than the worker's, before it is rep
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -29,12 +28,13 @@ from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.known_findings import KnownFindings
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.store import Store
-from kvproof.check.runs.verdicts import NOTHING_ACCEPTED
+from kvproof.check.runs.verdicts import NOTHING_ACCEPTED, refused_by_subject
 from kvproof.check.runs.walk_units import Judged, WalkUnit, operations_of_unit
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure, is_duplicate
 from kvproof.check.workers.workers import Lack, Workers
+from kvproof.reports.summary import refusal_line
 from kvproof.spec.verdict import Exit
 
 GROWTH = 4  # how many times as many units a search has done after a round as before it
@@ -133,8 +133,7 @@ class Campaign:
         self.plan, self.store, self.workers, self.watch = plan, store, workers, watch
         rows = [SearchRow(one.subject, one.fixed, one.seed, one.effort, one.operations) for one in plan.searches]
         self.result = CampaignResult(rows)
-        self._rules = [Counter[str]() for _ in rows]
-        self._refusals = [Counter[str]() for _ in rows]  # why the subject refused configurations
+        self._done = [SearchResult() for _ in rows]  # their coverage, sizes and refusals
         self._known: dict[str, list[KnownFailure]] = {one.subject: [] for one in plan.searches}
         self._content = {name: content_of(name) for name in self._known}
         self._savings: dict[str, Saving] = {}
@@ -158,9 +157,11 @@ class Campaign:
     def _judge_reach(self) -> None:
         """What was planned is done: note which searches did nothing, and what was never reached, as a run does."""
         rows = self.result.searches
-        for row, refusals in zip(rows, self._refusals, strict=True):
+        for row, done in zip(rows, self._done, strict=True):
             if not row.operations and not row.reason:
-                row.reason = NOTHING_ACCEPTED + SearchResult(refusals=refusals).refusal
+                row.reason = NOTHING_ACCEPTED + done.refusal
+            for one in refused_by_subject(row.subject, done.refusals, done.num_drawn):
+                self.result.messages.append(refusal_line(one))
         decided = {one.subject for one in self.result.findings} | {row.subject for row in rows if row.reason}
         places: dict[str, list[int]] = {}
         for place, row in enumerate(rows):
@@ -172,7 +173,9 @@ class Campaign:
             for fixed in (self.plan.searches[place].fixed for place in mine):
                 expected = level.expected_witnesses(Narrowed(subject, fixed).capabilities, fixed)
                 wanted |= dict.fromkeys(one for one, is_expected in expected.items() if is_expected)
-            if never := [one for one in wanted if not any(self._rules[place][one] for place in mine)]:
+            never = [one for one in wanted if not any(self._done[place].coverage[one] for place in mine)]
+            never += dict.fromkeys(size for place in mine for size in self._done[place].sizes_missed())
+            if never:
                 self.result.unreached.append(name)
                 self.result.messages.append(
                     f"inconclusive: the searches of {name} never reached: {', '.join(never)}; give them more effort, "
@@ -243,12 +246,11 @@ class Campaign:
         for place, done in enumerate(read_results(self.store, SearchResult, walks)):
             row.operations += done.num_operations
             row.runs += done.num_runs
-            self._rules[unit.place].update(done.coverage)
-            self._refusals[unit.place].update(done.refusals)
+            self._done[unit.place].continue_with(done)
             if done.counterexample is not None:
                 key = [unit.key, place]
                 found.append(_Candidate(one.subject, one.seed, key, row.operations, done.counterexample))
-        row.rules = len(+self._rules[unit.place])
+        row.rules = len(+self._done[unit.place].coverage)
         return found
 
     # Findings --------------------------------------------------------------------------------------------------------

@@ -320,4 +320,6 @@ def explore_stores(
         if is_collecting:
             gc.enable()
     found.coverage.update(space.fired)
+    for claim in (*STORES.collected.invariants, *STORES.collected.theorems):
+        found.claims.setdefault(claim.property, []).append(claim.name)
     return found

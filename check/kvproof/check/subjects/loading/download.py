@@ -1,8 +1,9 @@
 """Download the sources of an engine once from the package index; later uses read them from a cache.
 
-The cache is `$KVPROOF_CACHE`, else `~/.cache/kvproof/engines`, with one folder NAME-VERSION per release that holds the
-Python files and the metadata. A folder appears there complete or not at all: the release is prepared next to it,
-checked, and moved in one step. No code of the release runs: nothing is built, and nothing is imported here.
+The cache is `$KVPROOF_CACHE`, else `engines` in the folder of all caches (`$XDG_CACHE_HOME/kvproof`, by default
+`~/.cache/kvproof`), with one folder NAME-VERSION per release that holds the Python files and the metadata. A folder
+appears there complete or not at all: the release is prepared next to it, checked, and moved in one step. No code of the
+release runs: nothing is built, and nothing is imported here.
 
 Engines have dependencies of gigabytes and builds that need a GPU toolkit, but a block manager is a few Python files.
 Pip's ordinary client fetches them, in a subprocess, so that the user's own index, proxy and certificates apply. After
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kvproof.check.subjects.loading import EngineError
+from kvproof.spec.cache_folder import cache_folder
 
 # Pip runs a build script in a new process. "keyring" is the program that knows the password of a private index.
 WITHOUT_PROCESSES = """
@@ -181,7 +183,7 @@ def installed_engines(cache: Path | None = None) -> list[Engine]:
 def default_cache() -> Path:
     """Where releases are kept unless a caller says otherwise."""
     named = os.environ.get(CACHE)
-    return Path(named).expanduser() if named else Path.home() / ".cache" / "kvproof" / "engines"
+    return Path(named).expanduser() if named else cache_folder() / "engines"
 
 
 def parse(spec: str) -> tuple[str, str]:

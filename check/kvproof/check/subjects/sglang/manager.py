@@ -22,6 +22,7 @@ slot. Host tiers, windows, states and sessions are not driven. SGLang's own admi
 the exact number that is required here.
 """
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,7 @@ class SGLang(ManagerAdapter):
             reset=True,
             block_aligned_chunks=True,
             dedups_after_step=True,
+            block_size_max=None if "use_triton_kernels" in inspect.getsource(release.allocator) else 1,
         )
 
     def make(self, config: Config) -> Any:

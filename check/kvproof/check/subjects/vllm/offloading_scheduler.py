@@ -13,6 +13,8 @@ from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.subjects.loading import EngineError
 from kvproof.check.subjects.vllm.v1_scheduler import ASSUMPTIONS, OFFLOADING, VllmV1Scheduler
 
+BLOCK_SIZE_MIN = 2
+
 
 class VllmOffloading(VllmV1Scheduler):
     """The scheduler with its connector to host memory."""
@@ -20,7 +22,6 @@ class VllmOffloading(VllmV1Scheduler):
     assumptions = (
         *ASSUMPTIONS,
         Assumption("one-reset-a-step", "The connector is reset at most once between two steps."),
-        Assumption("two-slots", "A block has at least two slots."),
     )
 
     def __init__(self, version: str) -> None:
@@ -35,10 +36,11 @@ class VllmOffloading(VllmV1Scheduler):
             window=False,
             local_attention=False,
             kv_groups=False,
+            block_size_min=BLOCK_SIZE_MIN,
         )
 
     def make(self, config: SchedulerConfig) -> Any:
-        if config.block_size < 2 or not config.connector:
+        if config.block_size < BLOCK_SIZE_MIN or not config.connector:
             raise Unsupported("a connector, and at least two slots in a block, are needed")
         self._reset_in = -1  # the number of steps at the last reset
         return super().make(config)
