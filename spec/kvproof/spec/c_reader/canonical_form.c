@@ -4,7 +4,9 @@ enum { NUM_IDS_MAX = $NUM_IDS_MAX, IDS_MAX = $IDS_MAX, STREAM_MAX = $STREAM_MAX,
 #define PARENT(s, i) ((s)[num_cells + 1 + (i)])
 static cell *first;  /* the first state, without cells that have no meaning */
 static cell *initial;  /* the first state as it is */
-enum { FAR = 450 };  /* from any number that a search uses, and within what identities are looked up in */
+/* Other values: far from any number that a search uses, and within what identities are looked up in. NUM_OTHERS is prime,
+   so that hardly any two cells that a rule may compare have the same. BY_SEQUENCE: a place of two sequences has the same. */
+enum { FAR = 450, NUM_OTHERS = 53, BY_SEQUENCE = 2 };
 enum { UNNAMED = 255, NUM_SEQ_WORDS = ($NUM_SEQ_NUMBERS + 7) / 8 };
 typedef struct {
   int num_seqs, num_named, num_flights, num_ids, num_kept, too_large, has_best, is_probe, is_best, has_links, has_kept;

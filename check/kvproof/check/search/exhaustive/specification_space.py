@@ -302,7 +302,7 @@ class SpecificationSpace:
         raise NotImplementedError
 
     def _tried_twice(self, state: State) -> Iterator[tuple[Operation, State]]:
-        changed = self.left_out.changed(state)
+        changed = self.left_out.changed(state, by_sequence=self.scope.level != "rules")
         expected: list[tuple[Operation, Hashable]] = []
         for operation, reached in self.transitions(state):
             expected.append((operation, self._keys.of(reached)))

@@ -558,7 +558,7 @@ static int expand_twice(Trial *t, const uint8_t *bytes, int num) {
   t->reached = dropped;
   t->digest = 0;
   counts = uncounted;
-  expand_filled(t, bytes, num, 1);
+  expand_filled(t, bytes, num, scope.is_rules ? 1 : BY_SEQUENCE);
   int differs = t->finding || t->form.too_large || t->digest != first_time.digest;
   counts = counted;
   t->reached = first_time.reached;
