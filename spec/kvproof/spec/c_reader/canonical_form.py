@@ -158,8 +158,9 @@ def _filled(name: str) -> str:
     as_first = f"initial{cell[1:]}"
     place = cell.partition(" + ")[2].removesuffix("]")
     in_sequence = " + ".join(place.split(" + ")[1:]) or "0" if field.domains[0] is SEQS else place
-    far = f"FAR + (is_other == BY_SEQUENCE ? {in_sequence} : {place}) % NUM_OTHERS"
-    other = f"1 - {as_first}" if field.to is POOLS else far
+    other = (
+        f"1 - {as_first}" if field.to is POOLS else f"other_number(s, by_sequence ? {in_sequence} : {place}, is_other)"
+    )
     body = f"if (!m_{name}(s, {', '.join(ids)})) {cell} = is_other ? {other} : {as_first};"
     return "  " + _loops(name, {}, body, ids)
 

@@ -9,7 +9,7 @@ comes out differently, the search goes on, and what it finds is found; but it is
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import count
+from itertools import count, cycle
 from typing import Any
 
 from kvproof.spec.c_reader import meaning
@@ -21,6 +21,7 @@ from kvproof.spec.text.state import GPU, HOST, State
 Path = tuple[int, ...]  # to a cell of a field
 NUM_FIRST, EVERY = 100, 16  # in so many states at first, and in each so many-th after them
 FAR = 1_000  # from any number that a search uses
+NEAR = 3  # small numbers are below it
 READS_LEFT_OUT = (
     "{} comes out differently if cells change that the keys of states leave out, so this search may have taken states "
     "for one that are not the same"
@@ -43,14 +44,15 @@ class LeftOutCells:
         # A search keeps the tokens that a window has left: one of them may become the last token again.
         self.has_meaning["tokens"] = lambda state, seq, index, slot: slot < known(state, seq, index)
 
-    def changed(self, state: State, *, by_sequence: bool) -> State:
+    def changed(self, state: State, *, are_far: bool, by_sequence: bool) -> State:
         """A copy of the state with another number in each of these cells.
 
-        No two get the same, whether they had the same or not: a rule may compare them. by_sequence: but those at one
-        place of two sequences do if they had the same. A search by calls compares sequences whole, and takes those that
-        are equal in everything for one.
+        are_far: no two get the same, whether they had the same or not, because a rule may compare them; and each is far
+        from any number that a search uses. If not, they are small, as what a rule may compare them with.
+        by_sequence: those at one place of two sequences get the same if and only if they had the same, so they are far.
+        A search by calls compares sequences whole, and takes those that are equal in everything for one.
         """
-        new, numbers = self.machine.copy(state), count(FAR)
+        new, numbers = self.machine.copy(state), count(FAR) if are_far else cycle(range(1, NEAR))
         for name, has_meaning in self.has_meaning.items():
             other = _other_numbers(name, by_sequence and FIELDS[name].domains[0] is SEQS, numbers)
             setattr(new, name, _changed(getattr(state, name), partial(has_meaning, state), other))
