@@ -70,7 +70,7 @@ def test_a_known_finding_is_reported_and_is_no_failure(folder: Path) -> None:
 
 def transitions() -> int:
     document = json.loads(Path(".kvproof", "result.json").read_text())
-    return max(check["counts"].get("transitions", 0) for check in document["checks"])
+    return max(int(check["counts"].get("transitions", 0)) for check in document["checks"])
 
 
 def test_a_search_of_a_scope_goes_past_a_known_finding_and_calls_nothing_exhausted(folder: Path) -> None:

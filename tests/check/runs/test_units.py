@@ -147,7 +147,9 @@ def test_scopes_searched_by_workers_go_past_what_is_not_hunted_for_as_scopes_sea
     make = find(subject)
     saving = Saving(make, subject, 1, Store(tmp_path), max_operations=100, wanted=frozenset({"read-back"}))
     units = ScopeUnits(Here(3), Judged(subject, isolation=False))
-    for bounds in ({"is_hunt": True, "keeps_going": True, "max_transitions": 300}, {"max_transitions": 100}):
+    hunt: dict[str, Any] = {"is_hunt": True, "keeps_going": True, "max_transitions": 300}
+    gate: dict[str, Any] = {"max_transitions": 100}
+    for bounds in (hunt, gate):
         scopes = dict(list(MANAGERS.exhaustive.hunted.items())[:4])
         here = outputs_of(subject_stage(make, make(), scopes, saving, 1.0, **bounds))
         assert outputs_of(subject_stage(make, make(), scopes, saving, 1.0, **bounds, units=units)) == here

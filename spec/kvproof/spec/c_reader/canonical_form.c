@@ -4,7 +4,9 @@ enum { NUM_IDS_MAX = $NUM_IDS_MAX, IDS_MAX = $IDS_MAX, STREAM_MAX = $STREAM_MAX,
 #define PARENT(s, i) ((s)[num_cells + 1 + (i)])
 static cell *first;  /* the first state, without cells that have no meaning */
 static cell *initial;  /* the first state as it is */
-enum { FAR = 450 };  /* from any number that a search uses, and within what identities are looked up in */
+/* Other values: far from any number that a search uses, and within what identities are looked up in; or small, as what a
+   rule may compare them with. NUM_OTHERS is prime, so that hardly any two cells that a rule may compare have the same. */
+enum { AS_FIRST, FAR_OFF, NEAR_BY, FAR = 450, NUM_OTHERS = 53, NEAR = 3 };
 enum { UNNAMED = 255, NUM_SEQ_WORDS = ($NUM_SEQ_NUMBERS + 7) / 8 };
 typedef struct {
   int num_seqs, num_named, num_flights, num_ids, num_kept, too_large, has_best, is_probe, is_best, has_links, has_kept;
@@ -27,8 +29,13 @@ static void erase(const cell *restrict s, cell *restrict clean) {
   memcpy(clean, s, state_cells(s) * sizeof(cell));
 $ERASE
 }
-/* Gives every cell without a meaning the value of the first state, or another one. */
-static void fill(cell *s, int is_other) {
+static inline int other_number(const cell *s, int place, int is_other) {
+  int near = 1 + place % (NEAR - 1);
+  return is_other == FAR_OFF || near > NUM_IDENTITIES(s) ? FAR + place % NUM_OTHERS : near;
+}
+/* Gives every cell without a meaning the value of the first state, or another one. by_sequence: those at one place of two
+   sequences get the same. */
+static void fill(cell *s, int is_other, int by_sequence) {
 $FILL
 }
 static int seq_is_plain(const cell *s, int seq) {

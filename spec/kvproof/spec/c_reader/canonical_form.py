@@ -156,7 +156,11 @@ def _filled(name: str) -> str:
     ids = [f"i{number}" for number in range(len(field.domains))]
     cell = _cell(name, ids)
     as_first = f"initial{cell[1:]}"
-    other = f"1 - {as_first}" if field.to is POOLS else f"{as_first} + FAR"
+    place = cell.partition(" + ")[2].removesuffix("]")
+    in_sequence = " + ".join(place.split(" + ")[1:]) or "0" if field.domains[0] is SEQS else place
+    other = (
+        f"1 - {as_first}" if field.to is POOLS else f"other_number(s, by_sequence ? {in_sequence} : {place}, is_other)"
+    )
     body = f"if (!m_{name}(s, {', '.join(ids)})) {cell} = is_other ? {other} : {as_first};"
     return "  " + _loops(name, {}, body, ids)
 

@@ -82,7 +82,7 @@ class ProgramTranslator(Translator):
     def __init__(self, text: Functions | None = None) -> None:
         super().__init__(text)
         more = functions_of([operations, witnesses])
-        self.text = {_renamed(name): function for name, function in more.items()} | self.text
+        self.text = {**{_renamed(name): function for name, function in more.items()}, **self.text}
         self._kinds: dict[str, str] = {}  # the locals of the function under way that are no numbers: row or map
 
     def programs(self) -> str:

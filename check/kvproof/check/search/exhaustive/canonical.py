@@ -235,6 +235,12 @@ def _is_blank(numbers: tuple[Any, ...]) -> bool:
     return not is_ending and moving == NONE and 0 <= home <= HOST and not any(counts)
 
 
+def _odd_numbers(numbers: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The numbers of a sequence that does not exist, without those that tell nothing."""
+    is_live, is_ending, home, moving, window, first, *counts = numbers
+    return is_live, is_ending, home if not 0 <= home <= HOST else 0, moving, window if first > 0 else 0, first, *counts
+
+
 def _has_pending(state: State) -> bool:
     """Whether a flight is under way, or a block says that one is."""
     if not state.uses:
@@ -283,7 +289,7 @@ def _read(machine: Machine, state: State) -> tuple[list[_Table], list[_Kept], _S
             oddities.append(tuple(position))
         if not is_live:
             if oddities or blocks or not _is_blank(numbers):
-                tables.append((numbers, blocks, [], tuple(oddities)))
+                tables.append((_odd_numbers(numbers), blocks, [], tuple(oddities)))
             continue
         if first and state.table[seq][:first] != [null] * first:
             oddities.append((NONE, *state.table[seq][:first]))

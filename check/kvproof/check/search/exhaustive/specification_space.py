@@ -302,7 +302,9 @@ class SpecificationSpace:
         raise NotImplementedError
 
     def _tried_twice(self, state: State) -> Iterator[tuple[Operation, State]]:
-        changed = self.left_out.changed(state)
+        by_sequence = self.scope.level != "rules"
+        are_far = by_sequence or self.num_expanded % (2 * EVERY) < EVERY
+        changed = self.left_out.changed(state, are_far=are_far, by_sequence=by_sequence)
         expected: list[tuple[Operation, Hashable]] = []
         for operation, reached in self.transitions(state):
             expected.append((operation, self._keys.of(reached)))

@@ -535,7 +535,7 @@ static void give_back_tokens(cell *s) {
 static void expand_filled(Trial *t, const uint8_t *bytes, int num, int is_other) {
   out_of_range = 0;
   decode(bytes, num, &t->form, t->state);
-  fill(t->state, is_other);
+  fill(t->state, is_other, !scope.is_rules);
   give_back_tokens(t->state);
   enumerate_ghosts(t->state);
   int miscounted = is_miscounted(t->state), claim = miscounted ? 0 : broken_claim(t->state);
@@ -544,11 +544,11 @@ static void expand_filled(Trial *t, const uint8_t *bytes, int num, int is_other)
   else if (scope.is_rules) try_rules(t);
   else try_calls(t);
 }
-static void expand(Trial *t, const uint8_t *bytes, int num) { expand_filled(t, bytes, num, 0); }
+static void expand(Trial *t, const uint8_t *bytes, int num) { expand_filled(t, bytes, num, AS_FIRST); }
 static void dropped(void *to, int num) { (void)to; (void)num; }
 /* Expands a state twice, the second time with other values in the cells that strings leave out. Returns whether something
    comes out differently: then the text reads such a cell. `left_out.py` has the theory. */
-static int expand_twice(Trial *t, const uint8_t *bytes, int num) {
+static int expand_twice(Trial *t, const uint8_t *bytes, int num, int is_other) {
   long uncounted[256], *counted = counts;
   t->is_digested = 1;
   t->digest = 0;
@@ -558,7 +558,7 @@ static int expand_twice(Trial *t, const uint8_t *bytes, int num) {
   t->reached = dropped;
   t->digest = 0;
   counts = uncounted;
-  expand_filled(t, bytes, num, 1);
+  expand_filled(t, bytes, num, is_other);
   int differs = t->finding || t->form.too_large || t->digest != first_time.digest;
   counts = counted;
   t->reached = first_time.reached;

@@ -211,10 +211,18 @@ def confirmed(spec: SpecificationInC, strings: Sequence[bytes]) -> Counterexampl
 
 
 def _found_by_python(spec: SpecificationInC, space: RuleSpace | CallSpace, strings: Sequence[bytes]) -> Counterexample:
+    """The finding on this path. A state that is wrong already may have another string in Python than in C; so where the
+    path cannot be followed, what the last state leads to is asked."""
     state, path, config = space.first(), list[Operation](), spec.scope.config
+    differ = None
     try:
         for string in strings[1:]:
-            operation, state = _step(spec, space, space.expand(state), string)
+            space.expand(state)
+            try:
+                operation, state = _step(spec, space, state, string)
+            except ReadersDiffer as error:
+                differ = error
+                break
             path.append(operation)
         space.expand(state)
         for operation, reached in space.successors(state):
@@ -225,7 +233,7 @@ def _found_by_python(spec: SpecificationInC, space: RuleSpace | CallSpace, strin
         return Counterexample(config, path, finding)
     except RefutedAt as refuted:
         return Counterexample(config, [*path, *([refuted.operation] if refuted.operation else [])], refuted.finding)
-    raise ReadersDiffer(f"C refutes a state that Python does not, after {path}")
+    raise differ or ReadersDiffer(f"C refutes a state that Python does not, after {path}")
 
 
 def _step(spec: SpecificationInC, space: RuleSpace | CallSpace, state: State, string: bytes) -> tuple[Operation, State]:

@@ -161,7 +161,7 @@ static size_t expand_next(Worker *w) {
   w->expanding = w->next;
   int is_left = w->num_expanded >= NUM_FIRST && w->num_expanded % EVERY;
   if (is_left || w->reads_left_out) expand(t, w->strings + w->next + HEAD, num);
-  else w->reads_left_out = expand_twice(t, w->strings + w->next + HEAD, num);
+  else w->reads_left_out = expand_twice(t, w->strings + w->next + HEAD, num, w->num_expanded % (2 * EVERY) < EVERY ? FAR_OFF : NEAR_BY);
   w->num_expanded++;
   if (t->finding) { stop(FOUND); return 0; }
   w->next += HEAD + num;
@@ -408,7 +408,7 @@ void state_of(const uint8_t *bytes, int num, cell *state) {
   Trial t;
   make_trial(&t);
   decode(bytes, num, &t.form, state);
-  fill(state, 0);
+  fill(state, AS_FIRST, 0);
   free_trial(&t);
 }
 /* The strings that one state leads to, each after its length (2 bytes). The number of them, or -1: no room. */
