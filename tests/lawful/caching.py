@@ -4,6 +4,7 @@ Which unused block is evicted, when a block is cached, which of two blocks with 
 cached prefix a prompt uses.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 from operator import itemgetter
@@ -12,7 +13,7 @@ from typing import Any
 from tests.lawful.plain import Plain
 
 from kvproof.check import Capabilities, Config
-from kvproof.check.protocol.manager import Admission, Admitted, Scheduled
+from kvproof.check.protocol.manager import Admission, Admitted, Pair, Scheduled
 from kvproof.spec.text.eviction_policy import BLOCK_LRU
 
 
@@ -186,6 +187,47 @@ class LastTwinIsKnown(DeclaresLru):
 
     def takes_over(self, block: int, known: int) -> bool:
         return True
+
+
+class CachesAtOnce(Caches):
+    """Full blocks are cached when they are given out: whoever hits one computes with it in the same step."""
+
+    capabilities = replace(Caches.capabilities, same_step_hits=True)
+
+    def allocate(self, seq: int, tokens: list[int]) -> int | Admitted | None:
+        hit = super().allocate(seq, tokens)
+        self.known(seq)
+        return hit
+
+    def append(self, seq: int, num_tokens: int) -> Sequence[Pair] | None:
+        copies = super().append(seq, num_tokens)
+        self.known(seq)
+        return copies
+
+    def known(self, seq: int) -> None:
+        """Every token of the sequence is known, and will be computed in this step."""
+        self.num_done[seq] = len(self.tokens[seq])
+        if self.config.caching:
+            self.used.update(dict.fromkeys(self.held[seq], self.clock + 1))
+            self.publish(seq)
+
+
+class ExchangesTwins(Caches):
+    """After a step a block that was filled is exchanged for the one that is known for its content."""
+
+    capabilities = replace(Caches.capabilities, dedups_after_step=True)
+
+    def computed(self, seqs: list[int], stops: list[int]) -> None:
+        super().computed(seqs, stops)
+        size = self.config.block_size
+        for seq, stop in zip(seqs, stops, strict=True):
+            for index in range(stop // size):
+                block, known = self.held[seq][index], self.block_of.get(tuple(self.tokens[seq][: (index + 1) * size]))
+                if known is not None and known != block:
+                    self.refs[known] += 1
+                    self.held[seq][index] = known
+                    self.used[known] = self.clock
+                    self.drop(block)
 
 
 class CachesPromptsOnly(Caches):

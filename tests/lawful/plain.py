@@ -305,6 +305,44 @@ class InChunks(Plain):
         return None
 
 
+class LooksAhead(Plain):
+    """A sequence has the blocks of its lookahead slots from the beginning."""
+
+    capabilities = Capabilities(fork=True, lookahead=True, admits_lookahead=True)
+
+    def wanted(self, num_tokens: int) -> int:
+        return super().wanted(num_tokens + self.config.lookahead)
+
+    def copied(self, seq: int, index: int) -> bool:
+        is_written = index >= (len(self.tokens[seq]) - 1) // self.config.block_size
+        return is_written and self.refs[self.held[seq][index]] > 1
+
+
+class LooksAheadLate(LooksAhead):
+    """A prompt gets no blocks for lookahead slots; its first decode does."""
+
+    capabilities = Capabilities(fork=True, lookahead=True)
+
+    def can_allocate(self, tokens: list[int]) -> bool | Admission:
+        return Plain.wanted(self, len(tokens)) <= self.num_takable()
+
+    def allocate(self, seq: int, tokens: list[int]) -> int | Admitted | None:
+        self.held[seq] = [self.take() for _ in range(Plain.wanted(self, len(tokens)))]
+        return None
+
+
+class HoldsBack(Plain):
+    """An admission leaves the blocks of the watermark free."""
+
+    capabilities = Capabilities(fork=True, watermark=True)
+
+    def can_allocate(self, tokens: list[int]) -> Admission:
+        needed = self.wanted(len(tokens)) + int(self.config.watermark * self.config.num_gpu_blocks)
+        if needed > self.config.num_gpu_blocks:
+            return Admission.NEVER
+        return Admission.OK if needed <= self.num_free() else Admission.LATER
+
+
 class Windowed(Plain):
     """A sequence gives up the blocks that its window has left, and has null blocks in their place."""
 

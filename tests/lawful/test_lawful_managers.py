@@ -17,9 +17,12 @@ from tests.lawful.broken import BROKEN
 from kvproof.check.faults.planting import Fault, planted
 from kvproof.check.isolation.remote_search import walk as walk_elsewhere
 from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.protocol.manager import Unsupported
+from kvproof.check.search.exhaustive.manager import SHORT_SCOPES
+from kvproof.check.search.exhaustive.subject import explore
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.result import SearchResult
-from kvproof.check.search.strategies import strategy_of
+from kvproof.check.search.strategies import MANAGERS, strategy_of
 
 SHORT, LONG = 1_000, int(os.environ.get("KVPROOF_LAWFUL", "200000"))
 SEED = 1
@@ -44,6 +47,9 @@ SMALL = [
     plain.CountsEveryWrite,
     plain.SharesAtAdmission,
     plain.InChunks,
+    plain.LooksAhead,
+    plain.LooksAheadLate,
+    plain.HoldsBack,
     plain.Windowed,
     plain.LeavesWindowLate,
     swapping.Swaps,
@@ -59,6 +65,8 @@ SMALL = [
     caching.DeclaresLru,
     caching.EvictsBeforeTakingFree,
     caching.LastTwinIsKnown,
+    caching.CachesAtOnce,
+    caching.ExchangesTwins,
     caching.CachesPromptsOnly,
     caching.CachesFirstBlocks,
     caching.CachesAtRelease,
@@ -136,6 +144,10 @@ EXPECTED_BY_NAME = {
     "CopiesFullBlocks": {"copy of a full block"},
     "CopiesCachedBlocks": {"copy of a full block"},
     "HitsWithinBlocks": {"hit within a block"},
+    "LooksAhead": {"reserve"},
+    "LooksAheadLate": {"reserve"},
+    "Windowed": {"slide"},
+    "ExchangesTwins": {"exchange after a step"},
 }
 
 
@@ -159,6 +171,18 @@ def test_a_lawful_manager_is_not_refuted(manager: Callable[[], Any]) -> None:
 @pytest.mark.parametrize("manager", SMALL, ids=lambda manager: manager.__name__)
 def test_a_lawful_manager_is_not_refuted_by_a_long_walk(manager: Callable[[], Any]) -> None:
     judged(manager.__name__, walked(manager(), LONG))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scope", SHORT_SCOPES)
+@pytest.mark.parametrize("manager", SMALL, ids=lambda manager: manager.__name__)
+def test_a_lawful_manager_is_not_refuted_in_a_small_scope(manager: Callable[[], Any], scope: str) -> None:
+    try:
+        done = explore(MANAGERS, manager(), SHORT_SCOPES[scope], seconds=10.0)
+    except Unsupported:
+        return
+    assert done.finding is None, done.finding.text
+    assert done.num_states > 100
 
 
 def changed(change: Fault, num_operations: int) -> SearchResult:

@@ -19,16 +19,16 @@ from kvproof.spec.trace import CodePlace
 @pytest.mark.parametrize(
     ("file", "shown"),
     [
-        ("/home/me/engines/vllm-0.9.2/vllm/core/block_manager.py", "vllm-0.9.2/vllm/core/block_manager.py"),
-        ("/home/me/venv/site-packages/own/manager.py", "own/manager.py"),
-        ("/home/me/venv/elsewhere/manager.py", "/home/me/venv/elsewhere/manager.py"),
+        ("/mine/engines/vllm-0.9.2/vllm/core/block_manager.py", "vllm-0.9.2/vllm/core/block_manager.py"),
+        ("/mine/venv/site-packages/own/manager.py", "own/manager.py"),
+        ("/mine/venv/elsewhere/manager.py", "/mine/venv/elsewhere/manager.py"),
         ("examples/forty_lines.py", "examples/forty_lines.py"),
         ("<string>", "<string>"),
     ],
 )
 def test_a_file_is_named_from_where_it_was_imported(file: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(CACHE, "/home/me/engines")
-    monkeypatch.setattr(sys, "path", ["", "/home/me/venv/site-packages", "/home/me/venv/site-packages/own/deeper"])
+    monkeypatch.setenv(CACHE, "/mine/engines")
+    monkeypatch.setattr(sys, "path", ["", "/mine/venv/site-packages", "/mine/venv/site-packages/own/deeper"])
     assert without_home(CodePlace("Manager.fork", file, 7)) == CodePlace("Manager.fork", shown, 7)
 
 

@@ -19,7 +19,7 @@ from kvproof.check.isolation.remote_search import shortest
 from kvproof.check.oracle.repetition import confirm
 from kvproof.check.oracle.replay import replay
 from kvproof.check.protocol.finding import AdapterError, Finding
-from kvproof.check.protocol.manager import Capabilities, Config, Unsupported
+from kvproof.check.protocol.manager import Admitted, Capabilities, Config, Unsupported
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects import UnknownSubject
@@ -151,6 +151,19 @@ def test_a_line_that_is_not_right_is_the_fault_of_the_program(odd: Callable[...,
     with pytest.raises(AdapterError) as refused:
         subject.hits(1)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "admitted"),
+    [("null", Admitted()), ("4", Admitted(4)), ("[5,[[1,0]]]", Admitted(5, [(1, 0)])), ("[4,[]]", Admitted(4, []))],
+)
+def test_an_admission_may_name_a_hit_and_what_is_copied_for_it(
+    odd: Callable[..., str], answer: str, admitted: Admitted
+) -> None:
+    subject = factory_for(odd(f'print("{{\\"answer\\":{answer}}}")'))()
+    subject.open(Config(caching=True))
+    subject.new(1, [1], [0] * 6, Key(), ())
+    assert subject.admit(1, 6) == admitted
 
 
 @pytest.mark.parametrize(
