@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "check": {"spec", "impl", "models", "reports"},
 }
 # These two roots run where nothing else is installed; the other three may use any declared dependency.
-THIRD_PARTY = {"spec": set(), "impl": {"numpy", "torch"}}
+THIRD_PARTY = {"spec": set(), "impl": {"numpy", "torch", "triton"}}
 
 # A home or work folder, on any of the usual systems, at the start of a path.
 MACHINE_PATH = re.compile(r"(?<![\w.-])(?:[A-Za-z]:[\\/]+Users|/(?:home|Users|root|work))(?![\w-])")
