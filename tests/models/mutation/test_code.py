@@ -3,6 +3,8 @@
 import ast
 from dataclasses import replace
 
+import pytest
+
 from kvproof.check.search.exhaustive.mutation_score import EQUIVALENT, EXPLORER, PROVER, judged
 from kvproof.models.mutation.code import code_faults
 from kvproof.models.mutation.planting import ROOT
@@ -26,3 +28,10 @@ def test_what_no_run_can_show_is_equivalent_only_if_it_is_proved() -> None:
     assert (judged(same).by, judged(same).evidence) == (EQUIVALENT, "a free block has the count 0")
     assert judged(replace(same, new=same.new.replace("+= 1", "+= 2"))).by == PROVER
     assert judged(same, (EXPLORER,)).by != EQUIVALENT
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", BY_NAME)
+def test_every_fault_leaves_an_obligation_open_unless_no_run_can_show_it(name: str) -> None:
+    assert judged(BY_NAME[name]).by == (EQUIVALENT if BY_NAME[name].equivalent else PROVER)
