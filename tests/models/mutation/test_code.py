@@ -30,6 +30,15 @@ def test_what_no_run_can_show_is_equivalent_only_if_it_is_proved() -> None:
     assert judged(same, (EXPLORER,)).by != EQUIVALENT
 
 
+def test_what_a_decorator_keeps_for_the_next_call_is_refused() -> None:
+    some = BY_NAME["device_blocks.release: never lists block 0"]
+    head = "    def release(self, block_ids: Iterable[int])"
+    kept = f"    from functools import lru_cache\n\n    @lru_cache\n{head}"
+    found = judged(replace(some, old=head, new=kept))
+    assert found.by == PROVER
+    assert "is refused: release of DeviceBlocks belongs to the class, and can change" in found.evidence
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", BY_NAME)
