@@ -3,6 +3,8 @@
 import ast
 from dataclasses import replace
 
+import pytest
+
 from kvproof.check.search.exhaustive.mutation_score import EQUIVALENT, EXPLORER, PROVER, judged
 from kvproof.models.mutation.code import code_faults
 from kvproof.models.mutation.planting import ROOT
@@ -26,3 +28,19 @@ def test_what_no_run_can_show_is_equivalent_only_if_it_is_proved() -> None:
     assert (judged(same).by, judged(same).evidence) == (EQUIVALENT, "a free block has the count 0")
     assert judged(replace(same, new=same.new.replace("+= 1", "+= 2"))).by == PROVER
     assert judged(same, (EXPLORER,)).by != EQUIVALENT
+
+
+def test_what_a_decorator_keeps_for_the_next_call_is_refused() -> None:
+    some = BY_NAME["device_blocks.release: never lists block 0"]
+    head = "    def release(self, block_ids: Iterable[int])"
+    kept = f"    from functools import lru_cache\n\n    @lru_cache\n{head}"
+    found = judged(replace(some, old=head, new=kept))
+    assert found.by == PROVER
+    assert "is refused: release of DeviceBlocks belongs to the class, and can change" in found.evidence
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", BY_NAME)
+def test_every_fault_leaves_an_obligation_open_unless_no_run_can_show_it(name: str) -> None:
+    assert judged(BY_NAME[name]).by == (EQUIVALENT if BY_NAME[name].equivalent else PROVER)

@@ -93,6 +93,13 @@ MUTANTS: list[tuple[str, type, str, str, str]] = [
         "pairs.append((target, source))\n                if",
         "from the shared block to the new one",
     ),
+    (
+        "growth",
+        Growth,
+        "pairs.append((source, target))\n                if",
+        "pairs += [(source, target)] * 2\n                if",
+        "a copy is asked for exactly if the rule copies",
+    ),
     ("growth", Growth, "if not seen < end <= num_slots:", "if not seen < end:", "the tokens fit"),
     (
         "growth",

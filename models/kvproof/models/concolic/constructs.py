@@ -17,6 +17,7 @@ import builtins
 import dis
 import enum
 import heapq
+import inspect
 import sys
 from bisect import bisect_left
 from collections import deque
@@ -237,7 +238,7 @@ def _functions() -> dict[CodeType, tuple[FunctionType | None, type | None]]:
             if isinstance(value, FunctionType):
                 found.setdefault(value.__code__, (value, None))
             for part in vars(value).values() if isinstance(value, type) and _is_ours(value) else ():
-                part = getattr(part, "fget", getattr(part, "__func__", part))
+                part = inspect.unwrap(getattr(part, "fget", getattr(part, "__func__", part)))
                 if isinstance(part, FunctionType):
                     found[part.__code__] = part, value
     return found

@@ -41,8 +41,9 @@ class Kept:
 
 def fields_of(subject: Any) -> dict[str, Any]:
     """The attributes of an object by name, whether in its dict or in slots."""
+    kind: Any = type(subject)
     found = dict(getattr(subject, "__dict__", {}))
-    found.update((name, getattr(subject, name)) for name in _slots(type(subject)) if hasattr(subject, name))
+    found.update((name, getattr(subject, name)) for name in _slots(kind) if hasattr(subject, name))
     return found
 
 

@@ -670,7 +670,11 @@ CODE = [
     *_proofs(
         "refinement/unknown",
         "refinement",
-        ("fields have their first values", "        if name not in known:\n", "        if name in known:\n"),
+        (
+            "fields have their first values",
+            "        if name not in known:\n",
+            "        if name not in known and not name:\n",
+        ),
     ),
     *_tested(
         f"{MODELS}/refinement/simulation.py",

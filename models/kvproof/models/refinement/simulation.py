@@ -17,6 +17,7 @@ import z3
 from kvproof.models.concolic.constructs import watched
 from kvproof.models.concolic.exploration import Exploration
 from kvproof.models.concolic.frame import Frame
+from kvproof.models.concolic.refusal import short
 from kvproof.models.concolic.scenario import Outcome, called
 from kvproof.models.concolic.symbolic import truth
 from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis, Obligation
@@ -125,8 +126,8 @@ def obligations(simulation: Simulation) -> Iterator[Obligation]:
         paths.append(one.condition)
         for sentence, property, formula in one.agreements:
             claims.setdefault((f"{one.ending}: {sentence}", property), []).append(z3.Implies(one.condition, formula))
-    file = (inspect.getsourcefile(simulation.function) or "").rpartition("kvproof/")[2]
-    place = f"{file}:{inspect.getsourcelines(simulation.function)[1]}"
+    function = inspect.unwrap(simulation.function)
+    place = f"{short(inspect.getsourcefile(function) or '')}:{inspect.getsourcelines(function)[1]}"
     for (claim, property), parts in claims.items():
         goal = every(parts)
         yield Obligation(SUITE, simulation.subject, claim, property, simulation.hypotheses, goal, place)

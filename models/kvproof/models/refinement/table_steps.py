@@ -141,7 +141,8 @@ def within_block(
             yield from taken(z3.Or(is_new, is_shared), is_shared, old, block)
             yield from abstraction.table_agrees(table, ran.state, seq)
             pairs = outcome.value
-            yield "a copy is asked for exactly if the rule copies", "cow-copied", is_shared == z3.BoolVal(bool(pairs))
+            as_the_rule = is_shared == z3.BoolVal(bool(pairs)) if len(pairs) <= 1 else z3.BoolVal(False)
+            yield "a copy is asked for exactly if the rule copies", "cow-copied", as_the_rule
             for source, target in pairs:
                 named = z3.And(number(source) == old, number(target) == block)
                 yield "it is from the shared block to the new one", "cow-copied", named
