@@ -68,7 +68,7 @@ def ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (
             "Hangs",
             r"fork\(sequence 1, into 2\) gave no answer within 0.5 s.*"
-            r"while calling fork of \S+ends.py:11.*stood in stand of \S+ends.py:13",
+            r"while calling fork of \S*ends.py:11.*stood in stand of \S*ends.py:13",
         ),
         (
             "Grows",
