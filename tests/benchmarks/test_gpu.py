@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from benchmarks.gpu import FAILED, LATE, LEFT_OUT, NOT_RUN, PASSED, UNDECIDED, Stage, check
 
-from benchmarks import gpu
+from benchmarks import gpu, gpu_wheels
 
 ENVIRONMENT = dict(os.environ)
 
@@ -127,8 +127,8 @@ def carried(tmp_path: Path) -> Path:
     folder.mkdir()
     wheel(folder, "one-1-py3-none-any.whl", "one")
     wheel(folder, "two-1-cp39-cp39-manylinux_2_17_x86_64.whl", "two")
-    lines = [f"{gpu._digest(one)} {one.name}\n" for one in sorted(folder.glob("*.whl"))]
-    (folder / gpu.HASHES).write_text("".join(lines))
+    lines = [f"{gpu_wheels.digest_of(one)} {one.name}\n" for one in sorted(folder.glob("*.whl"))]
+    (folder / gpu_wheels.HASHES).write_text("".join(lines))
     return folder
 
 
@@ -162,11 +162,11 @@ def test_all_results_are_in_one_archive_after_each_stage(tmp_path: Path, monkeyp
 
 
 def test_a_wheel_is_for_the_pythons_that_its_name_says() -> None:
-    assert gpu.fits("a-1-cp311-cp311-manylinux_2_17_x86_64.whl", "cp311")
-    assert not gpu.fits("a-1-cp311-cp311-manylinux_2_17_x86_64.whl", "cp312")
-    assert gpu.fits("a-1-cp39-abi3-manylinux_2_17_x86_64.whl", "cp312")
-    assert not gpu.fits("a-1-cp313-abi3-manylinux_2_17_x86_64.whl", "cp312")
-    assert gpu.fits("a-1-py2.py3-none-any.whl", "cp310")
+    assert gpu_wheels.fits("a-1-cp311-cp311-manylinux_2_17_x86_64.whl", "cp311")
+    assert not gpu_wheels.fits("a-1-cp311-cp311-manylinux_2_17_x86_64.whl", "cp312")
+    assert gpu_wheels.fits("a-1-cp39-abi3-manylinux_2_17_x86_64.whl", "cp312")
+    assert not gpu_wheels.fits("a-1-cp313-abi3-manylinux_2_17_x86_64.whl", "cp312")
+    assert gpu_wheels.fits("a-1-py2.py3-none-any.whl", "cp310")
 
 
 def main(carried: Path, tmp_path: Path, device: str = "simulated") -> int:
