@@ -6,8 +6,8 @@ that refuses it, or the negative number of the obligation that does not hold. Na
 `f_` functions, `v_` parameters and locals, `k_` sizes and constants, `o_` offsets of fields.
 
 A subscript that is out of range is noted (`out_of_range`) and reads the first cell, where Python would count from the
-end or raise. Ghost fields are cells like all others, after the real ones. What the translator does not know, it
-refuses; nothing is skipped.
+end or raise; so is a splice that is not within its row. Ghost fields are cells like all others, after the real ones.
+What the translator does not know, it refuses; nothing is skipped.
 """
 
 import ast
@@ -249,7 +249,8 @@ class Translator:
                 bounds = f"int a = {self.number(start)}, b = {self.number(stop)}"
                 rows = f"cell *t = {place}; const cell *r = {self.row(source)}, *n = {self.row(new)}"
                 each = "t[o] = a <= o && o < b ? n[o] : r[o]"
-                return f"{{ {bounds}; {rows}; for (int o = 0; o < {num}; o++) {each}; }}"
+                within = f"if (a < 0 || a > b || b > {num}) out_of_range = 1"
+                return f"{{ {bounds}; {rows}; {within}; for (int o = 0; o < {num}; o++) {each}; }}"
         return f"memmove({place}, {self.row(value)}, ({num}) * sizeof(cell));"
 
     # Expressions ---------------------------------------------------------------------------------------------------
