@@ -30,6 +30,8 @@ NVIDIA := cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile cura
 
 # The tests start many processes of kvproof: without compiled modules, each of them compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
+# A machine may set it, and most do not: what waits in a buffer must not be lost, or end up elsewhere.
+unexport PYTHONUNBUFFERED
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

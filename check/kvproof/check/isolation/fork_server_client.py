@@ -54,7 +54,8 @@ class ForkClient:
                 stdout=output.descriptor,
                 stderr=output.descriptor,
                 pass_fds=[theirs.fileno()],
-                env={**environment, "PYTHONHASHSEED": "0"},  # a fixed hash seed makes runs repeatable
+                # A fixed hash seed makes runs repeatable; what a subject prints is not lost when its process ends.
+                env={**environment, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1"},
                 start_new_session=True,
             )
         finally:

@@ -4,6 +4,7 @@ Whether the file can be written is checked before the run. With `--json -`, stan
 nothing else: the report, and whatever an adapter or an engine prints from Python or C, go to standard error.
 """
 
+import ctypes
 import os
 import sys
 import tempfile
@@ -93,5 +94,6 @@ def _duplicate() -> Iterator[BinaryIO]:
     finally:
         with suppress(OSError):  # the reader has closed the pipe
             stream.close()
+        ctypes.CDLL(None).fflush(None)  # what the C library keeps of what an adapter printed
         os.dup2(kept, ours)
         os.close(kept)
