@@ -1,6 +1,6 @@
 """Wrong texts whose wrong states once hid behind right ones, or were never asked: each is refuted in both readers.
 
-And a text that reads what the keys of states leave out is not exhausted.
+And a text that reads what the keys of states leave out is not exhausted, nor is one that prefers a name.
 """
 
 import math
@@ -15,7 +15,7 @@ from kvproof.check.runs.partitioned_search import PartitionedReader
 from kvproof.check.search.exhaustive import part
 from kvproof.check.search.exhaustive.c_reader import exploration
 from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, translation_of
-from kvproof.check.search.exhaustive.left_out import READS_LEFT_OUT
+from kvproof.check.search.exhaustive.left_out import PREFERS_A_NAME, READS_LEFT_OUT
 from kvproof.check.search.exhaustive.specification import explore_specification, space_of
 from kvproof.check.search.result import SearchResult
 from kvproof.models.translation.text import specification
@@ -127,3 +127,24 @@ def test_a_text_that_reads_what_keys_leave_out_is_not_exhausted_by_workers(monke
 @NEEDS_COMPILER
 def test_a_text_that_reads_what_strings_leave_out_is_not_exhausted_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_open(in_c(TABLES, NO_HOME, monkeypatch))
+
+
+PREFERS = text_of((("lose", "state.position[seq][block] = NONE", "state.position[seq][seq] = NONE"),))
+NONE_TO_LOSE = Scope(2, 0, 1, 1, 1, fork=False, num_flights=2, level="rules")  # here it was exhausted in C
+
+
+def says_that_names_matter(found: SearchResult) -> bool:
+    return (
+        not found.is_exhausted and PREFERS_A_NAME.partition("{}")[2] in found.text and found.text.startswith("lose (")
+    )
+
+
+def test_a_text_that_prefers_a_name_is_refuted_or_not_exhausted() -> None:
+    found = explore_specification(NONE_TO_LOSE, seconds=math.inf, space=space_of(NONE_TO_LOSE, text=PREFERS))
+    assert found.finding is not None or says_that_names_matter(found)
+
+
+@NEEDS_COMPILER
+def test_a_text_that_prefers_a_name_is_not_exhausted_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = in_c(NONE_TO_LOSE, PREFERS, monkeypatch)
+    assert found.finding is not None or says_that_names_matter(found)

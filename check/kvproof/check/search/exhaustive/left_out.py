@@ -14,9 +14,21 @@ from typing import Any
 
 from kvproof.spec.c_reader import meaning
 from kvproof.spec.language import SEQS
+from kvproof.spec.names_only import mixed_names
 from kvproof.spec.native import FIELDS, Machine
-from kvproof.spec.syntax_trees import copied, functions, functions_of
+from kvproof.spec.syntax_trees import Functions, copied, functions, functions_of
 from kvproof.spec.text.state import GPU, HOST, State
+
+PREFERS_A_NAME = (
+    "{}, so states that differ in names alone may not be alike, and this search may have taken such states for one"
+)
+
+
+def not_alike(text: Functions | None) -> str:
+    """Why states that a renaming turns into each other may not be alike; empty if they are. None: the specification."""
+    mixed = mixed_names(text)
+    return PREFERS_A_NAME.format(mixed) if mixed else ""
+
 
 Path = tuple[int, ...]  # to a cell of a field
 NUM_FIRST, EVERY = 100, 16  # in so many states at first, and in each so many-th after them

@@ -26,7 +26,7 @@ from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
 from kvproof.check.search.exhaustive.canonical import StateKeys
 from kvproof.check.search.exhaustive.enumerations import enumerate_ghosts, with_ghosts
 from kvproof.check.search.exhaustive.independent_count import miscounts
-from kvproof.check.search.exhaustive.left_out import EVERY, NUM_FIRST, READS_LEFT_OUT, LeftOutCells
+from kvproof.check.search.exhaustive.left_out import EVERY, NUM_FIRST, READS_LEFT_OUT, LeftOutCells, not_alike
 from kvproof.check.search.result import SearchResult
 from kvproof.spec.compilation import CheckFailed, Guard
 from kvproof.spec.language import COLLECTED, Claim
@@ -252,7 +252,8 @@ class SpecificationSpace:
     """The states of one machine.
 
     are_claims_asked: whether the claims are evaluated in each, in addition to the independent count. reads_left_out:
-    what was seen to read a cell that keys leave out (`left_out`); such a search is not exhausted.
+    what was seen to read a cell that keys leave out (`left_out`), or takes a name for something else (`names_only`):
+    states with one key may not be the same then, so such a search is not exhausted.
     """
 
     def __init__(
@@ -267,7 +268,8 @@ class SpecificationSpace:
         self.claims = Claims(machine, are_claims_asked)
         self.continuations = continuations or Continuations()
         self._keys = StateKeys(machine, self.continuations.before)
-        self.left_out, self.num_expanded, self.reads_left_out = LeftOutCells(machine), 0, ""
+        self.left_out, self.num_expanded = LeftOutCells(machine), 0
+        self.reads_left_out = not_alike(machine.text)
 
     def first(self) -> State:
         """The state in which nothing has happened yet."""
