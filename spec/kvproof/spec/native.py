@@ -121,7 +121,7 @@ class MachineOf(Generic[AnyState]):
             names = namespace(sizes, with_ghosts, with_checks)
         else:
             names = names_of(sizes, text, with_ghosts, with_checks)
-        self.sizes, self.system, self.text = sizes, sizes.system, text
+        self.sizes, self.system = sizes, sizes.system
         self.with_ghosts, self.with_checks = with_ghosts, with_checks
         self.names, left_out = names, sizes.left_out
         self.rules: dict[str, Rule] = {

@@ -9,11 +9,11 @@ numbers. Each state has its full key; no quick key is asked.
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
-from kvproof.check.protocol.scopes import Scope, sizes_of
+from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.breadth_first import Operation
 from kvproof.check.search.exhaustive.left_out import LeftOutCells
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
-from kvproof.spec.native import FIELDS, Machine
+from kvproof.spec.native import FIELDS
 from kvproof.spec.syntax_trees import Functions
 from kvproof.spec.text.state import NONE, State
 
@@ -50,7 +50,7 @@ class WatchedSpace(RuleSpace):
     """The rules of a text. num_read: how often they read a cell without a meaning, or left it where it has one."""
 
     def __init__(self, scope: Scope, text: Functions) -> None:
-        super().__init__(scope, Machine(sizes_of(scope), text=text))
+        super().__init__(scope, text=text)
         self.num_read = 0
         self._has_meaning = LeftOutCells(self.machine).has_meaning
         fire = self.firings.fire

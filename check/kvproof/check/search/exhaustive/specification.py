@@ -8,13 +8,12 @@ observed show that a scope covers less than it seems to.
 import gc
 from collections.abc import Callable
 
-from kvproof.check.protocol.scopes import Scope, sizes_of
+from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.breadth_first import search
 from kvproof.check.search.exhaustive.specification_calls import CallSpace
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.check.search.exhaustive.specification_space import Continuations, note_claims
 from kvproof.check.search.result import UNLIMITED, SearchResult
-from kvproof.spec.native import Machine
 from kvproof.spec.syntax_trees import Functions
 
 PROGRESS_EVERY = 500  # states
@@ -28,8 +27,8 @@ def space_of(
     text: other rules than those of the specification.
     """
     if scope.level == "rules":
-        return RuleSpace(scope, Machine(sizes_of(scope), text=text), continuations)
-    return CallSpace(scope, Machine(sizes_of(scope), with_ghosts=False, text=text), continuations)
+        return RuleSpace(scope, None, continuations, text)
+    return CallSpace(scope, None, continuations, text)
 
 
 def explore_specification(

@@ -19,6 +19,7 @@ from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
 from kvproof.check.search.exhaustive.specification_call import SpecCall, appends, flights, prompts, swaps
 from kvproof.check.search.exhaustive.specification_space import ROOT, Continuations, SpecificationSpace, asks_claims
 from kvproof.spec.native import Machine
+from kvproof.spec.syntax_trees import Functions
 from kvproof.spec.text import operations
 from kvproof.spec.text.operations import Program
 from kvproof.spec.text.state import EVICTABLE, NONE, State
@@ -45,12 +46,16 @@ class CallSpace(SpecificationSpace):
     """
 
     def __init__(
-        self, scope: Scope, machine: Machine | None = None, continuations: Continuations | None = None
+        self,
+        scope: Scope,
+        machine: Machine | None = None,
+        continuations: Continuations | None = None,
+        text: Functions | None = None,
     ) -> None:
         if scope.caching and scope.num_flights:
             raise ValueError("operations in flight are explored without a prefix cache; take the level of rules")
-        machine = machine or Machine(sizes_of(scope), with_ghosts=False)
-        super().__init__(scope, machine, asks_claims(scope), continuations)
+        machine = machine or Machine(sizes_of(scope), with_ghosts=False, text=text)
+        super().__init__(scope, machine, asks_claims(scope), continuations, text)
         self._can_still_be_read: Callable[[State, int, int], bool] = self.machine.function("can_still_be_read")
 
     def transitions(self, state: State) -> Iterator[tuple[Operation, State]]:

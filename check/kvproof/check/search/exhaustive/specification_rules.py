@@ -15,6 +15,7 @@ from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
 from kvproof.check.search.exhaustive.specification_space import ROOT, Continuations, SpecificationSpace
 from kvproof.spec.native import Machine
+from kvproof.spec.syntax_trees import Functions
 from kvproof.spec.text.operations import row_of
 from kvproof.spec.text.state import FREE, NONE, State
 from kvproof.spec.text.witnesses import witnesses_after, witnesses_before
@@ -24,9 +25,13 @@ class RuleSpace(SpecificationSpace):
     """Single firings, ghosts and obligations on."""
 
     def __init__(
-        self, scope: Scope, machine: Machine | None = None, continuations: Continuations | None = None
+        self,
+        scope: Scope,
+        machine: Machine | None = None,
+        continuations: Continuations | None = None,
+        text: Functions | None = None,
     ) -> None:
-        super().__init__(scope, machine or Machine(sizes_of(scope)), True, continuations)
+        super().__init__(scope, machine or Machine(sizes_of(scope), text=text), True, continuations, text)
 
     def transitions(self, state: State) -> Iterator[tuple[Operation, State]]:
         """Every firing that is not refused."""

@@ -31,7 +31,7 @@ from kvproof.check.search.result import SearchResult
 from kvproof.spec.compilation import CheckFailed, Guard
 from kvproof.spec.language import COLLECTED, Claim
 from kvproof.spec.native import Machine
-from kvproof.spec.syntax_trees import functions, reads_ghosts
+from kvproof.spec.syntax_trees import Functions, functions, reads_ghosts
 from kvproof.spec.text.operations import RuleCall
 from kvproof.spec.text.state import NONE, State
 from kvproof.spec.text.witnesses import SEEN_AFTER, SEEN_BEFORE, witnesses_after, witnesses_before
@@ -251,9 +251,10 @@ class Claims:
 class SpecificationSpace:
     """The states of one machine.
 
-    are_claims_asked: whether the claims are evaluated in each, in addition to the independent count. reads_left_out:
-    what was seen to read a cell that keys leave out (`left_out`), or takes a name for something else (`names_only`):
-    states with one key may not be the same then, so such a search is not exhausted.
+    are_claims_asked: whether the claims are evaluated in each, in addition to the independent count. text: that of the
+    machine, if it is another one than that of the specification. reads_left_out: what was seen to read a cell that keys
+    leave out (`left_out`), or takes a name for something else (`names_only`): states with one key may not be the same
+    then, so such a search is not exhausted.
     """
 
     def __init__(
@@ -262,6 +263,7 @@ class SpecificationSpace:
         machine: Machine,
         are_claims_asked: bool,
         continuations: Continuations | None = None,
+        text: Functions | None = None,
     ) -> None:
         self.scope, self.machine = scope, machine
         self.firings = Firings(machine)
@@ -269,7 +271,7 @@ class SpecificationSpace:
         self.continuations = continuations or Continuations()
         self._keys = StateKeys(machine, self.continuations.before)
         self.left_out, self.num_expanded = LeftOutCells(machine), 0
-        self.reads_left_out = not_alike(machine.text)
+        self.reads_left_out = not_alike(text)
 
     def first(self) -> State:
         """The state in which nothing has happened yet."""
