@@ -180,12 +180,12 @@ def _c_reader(scope: "Scope", jobs: int | None, memory: float | None) -> tuple[s
     """The name of the judge that reads the text in C, and its search. Raises UsageError if it cannot be had."""
     from kvproof.check.runs.explore_stage import SPECIFICATION
     from kvproof.check.search.exhaustive.c_reader import exploration
-    from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, TooLargeForC
+    from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, UnfitForC
     from kvproof.spec.c_reader.library import NoLibrary
 
     try:
         spec = SpecificationInC(scope)
-    except (NoLibrary, TooLargeForC) as error:
+    except (NoLibrary, UnfitForC) as error:
         raise UsageError(str(error)) from error
     search = partial(
         exploration.explore_in_c,

@@ -16,7 +16,7 @@ from tests.check.search.exhaustive.watched_cells import WatchedSpace
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.c_reader import exploration
 from kvproof.check.search.exhaustive.c_reader.comparison import ReadersDiffer
-from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, translation_of
+from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, UnfitForC, translation_of
 from kvproof.check.search.exhaustive.mutants import rules_reaching
 from kvproof.check.search.exhaustive.specification import explore_specification, space_of
 from kvproof.check.search.result import SearchResult
@@ -72,10 +72,10 @@ def in_c(text: Functions) -> Callable[[Scope], str]:
     loaded = library.load(translation_of(text)[1])
 
     def search(scope: Scope) -> str:
-        spec = SpecificationInC(scope, loaded, text)
         try:
+            spec = SpecificationInC(scope, loaded, text)
             found = exploration.explore_in_c(scope, seconds=math.inf, max_transitions=TRANSITIONS_MAX, spec=spec)
-        except ReadersDiffer:  # the search ends with this error
+        except (ReadersDiffer, UnfitForC):  # the search ends with this error
             return UNKNOWN
         return word(found)
 

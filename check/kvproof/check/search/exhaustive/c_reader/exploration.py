@@ -24,7 +24,7 @@ from kvproof.check.search.exhaustive.c_reader.comparison import (
     compare_states,
 )
 from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, in_use
-from kvproof.check.search.exhaustive.left_out import READS_LEFT_OUT, not_alike
+from kvproof.check.search.exhaustive.left_out import READS_LEFT_OUT
 from kvproof.check.search.exhaustive.part import Place
 from kvproof.check.search.exhaustive.specification import space_of
 from kvproof.check.search.exhaustive.specification_calls import CallSpace
@@ -88,7 +88,7 @@ def explore_in_c(
 ) -> SearchResult:
     """Search a scope for at most so many seconds and transitions, with at most so many bytes for its states.
 
-    spec: the scope in C, if it has been loaded. Raises NoLibrary, TooLargeForC, and ReadersDiffer if the two readers do
+    spec: the scope in C, if it has been loaded. Raises NoLibrary, UnfitForC, and ReadersDiffer if the two readers do
     not say the same.
     """
     spec = spec or SpecificationInC(scope)
@@ -144,8 +144,7 @@ def _searched(
 
 def _result(spec: SpecificationInC, report: Report, counts: list[int]) -> SearchResult:
     found = SearchResult(num_states=report.states, num_operations=report.transitions, depth=report.depth)
-    why_not = not_alike(spec.text) or (READS_LEFT_OUT.format("a rule") if report.reads_left_out else "")
-    found.is_exhausted = report.reason == GOES_ON and not why_not
+    found.is_exhausted = report.reason == GOES_ON and not report.reads_left_out
     note_claims(found, are_asked=True)
     found.coverage = Counter({name: n for name, n in zip([*spec.rules, *WITNESSES], counts, strict=False) if n})
     is_found = report.reason == FOUND
@@ -159,7 +158,7 @@ def _result(spec: SpecificationInC, report: Report, counts: list[int]) -> Search
     elif is_found:
         found.counterexample = confirmed(spec, _path(spec, (report.worker, report.offset)))
     if not found.is_exhausted and (report.reason == GOES_ON or (is_found and found.counterexample is None)):
-        found.text = why_not or READS_LEFT_OUT.format("a rule")
+        found.text = READS_LEFT_OUT.format("a rule")
     if spec.loaded.note:
         found.text = "; ".join(part for part in (found.text, spec.loaded.note) if part)
     return found

@@ -25,6 +25,7 @@ from kvproof.spec.c_reader.library import Loaded, load
 from kvproof.spec.c_reader.programs import ProgramTranslator
 from kvproof.spec.c_reader.translation import GHOST_FIELDS, REAL_FIELDS, SIZES, is_row
 from kvproof.spec.language import IDENTITIES
+from kvproof.spec.names_only import mixed_names
 from kvproof.spec.native import Machine
 from kvproof.spec.syntax_trees import Functions
 from kvproof.spec.text.state import NONE, State
@@ -51,7 +52,11 @@ ARE_IDENTITIES = [field.to is IDENTITIES for field in REAL_FIELDS.values()]
 in_use = threading.RLock()  # a library has one scope and one search at a time
 
 
-class TooLargeForC(ValueError):
+class UnfitForC(ValueError):
+    """The C reader cannot search a scope, or a text. The message is for the user."""
+
+
+class TooLargeForC(UnfitForC):
     """A scope has more ids than a byte can name."""
 
 
@@ -78,12 +83,15 @@ def loaded() -> Loaded:
 
 
 class SpecificationInC:
-    """The specification of one scope. Raises NoLibrary, and TooLargeForC if a name would not fit into a byte.
+    """The specification of one scope. Raises NoLibrary, TooLargeForC if a name would not fit into a byte, and
+    UnfitForC if the text takes a name for something else: in C, that may read and write outside a field.
 
     library, text: what the specification is made of, if it is another one than it is.
     """
 
     def __init__(self, scope: Scope, library: Loaded | None = None, text: Functions | None = None) -> None:
+        if mixed := mixed_names(text):
+            raise UnfitForC(f"the C reader cannot search this text: {mixed}; leave out --reader c")
         sizes = sizes_of(scope)
         names = sizes.names()
         self.scope, self.text, self.machine = scope, text, Machine(sizes, text=text)
