@@ -35,6 +35,17 @@ A_NUMBER = {
     "the last block of a pool is preferred": ("hit", "block < NUM_BLOCKS", "block <= NUM_BLOCKS"),
     "flights are ordered": ("is_idle", "state.uses[flight] == NONE", "all(f < flight for f in FLIGHTS)"),
     "a count is compared with a block": ("evict", "state.refcount[block] == 0", "state.refcount[block] == block"),
+    "a side of a comparison is not looked at": ("hit", "block < NUM_BLOCKS", "state.refcount[seq] < NUM_BLOCKS"),
+    "a sequence is compared with the size of a pool": ("at_rest", "state.live[seq]", "seq < NUM_GPU_BLOCKS"),
+    "a truth value is a name": ("gain", "state.table[seq][index] = block", "state.table[seq][index] = True"),
+    "the last cell is taken": ("evict", "state.refcount[block] == 0", "state.refcount[NONE] == 0"),
+    "a local is a sequence in one branch and a block in the other": (
+        "lose",
+        "state.position[seq][block] = NONE",
+        "other = seq if False else seq\n    if state.live[seq]:\n        other = block\n    state.pins[other] = 0",
+    ),
+    "a sequence is put where a block is": ("fork", "put(", "put(state.position[child], child, 0) if False else put("),
+    "an argument has a keyword": ("launch", "pin(state, flight, block)", "pin(state, flight, block=seq)"),
     "a function is called that is not known": ("holds", "state.position[seq][block]", "len(state.position[seq])"),
 }
 AS_NAMES = {

@@ -3,8 +3,9 @@
 A search takes states for one that a renaming of these turns into each other. That is right only if no rule prefers one
 name to another: a name may select a cell of a field over its domain, be stored where such names are stored, be passed
 on, and be compared for equality with a name of the same kind. What else a rule does with it (arithmetic, an order, a
-place among names of another kind) could come out differently after a renaming. The sizes of the pools are the
-exception: names are renamed within a pool, so a block may be compared with them.
+place among names of another kind) could come out differently after a renaming. The exception: a name may be compared
+with the sizes that say which names there are, and a block with that of the GPU pool, because names are renamed within a
+pool. Whether a name is in range where it selects a cell is not asked here.
 
 The kinds are found by unification, as types are: each parameter and local has one kind in the whole text, fields have
 those of their domains, and constants that stand for no name (NONE, NULL) fit every kind. Rows are lists of identities.
@@ -29,9 +30,9 @@ NUMBER, ANY = "number", "anything"
 ANNOTATED = {"BlockId": "block", "SeqId": "sequence", "FlightId": "flight"}
 ROWS = {"Row": (NUMBER, "identity"), "Ages": ("block", NUMBER), "list[int]": (NUMBER, "identity")}
 FIT_ALL = ("NONE", "NULL")
-SIZES = ("NUM_BLOCKS", "NUM_GPU_BLOCKS", "NUM_SEQS", "NUM_FLIGHTS")
+SIZES = {"NUM_BLOCKS": "block", "NUM_GPU_BLOCKS": "block", "NUM_SEQS": "sequence", "NUM_FLIGHTS": "flight"}
 DOMAINS = {"BLOCKS": "block", "SEQS": "sequence", "FLIGHTS": "flight"}
-SAME_ROWS = ("same", "copied", "spliced", "put")
+SAME_ROWS = ("same", "copied", "spliced")
 TRUTHS = ("all", "any", "implies", "require", "check")
 
 
@@ -128,7 +129,8 @@ class _Kinds:
         self.at = statement.lineno
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                self.locals[name] = self.value(value)
+                kind = self.value(value)
+                self.locals[name] = self.same(self.locals[name], kind) if name in self.locals else kind
             case ast.Assign(targets=[target], value=value):
                 self.same(self.value(target), self.value(value))
             case ast.AugAssign(target=target, value=value):
@@ -150,7 +152,7 @@ class _Kinds:
     def value(self, node: ast.expr) -> Value:
         """The kind of an expression."""
         match node:
-            case ast.Constant(value=bool() | str()) | ast.Dict():
+            case ast.Constant(value=str()):
                 return Kind(ANY)
             case ast.Constant():
                 return Kind(NUMBER)
@@ -185,7 +187,7 @@ class _Kinds:
                 return self.same(self.value(body), self.value(other))
             case ast.GeneratorExp(elt=element, generators=loops) | ast.ListComp(elt=element, generators=loops):
                 return self.comprehension(element, loops)
-            case ast.Call(func=ast.Name(id=name), args=arguments):
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
                 return self.call(name, arguments)
         self.unknown(node)
         raise AssertionError
@@ -217,12 +219,16 @@ class _Kinds:
         values = [self.value(argument) for argument in arguments]
         if name in TRUTHS:
             return Kind(NUMBER)
+        if name == "put" and len(values) == 3:
+            row, place, value = values
+            self.same(self.selected(row, place), value)
+            return row
         if name in SAME_ROWS:
             rows = [value for value in values if isinstance(value, Cells)]
             for row in rows[1:]:
                 self.same(rows[0], row)
             for value, argument in zip(values, arguments, strict=True):
-                if isinstance(value, Kind) and name != "put":
+                if isinstance(value, Kind):
                     self.number(argument)
             return Kind(NUMBER) if name == "same" or not rows else rows[0]
         raise Mixed(f"{self.place} calls {name}, of which is not known what it does with names")
@@ -230,6 +236,8 @@ class _Kinds:
     def selected(self, cells: Value, place: Value) -> Value:
         if isinstance(cells, Kind):
             raise Mixed(f"{self.place} takes a place of what has no places")
+        if cells.by[0].found().name != NUMBER and isinstance(place, Kind) and place.found().name == ANY:
+            raise Mixed(f"{self.place} takes a place that no name has")
         self.same(cells.by[0], place)
         return Cells(cells.by[1:], cells.to) if len(cells.by) > 1 else cells.to
 
@@ -237,9 +245,19 @@ class _Kinds:
         for left, op, right in zip(parts, ops, parts[1:], strict=False):
             if isinstance(op, ast.Eq | ast.NotEq):
                 self.same(self.value(left), self.value(right))
-            elif not _is_within(left, op, right):
+            elif (bound := _bound(left, op, right)) is None:
                 self.number(left)
                 self.number(right)
+            else:
+                self.bounded(*bound)
+
+    def bounded(self, node: ast.expr, kind: str) -> None:
+        """Require that the expression is a number, or a name of this kind; of any kind if it is empty."""
+        found = self.value(node)
+        if isinstance(found, Cells):
+            raise Mixed(f"{self.place} takes cells for a number")
+        if kind and found.found().name != NUMBER:
+            self.same(Kind(kind), found)
 
     def number(self, node: ast.expr) -> None:
         """Require that the expression is no name."""
@@ -277,11 +295,14 @@ class _Kinds:
         raise Mixed(f"{self.place} has {type(node).__name__}, of which is not known what it does with names")
 
 
-def _is_within(left: ast.expr, op: ast.cmpop, right: ast.expr) -> bool:
-    """Whether a comparison asks of a name only whether there is such a name, and in which pool."""
+def _bound(left: ast.expr, op: ast.cmpop, right: ast.expr) -> tuple[ast.expr, str] | None:
+    """What a comparison asks only whether it exists, or in which pool it is, and the kind of name for which it may ask.
+
+    The kind is empty if 0 is the bound. None if the comparison asks for more.
+    """
     if isinstance(op, ast.Gt | ast.GtE):
         left, right, op = right, left, ast.Lt() if isinstance(op, ast.Gt) else ast.LtE()
-    is_size = [isinstance(one, ast.Name) and one.id in SIZES for one in (left, right)]
-    if isinstance(op, ast.Lt):
-        return is_size[1]
-    return is_size[0] or (isinstance(left, ast.Constant) and left.value == 0)
+    size, other = (right, left) if isinstance(op, ast.Lt) else (left, right)
+    if isinstance(size, ast.Name) and size.id in SIZES:
+        return other, SIZES[size.id]
+    return (right, "") if isinstance(op, ast.LtE) and isinstance(left, ast.Constant) and left.value == 0 else None
