@@ -152,7 +152,7 @@ def stages(device: str, out: Path) -> list[Stage]:
         ),
         Stage(
             "regressions",
-            "a copy that is 20 % slower and wrong bytes are named against a baseline, and two good runs are not",
+            "a copy that is 20 % slower and wrong bytes are named against a baseline, and a good run is not",
             (python, "-m", "benchmarks.gpu_regressions", "--out", str(out / "regressions")),
             110,
             on_gpu=True,

@@ -146,9 +146,7 @@ def _speed_row(found: HostComparison, key: Key, members: Sequence[int], speeds: 
         row.usual = f"{typical.median:.2f} ± {typical.band:.2f}"
     for index, value in values.items():
         mark = ""
-        if typical is not None and abs(value - typical.median) > max(
-            typical.band, speeds[index][key].noise * typical.median
-        ):
+        if typical is not None and typical.is_out(value, speeds[index][key].noise):
             mark = SLOWER if value < typical.median else FASTER
             change = value / typical.median - 1 if typical.median else 0.0
             found.has_slower |= mark == SLOWER

@@ -40,13 +40,8 @@ class RunSpeed:
     changed: str = ""
 
     @property
-    def band(self) -> float:
-        """How far below the median a value is still usual."""
-        return 0.0 if self.before is None else max(self.before.band, self.noise * self.before.median)
-
-    @property
     def is_slow(self) -> bool:
-        return self.before is not None and self.value < self.before.median - self.band
+        return self.before is not None and self.before.is_below(self.value, self.noise)
 
     @property
     def sentence(self) -> str:
@@ -54,7 +49,7 @@ class RunSpeed:
         shown = f"{_text(self.value)} {self.what}" if self.what == OPERATIONS else f"{self.what}: {_text(self.value)}"
         if self.before is None:
             return f"{shown}; too few earlier runs to compare with"
-        change, band = self.value / self.before.median - 1, self.band / self.before.median
+        change, band = self.value / self.before.median - 1, self.before.band_for(self.noise) / self.before.median
         return (
             f"{shown}: {change:+.1%} against the median {_text(self.before.median)} of {self.before.count} earlier "
             f"runs on {self.run.host}; noise is ±{band:.1%}{self.changed}"

@@ -30,13 +30,17 @@ class Usual:
     band: float
     count: int
 
-    def is_below(self, value: float) -> bool:
-        """Whether a measurement is out of line, and less than usual."""
-        return value < self.median - self.band
+    def band_for(self, noise: float) -> float:
+        """The distance for a measurement whose own relative uncertainty is `noise`."""
+        return max(self.band, noise * self.median)
 
-    def is_out(self, value: float) -> bool:
+    def is_below(self, value: float, noise: float = 0.0) -> bool:
+        """Whether a measurement is out of line, and less than usual."""
+        return value < self.median - self.band_for(noise)
+
+    def is_out(self, value: float, noise: float = 0.0) -> bool:
         """Whether a measurement is out of line."""
-        return abs(value - self.median) > self.band
+        return abs(value - self.median) > self.band_for(noise)
 
 
 def usual(values: Sequence[float]) -> Usual | None:

@@ -19,6 +19,14 @@ from kvproof.spec.native import FIELDS, Machine
 from kvproof.spec.syntax_trees import Functions, copied, functions, functions_of
 from kvproof.spec.text.state import GPU, HOST, State
 
+Path = tuple[int, ...]  # to a cell of a field
+NUM_FIRST, EVERY = 100, 16  # in so many states at first, and in each so many-th after them
+FAR = 1_000  # from any number that a search uses
+NEAR = 3  # small numbers are below it
+READS_LEFT_OUT = (
+    "{} comes out differently if cells change that the keys of states leave out, so this search may have taken states "
+    "for one that are not the same"
+)
 PREFERS_A_NAME = (
     "{}, so states that differ in names alone may not be alike, and this search may have taken such states for one"
 )
@@ -28,16 +36,6 @@ def not_alike(text: Functions | None) -> str:
     """Why states that a renaming turns into each other may not be alike; empty if they are. None: the specification."""
     mixed = mixed_names(text)
     return PREFERS_A_NAME.format(mixed) if mixed else ""
-
-
-Path = tuple[int, ...]  # to a cell of a field
-NUM_FIRST, EVERY = 100, 16  # in so many states at first, and in each so many-th after them
-FAR = 1_000  # from any number that a search uses
-NEAR = 3  # small numbers are below it
-READS_LEFT_OUT = (
-    "{} comes out differently if cells change that the keys of states leave out, so this search may have taken states "
-    "for one that are not the same"
-)
 
 
 class LeftOutCells:
