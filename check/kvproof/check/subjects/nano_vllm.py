@@ -92,14 +92,10 @@ def require_valid(config: Config) -> None:
         raise Unsupported("the prefix cache cannot be switched off")
 
 
-class NanoVllm(ManagerAdapter):
-    """nano-vllm's `nanovllm.engine.block_manager.BlockManager`."""
+class OfCheckout(ManagerAdapter):
+    """The `BlockManager` of a checkout of nano-vllm, whatever its interface."""
 
     name = "nano-vllm"
-    capabilities = Capabilities(
-        caching=True, chunked=True, refusal_slack=0, eviction=SEQUENCE_LRU, block_size_min=BLOCK_SIZE_MIN
-    )
-    assumptions = MANAGER_ASSUMPTIONS
 
     def __init__(self, path: str) -> None:
         self._module = import_module(path, "block_manager")
@@ -110,6 +106,15 @@ class NanoVllm(ManagerAdapter):
         self._sequence_of_size = type("Sequence", (self._module.Sequence,), {"block_size": config.block_size})
         self._seqs: dict[int, Any] = {}
         return self._module.BlockManager(config.num_gpu_blocks, config.block_size)
+
+
+class NanoVllm(OfCheckout):
+    """nano-vllm's `nanovllm.engine.block_manager.BlockManager`."""
+
+    capabilities = Capabilities(
+        caching=True, chunked=True, refusal_slack=0, eviction=SEQUENCE_LRU, block_size_min=BLOCK_SIZE_MIN
+    )
+    assumptions = MANAGER_ASSUMPTIONS
 
     def _sequence(self, seq: int) -> Any:
         if seq not in self._seqs:

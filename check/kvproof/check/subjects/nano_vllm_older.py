@@ -10,17 +10,15 @@ There is no look-up without an allocation. A look-up is answered from the manage
 """
 
 import inspect
-from typing import Any
 
-from kvproof.check.protocol.manager import Assumption, Capabilities, Config
-from kvproof.check.protocol.manager_adapter import ManagerAdapter
+from kvproof.check.protocol.manager import Assumption, Capabilities
 from kvproof.check.subjects.loading import EngineError
 from kvproof.check.subjects.nano_vllm import (
     MANAGER_ASSUMPTIONS,
     NanoVllm,
+    OfCheckout,
     has_older_interface,
     import_module,
-    require_valid,
 )
 
 NONE = -1  # the hash before the first block, and the id of a block that is not there
@@ -31,22 +29,11 @@ ASSUMPTIONS = (
 )
 
 
-class NanoVllmOlder(ManagerAdapter):
+class NanoVllmOlder(OfCheckout):
     """nano-vllm's `BlockManager`, with the older interface."""
 
-    name = "nano-vllm"
     capabilities = Capabilities(caching=True, same_step_hits=True, hits_whole_prompts=True)
     assumptions = ASSUMPTIONS
-
-    def __init__(self, path: str) -> None:
-        self._module = import_module(path, "block_manager")
-
-    def make(self, config: Config) -> Any:
-        """A new manager. Its sequences get a class with this block size. Raises Unsupported."""
-        require_valid(config)
-        self._sequence_of_size = type("Sequence", (self._module.Sequence,), {"block_size": config.block_size})
-        self._seqs: dict[int, Any] = {}
-        return self._module.BlockManager(config.num_gpu_blocks, config.block_size)
 
     def can_allocate(self, tokens: list[int]) -> bool:
         return bool(self.manager.can_allocate(self._sequence_of_size(tokens)))
