@@ -17,7 +17,6 @@ failed, and each suite passed at least one: skipped is not passed.
 import argparse
 import hashlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -30,7 +29,7 @@ import pytest
 
 SUITES = ("long", "engine", "ray", "install", "browser")
 FILE = Path("build/everything.jsonl")
-RECORDING = "KVPROOF_EVERYTHING"  # for the plugin: where to write, the suite, the tree, when to stop
+RECORDING = "--recording"  # for the plugin: where to write, the suite, the tree, when to stop
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
@@ -119,9 +118,13 @@ class Recorder:
             write(self.file, self.suite, self.tree, test=report.nodeid, outcome=FAILED)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(RECORDING, dest="recording", help="record the outcomes; JSON of the arguments of a Recorder")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    if RECORDING in os.environ:
-        config.pluginmanager.register(Recorder(**json.loads(os.environ[RECORDING])))
+    if (about := config.getoption("recording", None)) is not None:
+        config.pluginmanager.register(Recorder(**json.loads(about)))
 
 
 # The runs ----------------------------------------------------------------------------------------------------------
@@ -145,7 +148,7 @@ def run_file(suite: str, name: str, folder: Path, file: Path, tree: str, stop: f
     """Run what is left of a test file, until `stop`, or until pytest dies."""
     about = {"file": str(file.absolute()), "suite": suite, "tree": tree, "stop": stop}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "tests.everything", "-m", suite, name]
-    code = subprocess.run(command, cwd=folder, env=os.environ | {RECORDING: json.dumps(about)}).returncode
+    code = subprocess.run([*command, RECORDING, json.dumps(about)], cwd=folder).returncode
     after = recorded(file, suite, tree)
     if code in ENDED or name in after.outcomes:  # the name of a file has an outcome if it cannot be collected
         write(file, suite, tree, ended=name)

@@ -1,5 +1,6 @@
 """`make everything`: every outcome is kept, what was stopped goes on, and the table says what is not there."""
 
+import os
 import re
 import subprocess
 import tomllib
@@ -120,3 +121,10 @@ def test_every_mark_that_leaves_a_test_out_of_the_default_suite_is_a_suite() -> 
     options = tomllib.loads((TREE / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert {one.partition(":")[0] for one in options["markers"]} == set(everything.SUITES)
     assert set(re.findall(r"not (\w+)", options["addopts"][-1])) == set(everything.SUITES)
+
+
+def test_a_test_sees_no_variable_that_a_command_would_refuse(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    program = "import os, pytest\n@pytest.mark.long\ndef test_a(): assert not {*os.environ} - {*KNOWN}\n"
+    known = repr({*os.environ, "PYTEST_VERSION", "PYTEST_CURRENT_TEST", "COLUMNS", "LINES"})
+    (folder / "tests" / "test_one.py").write_text(program.replace("KNOWN", known))
+    assert run(folder, capfd)[0] == 0, capfd.readouterr()
