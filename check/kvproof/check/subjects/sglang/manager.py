@@ -62,6 +62,7 @@ class SGLang(ManagerAdapter):
         slots = release.radix.RadixKey.__slots__ if hasattr(release.radix.RadixKey, "__slots__") else ()
         self._salted = "cache_salt" in slots  # from 0.5.20
         self._as_array = hasattr(release.radix, "array")  # from 0.5.13, tokens are arrays
+        paged = release.allocator.PagedTokenToKVPoolAllocator
         self.capabilities = Capabilities(
             caching=True,
             chunked=True,
@@ -70,7 +71,7 @@ class SGLang(ManagerAdapter):
             reset=True,
             block_aligned_chunks=True,
             dedups_after_step=True,
-            block_size_max=None if "use_triton_kernels" in inspect.getsource(release.allocator) else 1,
+            block_size_max=None if "use_triton_kernels" in inspect.getsource(paged) else 1,
         )
 
     def make(self, config: Config) -> Any:
