@@ -14,15 +14,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from kvproof.check.hunting.findings import Saving
+from kvproof.check.hunting.walk_stage import walker_stage
 from kvproof.check.isolation.factory import factory_for
 from kvproof.check.oracle.level import level_of
 from kvproof.check.protocol import features
 from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.runs.run import host, now, version
-from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import INTERRUPTED, Session
 from kvproof.check.runs.store import RESULT, Store
-from kvproof.check.runs.walk_stage import walker_stage
 from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 from kvproof.check.subjects.loading import EngineError, download
 from kvproof.check.subjects.registry import ROWS, Row

@@ -34,7 +34,7 @@ HEAVY = (  # files that take longest; one that began last would leave the other 
     "check/search/exhaustive/test_specification.py",
     "models/counterexamples/test_counterexamples.py",
     "check/isolation/test_isolation.py",
-    "check/runs/test_resume.py",
+    "check/hunting/test_resume.py",
     "models/proofs/test_contract_choices.py",
     "models/concolic/test_classes.py",
     "fault_injection/test_kv_groups.py",

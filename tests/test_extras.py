@@ -29,8 +29,8 @@ from kvproof.check import pytest_plugin
 from kvproof.check.cli.app import app
 from kvproof.check.recording import record
 from kvproof.check.runs.data_plane_stage import EmittingManager, emitted_stages
-from kvproof.check.runs.explore_stage import specification_stage
-from kvproof.check.runs.hypothesis_stage import hypothesis_stage
+from kvproof.check.hunting.explore_stage import specification_stage
+from kvproof.check.hunting.hypothesis_stage import hypothesis_stage
 for arguments in {COMMANDS!r}:
     try:
         app(arguments)

@@ -86,7 +86,7 @@ key = bytes(32)
 """
 LINE = """python -c "import msgspec; from kvproof.check.recording.format import RecordedCall
 msgspec.json.decode(open('line.jsonl').read(), type=RecordedCall)" """
-PLAN = """python -c "from pathlib import Path; from kvproof.check.runs.campaign.file import read_plan
+PLAN = """python -c "from pathlib import Path; from kvproof.check.hunting.plan import read_plan
 read_plan(Path('campaign.toml'))" """
 FRAMES = {
     "../README.md": {

@@ -25,6 +25,10 @@ from tests.attacks.damage import as_json, damaged, database, decoded, drawn, lin
 from kvproof.check.cli import prove_kept
 from kvproof.check.cli.prove_options import read_baseline as read_efforts
 from kvproof.check.counterexample.replay import ReplayStatus
+from kvproof.check.hunting import store as campaigns
+from kvproof.check.hunting.campaign import read_results
+from kvproof.check.hunting.plan import read_plan
+from kvproof.check.hunting.resume import FILE, EarlierFinding, HuntProgress, resumed
 from kvproof.check.isolation.messages import pack
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
@@ -33,15 +37,11 @@ from kvproof.check.recording.example_run import record_run
 from kvproof.check.recording.format import ENDED, SCHEMA_VERSION, VLLM_OFFLOAD, Header, RecordedCall
 from kvproof.check.recording.validate import validate
 from kvproof.check.runs import history
-from kvproof.check.runs.campaign import store as campaigns
-from kvproof.check.runs.campaign.file import read_plan
-from kvproof.check.runs.campaign.head import read_results
 from kvproof.check.runs.configuration import Configuration, read_configuration
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.fault_store import FaultStore, StoredResult
 from kvproof.check.runs.known_findings import known_findings
 from kvproof.check.runs.replay import replay
-from kvproof.check.runs.resume import FILE, EarlierFinding, HuntProgress, resumed
 from kvproof.check.runs.store import RESULT, Store, StoreError
 from kvproof.check.runs.trust import Trust
 from kvproof.check.runs.verdicts import ReportedFinding

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, cast
 
 from kvproof.check.counterexample.keeping import KeptFinding
 from kvproof.check.counterexample.store import refutation
+from kvproof.check.hunting.findings import NUM_WALKS_MAX
 from kvproof.check.isolation.factory import factory_for, isolated
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.remote_search import explore, method_called, shortest, walk
@@ -28,7 +29,6 @@ from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.runs.arguments import Narrowed
 from kvproof.check.runs.errors import did_you_mean
-from kvproof.check.runs.save_findings import NUM_WALKS_MAX
 from kvproof.check.search.configurations import check_fixed
 from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.result import SearchResult

@@ -14,12 +14,12 @@ from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app, main
 from kvproof.check.cli.config import options_to_repeat
+from kvproof.check.hunting.findings import Saving
+from kvproof.check.hunting.walk_stage import walker_stage
 from kvproof.check.oracle.coverage import OF_STORES
 from kvproof.check.oracle.level import compile_rules
-from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import StageBudget
 from kvproof.check.runs.store import Store
-from kvproof.check.runs.walk_stage import walker_stage
 from kvproof.check.search import manager_operations
 from kvproof.check.subjects.registry import ROWS, find
 from kvproof.reports.result import Check

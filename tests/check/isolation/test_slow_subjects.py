@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kvproof.check.hunting import hypothesis_stage
 from kvproof.check.isolation import remote_search
 from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.remote_subject import RemoteFactory
@@ -18,7 +19,6 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.protocol.time_limit import GRACE_SECONDS, OutOfTime, calls_end_at, search_ends_after
-from kvproof.check.runs import hypothesis_stage
 from kvproof.check.search.hypothesis_machine import drive
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.shrinking import shrink

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from kvproof.check import run_conformance
 from kvproof.check.cli.app import app
 from kvproof.check.counterexample.store import load
+from kvproof.check.hunting import explore_stage
 from kvproof.check.oracle import level as levels
 from kvproof.check.oracle.coverage import NOTHING, REPEATED
 from kvproof.check.oracle.enabled import RuledJudge, enabled_when
@@ -26,7 +27,7 @@ from kvproof.check.protocol.adapter_check import RequiredCalls, calls_of, check_
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config
 from kvproof.check.protocol.operations import Count, TypedOperation
-from kvproof.check.runs import explore_stage, proof_stage
+from kvproof.check.runs import proof_stage
 from kvproof.check.runs.session import Stage
 from kvproof.check.search.operations_by_kind import OperationsByKind
 from kvproof.check.search.strategies import STRATEGIES, Strategy

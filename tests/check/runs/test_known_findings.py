@@ -10,10 +10,10 @@ from tests.check.forgetful import FORGETFUL
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
+from kvproof.check.hunting.walk_stage import BESIDE_KNOWN_FINDINGS, OPERATIONS_ENOUGH
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.runs.configuration import ConfigurationError
 from kvproof.check.runs.known_findings import KnownFindings, known_findings
-from kvproof.check.runs.walk_stage import BESIDE_KNOWN_FINDINGS, OPERATIONS_ENOUGH
 from kvproof.spec.verdict import Exit
 
 FAULTY = f"""{FORGETFUL}

@@ -32,7 +32,7 @@ import errno, os, random, sys, tempfile, time
 from contextlib import suppress
 
 from kvproof.check.cli import main
-from kvproof.check.runs.campaign.store import CampaignStore
+from kvproof.check.hunting.store import CampaignStore
 from kvproof.check.subjects.descendants import end_with
 from kvproof.check.workers import local
 from kvproof.check.workers.workers import done

@@ -104,8 +104,8 @@ def test_a_local_ray_divides_a_search_and_proofs(command: list[str], tmp_path: P
 
 
 def test_a_part_whose_process_is_killed_is_made_again() -> None:
+    from kvproof.check.hunting.partitioned_search import PartitionedReader
     from kvproof.check.protocol.scopes import SCOPES
-    from kvproof.check.runs.partitioned_search import PartitionedReader
     from kvproof.check.search.exhaustive.specification import explore_specification
     from kvproof.check.workers.on_ray import RayKeepers, RayWorkers
     from kvproof.check.workers.workers import Make
@@ -198,8 +198,8 @@ def cluster(*environments: dict[str, str]) -> Iterator[tuple[Any, int]]:
 def test_sources_are_sent_to_nodes_and_a_node_that_lacks_a_package_gets_no_unit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from kvproof.check.hunting.unit import Judged, WalkUnit, walk_unit
     from kvproof.check.isolation.messages import unpack
-    from kvproof.check.runs.walk_units import Judged, WalkUnit, walk_unit
     from kvproof.check.subjects import UnknownSubject
     from kvproof.check.workers.on_ray import RayWorkers
 
@@ -276,8 +276,8 @@ def test_a_node_whose_disk_is_full_gets_no_unit_and_nothing_is_lost_or_counted_t
 
 
 def test_a_node_without_a_compiler_holds_no_part_of_a_search_in_c(capsys: pytest.CaptureFixture[str]) -> None:
+    from kvproof.check.hunting.partitioned_search import PartitionedReader
     from kvproof.check.protocol.scopes import SCOPES
-    from kvproof.check.runs.partitioned_search import PartitionedReader
     from kvproof.check.search.exhaustive.specification import explore_specification
     from kvproof.check.workers.on_ray import RayWorkers
     from kvproof.spec.c_reader.library import NoLibrary

@@ -11,7 +11,7 @@ from kvproof.check.cli.options import JsonOption, WorkersOption
 from kvproof.check.runs.errors import UsageError, error_boundary
 
 if TYPE_CHECKING:
-    from kvproof.check.runs.campaign.head import CampaignResult
+    from kvproof.check.hunting.campaign import CampaignResult
     from kvproof.check.runs.terminal import Output
     from kvproof.spec.verdict import Exit
 
@@ -37,11 +37,11 @@ def campaign(
 
         import msgspec
 
+        from kvproof.check.hunting.campaign import Campaign, as_data, check_fields
+        from kvproof.check.hunting.campaign_display import Display
+        from kvproof.check.hunting.plan import read_plan, schema_text
+        from kvproof.check.hunting.store import DOCUMENT, CampaignStore
         from kvproof.check.protocol.interrupt import interruptible
-        from kvproof.check.runs.campaign.file import read_plan, schema_text
-        from kvproof.check.runs.campaign.head import Campaign, as_data, check_fields
-        from kvproof.check.runs.campaign.progress import Display
-        from kvproof.check.runs.campaign.store import DOCUMENT, CampaignStore
         from kvproof.check.runs.json_output import write_document
         from kvproof.check.runs.store import StoreError, explained
         from kvproof.check.runs.terminal import output, say

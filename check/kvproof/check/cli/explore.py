@@ -118,10 +118,11 @@ def explore(
     with error_boundary(json, place_in(context)):
         from dataclasses import replace
 
+        from kvproof.check.hunting.explore_stage import SPECIFICATION, specification_stage, subject_stage
+        from kvproof.check.hunting.findings import saving_of
         from kvproof.check.runs.arguments import factory_of
         from kvproof.check.runs.effort import BY_BUDGET, effort_of
         from kvproof.check.runs.errors import did_you_mean
-        from kvproof.check.runs.explore_stage import SPECIFICATION, specification_stage, subject_stage
         from kvproof.check.runs.history import require_recordable
         from kvproof.check.runs.run import RunOptions, run_stages
         from kvproof.check.search.exhaustive.specification import explore_specification
@@ -172,13 +173,13 @@ def explore(
         make, one = made
         options = RunOptions("explore", subject, 0, budget, out, json, known, contract_fails, chosen_effort)
         options.history, options.words = history, options_to_repeat(context)
-        stage = subject_stage(make, one, scopes, options.saving(make), 1, max_transitions=max_transitions)
+        stage = subject_stage(make, one, scopes, saving_of(options, make), 1, max_transitions=max_transitions)
         raise typer.Exit(run_stages(options, [stage], one))
 
 
 def _c_reader(scope: "Scope", jobs: int | None, memory: float | None) -> tuple[str, "Callable[..., SearchResult]"]:
     """The name of the judge that reads the text in C, and its search. Raises UsageError if it cannot be had."""
-    from kvproof.check.runs.explore_stage import SPECIFICATION
+    from kvproof.check.hunting.explore_stage import SPECIFICATION
     from kvproof.check.search.exhaustive.c_reader import exploration
     from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, UnfitForC
     from kvproof.spec.c_reader.library import NoLibrary
@@ -200,7 +201,7 @@ def _by_workers(
     workers: "KeepingWorkers", states_per_worker: int | None, reader: Reader, memory: float | None
 ) -> "Callable[..., SearchResult]":
     """A search whose states are divided among workers."""
-    from kvproof.check.runs.partitioned_search import PartitionedReader
+    from kvproof.check.hunting.partitioned_search import PartitionedReader
     from kvproof.check.search.exhaustive.c_reader import exploration
 
     states_max = states_per_worker or STATES_PER_WORKER[reader]

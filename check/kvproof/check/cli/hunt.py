@@ -94,18 +94,19 @@ def hunt(
     saved and reported at once, and later runs leave out the features that it needs.
     """
     with error_boundary(json, place_in(context)), ExitStack() as ending:
+        from kvproof.check.hunting.explore_stage import subject_stage
+        from kvproof.check.hunting.findings import saving_of
+        from kvproof.check.hunting.resume import Bookmark, HuntProgress, resumed
+        from kvproof.check.hunting.scope_unit import ScopeUnits
+        from kvproof.check.hunting.unit import Judged, WalkUnits, make_ready
+        from kvproof.check.hunting.walk_stage import walker_stage
         from kvproof.check.oracle.level import level_named, level_of
         from kvproof.check.runs.arguments import agrees, factory_of, fixed_fields, require_fields_of, wanted_properties
         from kvproof.check.runs.effort import effort_of
-        from kvproof.check.runs.explore_stage import subject_stage
         from kvproof.check.runs.history import require_recordable
-        from kvproof.check.runs.resume import Bookmark, HuntProgress, resumed
         from kvproof.check.runs.run import RunOptions, run_stages
-        from kvproof.check.runs.scope_units import ScopeUnits
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.runs.trust import trust
-        from kvproof.check.runs.walk_stage import walker_stage
-        from kvproof.check.runs.walk_units import Judged, WalkUnits, make_ready
         from kvproof.check.search.strategies import strategy_of
         from kvproof.check.workers.choice import opened
 
@@ -144,7 +145,7 @@ def hunt(
         )
         options.baseline, options.history, options.words = baseline, history, options_to_repeat(context)
         options.messages = tuple(f"--property {name}: {reason}" for name, reason in impossible.items())
-        saving = options.saving(make)
+        saving = saving_of(options, make)
         saving.wanted = frozenset(progress.properties)
         bookmark.remind(saving)
         stages = [bookmark.stage()] if bookmark.earlier else []

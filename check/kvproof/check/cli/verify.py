@@ -67,18 +67,19 @@ def verify(
     kvproof which is not installed is left out, and the report says so; with --require it is a failure.
     """
     with error_boundary(json, place_in(context)):
+        from kvproof.check.hunting.explore_stage import specification_stage_of, subject_stage
+        from kvproof.check.hunting.findings import saving_of
+        from kvproof.check.hunting.hypothesis_stage import hypothesis_stage
+        from kvproof.check.hunting.scope_unit import ScopeUnits
+        from kvproof.check.hunting.unit import Judged, WalkUnits
+        from kvproof.check.hunting.walk_stage import walker_stage
         from kvproof.check.oracle.level import MANAGER
         from kvproof.check.runs.arguments import factory_of
         from kvproof.check.runs.data_plane_stage import SUBJECTS
         from kvproof.check.runs.effort import effort_of
-        from kvproof.check.runs.explore_stage import specification_stage_of, subject_stage
         from kvproof.check.runs.history import require_recordable
-        from kvproof.check.runs.hypothesis_stage import hypothesis_stage
         from kvproof.check.runs.judges import DATA_PLANE, EXPLORER, HYPOTHESIS, PROVER, SPECIFICATION, settled_judges
         from kvproof.check.runs.run import RunOptions, run_stages
-        from kvproof.check.runs.scope_units import ScopeUnits
-        from kvproof.check.runs.walk_stage import walker_stage
-        from kvproof.check.runs.walk_units import Judged, WalkUnits
         from kvproof.check.search.strategies import strategy_of
         from kvproof.check.workers.choice import opened
 
@@ -95,7 +96,7 @@ def verify(
         options.assumptions, options.messages, options.baseline = chosen.assumptions, chosen.messages, baseline
         options.history, options.words = history, options_to_repeat(context)
         options.required = chosen.required
-        saving = options.saving(make)
+        saving = saving_of(options, make)
         bytes_stages: list[Stage] = []
         plane, environment = None, dict[str, str]()
         if chosen.has(DATA_PLANE):

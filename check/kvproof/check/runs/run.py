@@ -3,7 +3,7 @@
 import math
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,25 +11,21 @@ from pathlib import Path
 from kvproof.check.protocol.features import sizes_assumed
 from kvproof.check.protocol.manager import Assumption, ManagerSubject
 from kvproof.check.runs.effort import BY_BUDGET, Effort
-from kvproof.check.runs.errors import UsageError, fail
+from kvproof.check.runs.errors import fail
 from kvproof.check.runs.history import add_to_history
 from kvproof.check.runs.json_output import STANDARD_OUTPUT, write_document
-from kvproof.check.runs.known_findings import known_findings
-from kvproof.check.runs.save_findings import SHORTEN_SECONDS_MAX, SHORTEN_SECONDS_MIN, Saving
 from kvproof.check.runs.session import Session, Stage
 from kvproof.check.runs.store import RESULT, Store, StoreError, fault_of_kvproof
 from kvproof.check.runs.terminal import output, progress_on, say
 from kvproof.check.subjects.loading.partial_import import installed_version
 from kvproof.check.subjects.process_output import print_left_out
 from kvproof.check.subjects.registry import outside_table
-from kvproof.reports.baseline import Comparison, findings, read_baseline
+from kvproof.reports.baseline import Comparison, read_baseline
 from kvproof.reports.data_plane_result import DataPlane
-from kvproof.reports.document import DocumentError, encode
+from kvproof.reports.document import encode
 from kvproof.reports.result import Result, Run
 from kvproof.reports.terminal import print_report
 from kvproof.spec.verdict import Exit
-
-SHORTEN_SHARE = 1 / 8  # of the budget, to shorten one finding: there may be many
 
 
 @dataclass
@@ -57,21 +53,6 @@ class RunOptions:
     history: Path | None = None
     words: list[str] = field(default_factory=list)
     required: tuple[str, ...] = ()
-
-    def saving(self, make: Callable[[], ManagerSubject]) -> Saving:
-        """The saver of this run's counterexamples. Raises ConfigurationError, UsageError."""
-        known = known_findings(self.known)
-        seconds = math.inf
-        if self.seconds is not None:
-            seconds = min(SHORTEN_SECONDS_MAX, max(SHORTEN_SECONDS_MIN, self.seconds * SHORTEN_SHARE))
-        saving = Saving(make, self.subject, self.seed, self.store, known, self.contract_fails, seconds)
-        saving.max_operations = self.effort.shrinking_operations
-        if self.baseline is not None:
-            try:
-                saving.accepted = frozenset(findings(read_baseline(self.baseline, self.subject)))
-            except DocumentError as error:
-                raise UsageError(f"--baseline: {error}", "baseline") from error
-        return saving
 
     @property
     def store(self) -> Store:

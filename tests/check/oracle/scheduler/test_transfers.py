@@ -11,12 +11,12 @@ import pytest
 
 from kvproof.check.counterexample.steps import describe_steps
 from kvproof.check.counterexample.trace_schema import operations_of
+from kvproof.check.hunting.findings import Saving
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
 from kvproof.check.protocol.scheduler import Chunk, Load, ScheduledStep, SchedulerConfig
-from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.store import Store
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.shrinking import shrink

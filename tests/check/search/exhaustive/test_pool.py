@@ -8,13 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
+from kvproof.check.hunting import explore_stage
 from kvproof.check.isolation import remote_search
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle.level import compile_rules
 from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.protocol.manager import Observation, Unsupported
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.runs import explore_stage
 from kvproof.check.runs.session import StageBudget
 from kvproof.check.runs.verdicts import planned_checks_of_scopes
 from kvproof.check.search.exhaustive.pool import state_key

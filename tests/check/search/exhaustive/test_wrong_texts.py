@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 from tests.check.runs.test_partitioned_search import Here
 
+from kvproof.check.hunting.partitioned_search import PartitionedReader
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.runs.partitioned_search import PartitionedReader
 from kvproof.check.search.exhaustive import part
 from kvproof.check.search.exhaustive.c_reader import exploration
 from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, UnfitForC, translation_of

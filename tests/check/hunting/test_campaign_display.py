@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from kvproof.check.runs.campaign.progress import Display
+from kvproof.check.hunting.campaign_display import Display
 
 
 def test_the_page_is_written_when_a_round_begins_and_twice_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:

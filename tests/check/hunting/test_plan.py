@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from kvproof.check.runs.campaign.file import read_plan, schema_text
+from kvproof.check.hunting.plan import read_plan, schema_text
 from kvproof.reports.document import DocumentError
 
 GOOD = """

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
+from kvproof.check.hunting.unit import unless_killed
 from kvproof.check.isolation.fork_server_client import ENDED_SERVER, how_it_ended
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
-from kvproof.check.runs.walk_units import unless_killed
 from kvproof.check.search.result import SearchResult
 from kvproof.check.subjects import UnknownSubject
 

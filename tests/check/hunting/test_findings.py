@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from kvproof.check.hunting.findings import Saving
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.manager import Config, ManagerSubject
-from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.verdicts import ReportedFinding
 from kvproof.spec.trace import Operation

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from kvproof.check.runs.campaign.head import Watch
+from kvproof.check.hunting.campaign import Watch
 from kvproof.check.runs.terminal import PLAIN_INTERVAL_SECONDS, is_ci, say
 from kvproof.reports.summary import number
 

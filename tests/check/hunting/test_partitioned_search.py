@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from kvproof.check.hunting.partitioned_search import PartitionedReader
 from kvproof.check.protocol.scopes import SCOPES, Scope, sizes_of
 from kvproof.check.runs.errors import UsageError
-from kvproof.check.runs.partitioned_search import PartitionedReader
 from kvproof.check.search.exhaustive import part
 from kvproof.check.search.exhaustive.mutants import mutated
 from kvproof.check.search.exhaustive.specification import explore_specification
@@ -269,7 +269,7 @@ for found in (syntax_trees.functions(), syntax_trees.functions(syntax_trees.BLOC
     function.body = [one for one in function.body if not ast.unparse(one).startswith("state.refcount")]
     found["fork"] = function, file
 from kvproof.check.protocol.scopes import SCOPES
-from kvproof.check.runs.partitioned_search import PartitionedReader
+from kvproof.check.hunting.partitioned_search import PartitionedReader
 from kvproof.check.search.exhaustive.c_reader import exploration
 from kvproof.check.search.exhaustive.specification import explore_specification
 from kvproof.check.workers.local import LocalWorkers

@@ -8,13 +8,13 @@ from tests.check.forgetful import FORGETFUL
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
+from kvproof.check.hunting.findings import Saving
+from kvproof.check.hunting.resume import Bookmark, HuntProgress, resumed
+from kvproof.check.hunting.walk_stage import walker_stage
 from kvproof.check.oracle.level import compile_rules
-from kvproof.check.runs.resume import Bookmark, HuntProgress, resumed
-from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import StageBudget
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.trust import Trust
-from kvproof.check.runs.walk_stage import walker_stage
 from kvproof.check.search import random_walk
 from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.strategies import MANAGERS

@@ -9,14 +9,11 @@ from typing import Any
 import pytest
 from tests.check.forgetful import FORGETFUL
 
-from kvproof.check.runs import walk_units
-from kvproof.check.runs.explore_stage import subject_stage
-from kvproof.check.runs.save_findings import Saving
-from kvproof.check.runs.scope_units import ScopeUnits
-from kvproof.check.runs.session import Stage, StageBudget, StageOutput
-from kvproof.check.runs.store import Store
-from kvproof.check.runs.walk_stage import walker_stage
-from kvproof.check.runs.walk_units import (
+from kvproof.check.hunting import unit as units_of_walks
+from kvproof.check.hunting.explore_stage import subject_stage
+from kvproof.check.hunting.findings import Saving
+from kvproof.check.hunting.scope_unit import ScopeUnits
+from kvproof.check.hunting.unit import (
     Judged,
     WalkUnit,
     WalkUnits,
@@ -25,6 +22,9 @@ from kvproof.check.runs.walk_units import (
     seed_of,
     walk_unit,
 )
+from kvproof.check.hunting.walk_stage import walker_stage
+from kvproof.check.runs.session import Stage, StageBudget, StageOutput
+from kvproof.check.runs.store import Store
 from kvproof.check.search.result import UNLIMITED
 from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.registry import find
@@ -62,8 +62,8 @@ class Here:
 @pytest.fixture
 def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "faulty_units.py").write_text(FAULTY)
-    monkeypatch.setattr(walk_units, "OPERATIONS_MIN", 100)
-    monkeypatch.setattr(walk_units, "OPERATIONS_MAX", 100)
+    monkeypatch.setattr(units_of_walks, "OPERATIONS_MIN", 100)
+    monkeypatch.setattr(units_of_walks, "OPERATIONS_MAX", 100)
     return f"{tmp_path / 'faulty_units.py'}:Forgetful"
 
 

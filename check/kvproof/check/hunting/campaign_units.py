@@ -6,13 +6,13 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from kvproof.check.hunting.findings import LONG, NUM_WALKS_MAX
+from kvproof.check.hunting.unit import Judged, WalkUnit, factory_of, walk_unit
 from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.isolation.remote_search import shortest
 from kvproof.check.oracle.level import level_of_config
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import AdapterError
-from kvproof.check.runs.save_findings import LONG, NUM_WALKS_MAX
-from kvproof.check.runs.walk_units import Judged, WalkUnit, factory_of, walk_unit
 from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.workers.workers import Lack

@@ -1,5 +1,6 @@
 """From a finding to a saved counterexample: repeat it, shrink it, describe its steps, save it."""
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -11,18 +12,22 @@ from kvproof.check.oracle.level import level_of_config
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import ManagerSubject
-from kvproof.check.runs.known_findings import KnownFindings
+from kvproof.check.runs.errors import UsageError
+from kvproof.check.runs.known_findings import KnownFindings, known_findings
+from kvproof.check.runs.run import RunOptions
 from kvproof.check.runs.session import InterruptedFinding
 from kvproof.check.runs.store import Store, StoreError, explained
 from kvproof.check.runs.verdicts import NO_STEP, NOT_WANTED, JudgeOutcome, ReportedFinding, refuted_by
 from kvproof.check.search.result import UNLIMITED
 from kvproof.check.search.shrinking_worlds import sizes_needed
 from kvproof.check.search.suppression import Features, KnownFailure, features_of, is_duplicate
-from kvproof.reports.baseline import ACCEPTED
+from kvproof.reports.baseline import ACCEPTED, findings, read_baseline
+from kvproof.reports.document import DocumentError
 from kvproof.spec.trace import CodePlace, Trace
 from kvproof.spec.verdict import Verdict
 
 SHORTEN_SECONDS_MIN, SHORTEN_SECONDS_MAX = 2.0, 10.0
+SHORTEN_SHARE = 1 / 8  # of the budget, to shorten one finding: there may be many
 UNWANTED_SHARE = 0.2  # of the effort to shorten a finding, for one that is not hunted for
 LONG = 12  # operations; for a longer run, other walks look for a shorter one
 NUM_WALKS_MAX = 4  # of these walks
@@ -177,6 +182,22 @@ class Saving:
         }
         strategy = STRATEGIES[level_of_config(found.config).name]
         return shortest(strategy, self.make, found, seed=self.seed, long=LONG, walks=NUM_WALKS_MAX, **bounds)
+
+
+def saving_of(options: RunOptions, make: Callable[[], ManagerSubject]) -> Saving:
+    """The saver of a run's counterexamples. Raises ConfigurationError, UsageError."""
+    known = known_findings(options.known)
+    seconds = math.inf
+    if options.seconds is not None:
+        seconds = min(SHORTEN_SECONDS_MAX, max(SHORTEN_SECONDS_MIN, options.seconds * SHORTEN_SHARE))
+    saving = Saving(make, options.subject, options.seed, options.store, known, options.contract_fails, seconds)
+    saving.max_operations = options.effort.shrinking_operations
+    if options.baseline is not None:
+        try:
+            saving.accepted = frozenset(findings(read_baseline(options.baseline, options.subject)))
+        except DocumentError as error:
+            raise UsageError(f"--baseline: {error}", "baseline") from error
+    return saving
 
 
 def told(kept: KeptFinding) -> str:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from kvproof.check.hunting.explore_stage import Searches, subject_stage
+from kvproof.check.hunting.findings import Saving
 from kvproof.check.protocol.manager import Admitted, Config, Refused, Unsupported
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.runs.explore_stage import Searches, subject_stage
-from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import INTERRUPTED, StageBudget, StageOutput
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.verdicts import ReportedFinding, planned_checks_of_scopes

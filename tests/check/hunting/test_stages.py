@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from kvproof.check.hunting import hypothesis_stage, walk_stage
+from kvproof.check.hunting.explore_stage import subject_stage
+from kvproof.check.hunting.findings import Saving
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Refused
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.runs import hypothesis_stage, walk_stage
-from kvproof.check.runs.explore_stage import subject_stage
-from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import StageBudget, StageOutput
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.verdicts import NOTHING_ACCEPTED, SHOWN_BY, STOPPED, ReportedFinding

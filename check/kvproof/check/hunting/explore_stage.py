@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+from kvproof.check.hunting.findings import Saving
+from kvproof.check.hunting.scope_unit import OnCount, Past, ScopeUnits, Search
 from kvproof.check.isolation.remote_search import explore
 from kvproof.check.oracle.coverage import properties_of_the_specification
 from kvproof.check.oracle.level import Level
@@ -15,8 +17,6 @@ from kvproof.check.protocol.finding import FindingKey
 from kvproof.check.protocol.manager import ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import SCOPES, Scope
 from kvproof.check.protocol.time_limit import search_ends_after, time_limit_of
-from kvproof.check.runs.save_findings import Saving
-from kvproof.check.runs.scope_units import OnCount, Past, ScopeUnits, Search
 from kvproof.check.runs.session import INTERRUPTED, Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
     NO_STEP,

@@ -16,15 +16,17 @@ from kvproof.check.counterexample import keeping
 from kvproof.check.counterexample import store as counterexample_store
 from kvproof.check.counterexample.store import load, save_raw
 from kvproof.check.counterexample.trace_schema import config_of, operations_of
+from kvproof.check.hunting import findings
+from kvproof.check.hunting.findings import saving_of
+from kvproof.check.hunting.walk_stage import walker_stage
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.features import FEATURES
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission, Assumption, Capabilities, Config, Observation
 from kvproof.check.protocol.store import MISS, NO_SLOT, StoreConfig, StoreObservation
 from kvproof.check.runs import run as running
-from kvproof.check.runs import save_findings, store
+from kvproof.check.runs import store
 from kvproof.check.runs.run import RunOptions, run_stages
-from kvproof.check.runs.walk_stage import walker_stage
 from kvproof.check.search import random_walk, suppression
 from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.search.suppression import features_of
@@ -97,7 +99,7 @@ class WillingPool(Willing):
 def hunted(make: Callable[[], Any], folder: Path, seed: int = 1, shrink: float = 0.0, **fixed: Any) -> Result:
     """The result of a run until the first finding; its exit code must say that the subject is refuted."""
     options = RunOptions("hunt", "willing", seed, 30.0, folder, None)
-    saving = options.saving(make)
+    saving = saving_of(options, make)
     saving.seconds = shrink
     stage = walker_stage(make, make(), saving, 100.0, 10_000, fixed=fixed)
     assert run_stages(options, [stage], make()) is Exit.REFUTED
@@ -199,7 +201,7 @@ def full(*arguments: Any, **options: Any) -> Any:
     ("where", "name", "step"),
     [
         (keeping, "confirm", "the replay"),
-        (save_findings.Saving, "_shortest", "shrinking"),
+        (findings.Saving, "_shortest", "shrinking"),
         (keeping, "raw_trace", "the conversion to data"),
         (keeping, "make_trace", "the description of the steps"),
         (keeping, "save_trace", "saving"),
@@ -224,7 +226,7 @@ def test_a_step_that_fails_is_reported_and_the_finding_is_too(
     assert "planted in kvproof" in (tmp_path / "fault.log").read_text()
 
 
-@pytest.mark.parametrize(("where", "name"), [(save_findings, "features_of"), (save_findings, "is_duplicate")])
+@pytest.mark.parametrize(("where", "name"), [(findings, "features_of"), (findings, "is_duplicate")])
 def test_the_features_of_a_finding_are_not_needed_to_report_it(
     where: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,7 +289,7 @@ def test_a_run_that_is_interrupted_while_it_shrinks_a_finding_reports_it(
     def interrupted(*arguments: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(save_findings.Saving, "_shortest", interrupted)
+    monkeypatch.setattr(findings.Saving, "_shortest", interrupted)
     result = hunted(WillingManager, tmp_path, **SMALL)
     assert result.run.is_complete is False
     assert is_refuted_again(WillingManager, tmp_path / str(refuted(result).trace))

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from kvproof.check.hunting.findings import Saving
 from kvproof.check.runs.errors import UsageError
-from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.store import RESULT, StoreError, explained
 from kvproof.check.runs.trust import Trust, UntrustedSubject

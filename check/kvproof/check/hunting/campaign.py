@@ -15,21 +15,21 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from kvproof.check.counterexample.trace_schema import CounterexampleError
+from kvproof.check.hunting.campaign_units import ShortenUnit, search, shorten
+from kvproof.check.hunting.findings import Saving
+from kvproof.check.hunting.plan import Plan, Search
+from kvproof.check.hunting.store import CampaignStore, content_of, key_of
+from kvproof.check.hunting.unit import Judged, WalkUnit, operations_of_unit
 from kvproof.check.isolation.messages import ChannelError, pack, unpack
 from kvproof.check.isolation.search_process import Result, require_possible
 from kvproof.check.oracle.level import level_of
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.runs.arguments import Narrowed, factory_of, require_fields_of
-from kvproof.check.runs.campaign.file import Plan, Search
-from kvproof.check.runs.campaign.store import CampaignStore, content_of, key_of
-from kvproof.check.runs.campaign.units import ShortenUnit, search, shorten
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.known_findings import KnownFindings
-from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.verdicts import NOTHING_ACCEPTED, refused_by_subject
-from kvproof.check.runs.walk_units import Judged, WalkUnit, operations_of_unit
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure, is_duplicate

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from tests.check.forgetful import FORGETFUL
 
-from kvproof.check.runs import walk_units
-from kvproof.check.runs.campaign import head
-from kvproof.check.runs.campaign.file import Plan, Search
-from kvproof.check.runs.campaign.head import Campaign, CampaignResult, Watch
-from kvproof.check.runs.campaign.store import CampaignStore
+from kvproof.check.hunting import campaign as head
+from kvproof.check.hunting import unit as units_of_walks
+from kvproof.check.hunting.campaign import Campaign, CampaignResult, Watch
+from kvproof.check.hunting.plan import Plan, Search
+from kvproof.check.hunting.store import CampaignStore
+from kvproof.check.hunting.unit import Judged
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError
-from kvproof.check.runs.walk_units import Judged
 from kvproof.check.subjects.registry import find
 from kvproof.spec.verdict import Exit
 
@@ -53,7 +53,7 @@ class Here:
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """A plan of four short searches of two faulty subjects, which run in this process."""
     (tmp_path / "faulty_campaign.py").write_text(FAULTY)
-    monkeypatch.setattr(walk_units, "OPERATIONS_MIN", 60)
+    monkeypatch.setattr(units_of_walks, "OPERATIONS_MIN", 60)
     monkeypatch.setattr(head, "SHORTEN_OPERATIONS", 500)
     monkeypatch.setattr(head, "Judged", lambda name, _: Judged(name, isolation=False))
     monkeypatch.setattr(head, "factory_of", lambda name: (find(name), None))

@@ -4,12 +4,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kvproof.check.hunting.findings import Saving
+from kvproof.check.hunting.resume import Bookmark
+from kvproof.check.hunting.unit import WalkUnits
 from kvproof.check.isolation.remote_search import walk
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.protocol.time_limit import search_ends_after
 from kvproof.check.runs.arguments import Narrowed
-from kvproof.check.runs.resume import Bookmark
-from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
     NO_TIME,
@@ -25,7 +26,6 @@ from kvproof.check.runs.verdicts import (
     sizes_expected,
     witness_counts,
 )
-from kvproof.check.runs.walk_units import WalkUnits
 from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import strategy_of

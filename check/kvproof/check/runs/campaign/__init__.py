@@ -1,1 +1,0 @@
-"""Campaigns: many subjects, releases, configurations and seeds are searched by workers; a killed one is resumed."""
