@@ -10,12 +10,12 @@ import pytest
 import z3
 
 from kvproof.check.oracle.level import MANAGER
+from kvproof.check.proving.stage import Proofs
 from kvproof.check.runs import hypothesis_stage as stage_of_hypothesis
 from kvproof.check.runs.effort import BY_BUDGET, effort_of
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.explore_stage import subject_stage
 from kvproof.check.runs.hypothesis_stage import hypothesis_stage
-from kvproof.check.runs.proof_stage import Proofs
 from kvproof.check.runs.save_findings import Saving
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.store import Store
