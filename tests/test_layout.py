@@ -49,6 +49,7 @@ FLOOR = {
     "faults": 5,
     "runs": 5,
     "hunting": 6,
+    "proving": 6,
     "cli": 7,
     "conformance": 7,
     "pytest_plugin": 7,

@@ -22,8 +22,6 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tests.attacks.damage import as_json, damaged, database, decoded, drawn, lines, toml, torn
 
-from kvproof.check.cli import prove_kept
-from kvproof.check.cli.prove_options import read_baseline as read_efforts
 from kvproof.check.counterexample.replay import ReplayStatus
 from kvproof.check.hunting import store as campaigns
 from kvproof.check.hunting.campaign import read_results
@@ -33,6 +31,8 @@ from kvproof.check.isolation.messages import pack
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
+from kvproof.check.proving import kept
+from kvproof.check.proving.options import read_baseline as read_efforts
 from kvproof.check.recording.example_run import record_run
 from kvproof.check.recording.format import ENDED, SCHEMA_VERSION, VLLM_OFFLOAD, Header, RecordedCall
 from kvproof.check.recording.validate import validate
@@ -166,9 +166,9 @@ def read_answers(path: Path) -> None:
         cache = AnswerCache(path, "z3", Settings())
     except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
         raise UsageError(str(error)) from None
-    with closing(cache), patch.object(prove_kept, "digest_of_files", return_value="files"):
+    with closing(cache), patch.object(kept, "digest_of_files", return_value="files"):
         cache.get(QUESTION)
-        prove_kept.kept(cache, ())
+        kept.kept(cache, ())
 
 
 def rows_of(path: Path) -> dict[str, Any]:
@@ -234,8 +234,8 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
     campaigns_of = partial(database, statements=[campaigns.TABLE], application_id=campaigns.APPLICATION_ID, version=0)
     cache = AnswerCache(folder / "a.sqlite", "z3", Settings())
     cache.add(QUESTION, Answer(Verdict.PROVED, 0.5, 700))
-    with patch.object(prove_kept, "digest_of_files", return_value="files"):
-        prove_kept.keep(cache, (), [(None, Check("lint/x", "lint", "x", Verdict.PROVED))])
+    with patch.object(kept, "digest_of_files", return_value="files"):
+        kept.keep(cache, (), [(None, Check("lint/x", "lint", "x", Verdict.PROVED))])
     cache.close()
     answers_of = partial(database, statements=TABLES, application_id=0, version=0)
     of_store = [msgspec.to_builtins(line) for line in STORE_LINES]

@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 import kvproof.reports
 from kvproof.check.cli.app import app
 from kvproof.check.cli.prove import TEXT_BYTES_MAX
-from kvproof.check.cli.prove_options import compare_answers
-from kvproof.check.cli.prove_run import Selection
+from kvproof.check.proving.options import compare_answers
+from kvproof.check.proving.run import Selection
 from kvproof.check.runs.store import StoreError
 from kvproof.models.pin import Pin, pinned_names
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
@@ -55,14 +55,14 @@ def mixed_suite(monkeypatch: pytest.MonkeyPatch) -> None:
         yield from (decide(one, settings) for one in obligations)
         deque(meanwhile, maxlen=0)
 
-    monkeypatch.setattr("kvproof.check.workers.solver_questions.decide_all", decide_here)
+    monkeypatch.setattr("kvproof.check.proving.questions.decide_all", decide_here)
     makes(monkeypatch, lambda suite: mixed())
-    monkeypatch.setattr("kvproof.check.cli.prove_run.SUITES", {"mixed": ""})
-    monkeypatch.setattr("kvproof.check.cli.prove_run.RULES", {})
-    monkeypatch.setattr("kvproof.check.cli.prove_run.refutation_of", refute_wrong)
-    monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_lines", lambda suites: pinned(mixed()))
-    monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_names", lambda: {one.id for one in mixed()})
-    monkeypatch.setattr("kvproof.check.cli.prove_run.lints", lambda text=None: iter([]))
+    monkeypatch.setattr("kvproof.check.proving.run.SUITES", {"mixed": ""})
+    monkeypatch.setattr("kvproof.check.proving.run.RULES", {})
+    monkeypatch.setattr("kvproof.check.proving.run.refutation_of", refute_wrong)
+    monkeypatch.setattr("kvproof.check.proving.run.pinned_lines", lambda suites: pinned(mixed()))
+    monkeypatch.setattr("kvproof.check.proving.run.pinned_names", lambda: {one.id for one in mixed()})
+    monkeypatch.setattr("kvproof.check.proving.run.lints", lambda text=None: iter([]))
 
 
 def makes(monkeypatch: pytest.MonkeyPatch, obligations_of: Callable[[str], Iterable[Obligation]]) -> None:
@@ -71,7 +71,7 @@ def makes(monkeypatch: pytest.MonkeyPatch, obligations_of: Callable[[str], Itera
     def units_of(suite: str, text: Text | None) -> Iterator[Unit]:
         yield Unit(suite, suite, specification(), (), lambda: obligations_of(suite))
 
-    monkeypatch.setattr("kvproof.check.cli.prove_run.units_of", units_of)
+    monkeypatch.setattr("kvproof.check.proving.run.units_of", units_of)
 
 
 def pinned(obligations: Iterable[Obligation]) -> list[str]:
@@ -111,7 +111,7 @@ def test_a_broken_lint_is_a_refutation_of_whatever_is_selected(only: str, monkey
     from kvproof.models.proofs.lint_error import Finding
 
     findings = [("no-recursion", [Finding("kvproof/spec/rules.py:7", "calls in a circle: a < a")])]
-    monkeypatch.setattr("kvproof.check.cli.prove_run.lints", lambda text=None: iter(findings))
+    monkeypatch.setattr("kvproof.check.proving.run.lints", lambda text=None: iter(findings))
     done = kvproof_prove("--only", only)
     assert done.exit_code == 1
     assert "refuted: lint/no-recursion: kvproof/spec/rules.py:7: calls in a circle: a < a" in done.output
@@ -147,7 +147,7 @@ def test_an_open_obligation_is_reported_with_its_place_and_reason(tmp_path: Path
 
 @pytest.mark.usefixtures("mixed_suite")
 def test_what_only_the_solver_says_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvproof.check.cli.prove_run.refutation_of", lambda *_: None)
+    monkeypatch.setattr("kvproof.check.proving.run.refutation_of", lambda *_: None)
     done = kvproof_prove("--only", "mixed/wrong")
     assert done.exit_code == 4
     assert "unknown: mixed/wrong/it is 1: kvproof/spec/rules.py:7: the solver has a model in which the" in done.output
@@ -270,8 +270,8 @@ def test_bounded_obligations_are_counted_apart(monkeypatch: pytest.MonkeyPatch) 
 
     makes(monkeypatch, two_suites)
     both = [*two_suites("mixed"), *two_suites("concolic")]
-    monkeypatch.setattr("kvproof.check.cli.prove_run.SUITES", {"mixed": "", "concolic": ""})
-    monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_lines", lambda suites: pinned(both))
+    monkeypatch.setattr("kvproof.check.proving.run.SUITES", {"mixed": "", "concolic": ""})
+    monkeypatch.setattr("kvproof.check.proving.run.pinned_lines", lambda suites: pinned(both))
     done = kvproof_prove("--only", "*/right/*", "--json", "-")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["totals"]["bounded obligations"] == 1
@@ -327,7 +327,7 @@ def test_an_obligation_that_is_not_pinned_or_has_vanished_fails_the_run(
 ) -> None:
     right = next(mixed())
     old = Obligation("mixed", "right", "it is not -1", "conservation", right.hypotheses, X != -1)
-    monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_lines", lambda suites: pinned([old]))
+    monkeypatch.setattr("kvproof.check.proving.run.pinned_lines", lambda suites: pinned([old]))
     done = kvproof_prove(*selected, "--timeout", "0.2", "--json", "-")
     assert done.exit_code == 1
     (check,) = [one for one in json.loads(done.stdout)["checks"] if one["judge"] == "pin"]
@@ -382,7 +382,7 @@ def test_an_interrupt_before_the_first_obligation_is_named_and_has_its_own_exit_
         raise KeyboardInterrupt
         yield
 
-    monkeypatch.setattr("kvproof.check.workers.solver_questions.decide_all", interrupted)
+    monkeypatch.setattr("kvproof.check.proving.questions.decide_all", interrupted)
     done = kvproof_prove()
     assert done.exit_code == 130
     assert "note: interrupted" in done.output
@@ -403,7 +403,7 @@ def test_pinned_names_decide_whether_a_pattern_matches_and_new_names_are_found(m
     assert made == []
     assert kvproof_prove("--only", "mixed/right").exit_code == 0
     assert made == ["mixed"]
-    monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_names", lambda: set())
+    monkeypatch.setattr("kvproof.check.proving.run.pinned_names", lambda: set())
     assert kvproof_prove("--only", "mixed/right").exit_code == 0
     assert made == ["mixed"] * 3
     assert kvproof_prove("--only", "mixed/right", "--only", "mixed/nosuch").exit_code == 2
@@ -411,7 +411,7 @@ def test_pinned_names_decide_whether_a_pattern_matches_and_new_names_are_found(m
 
 @pytest.mark.usefixtures("mixed_suite")
 def test_a_pinned_name_that_is_no_longer_made_is_not_selected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvproof.check.cli.prove_run.pinned_names", lambda: {"mixed/right", "mixed/vanished"})
+    monkeypatch.setattr("kvproof.check.proving.run.pinned_names", lambda: {"mixed/right", "mixed/vanished"})
     done = kvproof_prove("--only", "mixed/right", "--only", "mixed/vanished")
     assert done.exit_code == 2
     assert "nothing is named mixed/vanished" in done.stderr
@@ -454,7 +454,7 @@ def test_what_was_proved_is_reported_if_an_optional_part_finds_no_space(
         raise StoreError("no space is left", Exit.INTERNAL)
 
     file = tmp_path / "proofs.json"
-    monkeypatch.setattr("kvproof.check.cli.prove_options.write_question", full)
+    monkeypatch.setattr("kvproof.check.proving.options.write_question", full)
     done = kvproof_prove("--only", only, "--smt2", str(tmp_path), "--json", str(file))
     assert done.exit_code == code
     assert "of 1 obligations proved" in done.output

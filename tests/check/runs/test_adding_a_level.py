@@ -27,7 +27,6 @@ from kvproof.check.protocol.adapter_check import RequiredCalls, calls_of, check_
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Assumption, Capabilities, Config
 from kvproof.check.protocol.operations import Count, TypedOperation
-from kvproof.check.runs import proof_stage
 from kvproof.check.runs.session import Stage
 from kvproof.check.search.operations_by_kind import OperationsByKind
 from kvproof.check.search.strategies import STRATEGIES, Strategy
@@ -251,7 +250,7 @@ def test_a_gate_walks_a_correct_subject_and_says_what_the_level_does_not_decide(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nothing = Stage("nothing", 1, [], lambda stint: ())
-    monkeypatch.setattr(proof_stage, "prover_stage", lambda share, level: nothing)
+    monkeypatch.setattr("kvproof.check.proving.stage.prover_stage", lambda share, level: nothing)
     monkeypatch.setattr(explore_stage, "specification_stage_of", lambda level, share: nothing)
     code, checks = judged("Shelf", "verify", "--budget", "3")
 

@@ -15,9 +15,9 @@ from kvproof.check.hunting.findings import Saving
 from kvproof.check.hunting.hypothesis_stage import hypothesis_stage
 from kvproof.check.hunting.walk_stage import walker_stage
 from kvproof.check.oracle.level import MANAGER
+from kvproof.check.proving.stage import Proofs
 from kvproof.check.runs.effort import BY_BUDGET, effort_of
 from kvproof.check.runs.errors import UsageError
-from kvproof.check.runs.proof_stage import Proofs
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.store import Store
 from kvproof.check.search.random_walk import WalkOptions, walk

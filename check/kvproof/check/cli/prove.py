@@ -119,10 +119,10 @@ def prove(
         require_extra("prove", "kvproof prove")
         if second_solver or certificates is not None:
             require_extra("second-solver", "--second-solver" if second_solver else "--certificates")
-        from kvproof.check.cli.prove_options import ProofOptions
-        from kvproof.check.cli.prove_run import ProofRequest, run_proofs
+        from kvproof.check.proving.options import ProofOptions
+        from kvproof.check.proving.questions import deciding
+        from kvproof.check.proving.run import ProofRequest, run_proofs
         from kvproof.check.runs.history import require_recordable
-        from kvproof.check.workers.solver_questions import deciding
         from kvproof.models.solvers.solving import Settings
         from kvproof.models.translation.errors import NotInLanguage
         from kvproof.models.translation.text import specification
@@ -146,13 +146,15 @@ def answer_cache(settings: Settings) -> AnswerCache | None:
     """The answers of earlier runs; None if their file cannot be used, which is reported."""
     import sqlite3
 
-    from kvproof.check.cli.prove_options import SOLVER
+    from kvproof.check.proving import questions
+    from kvproof.check.proving.options import SOLVER
     from kvproof.check.runs.terminal import output, say
     from kvproof.check.workers import workers
     from kvproof.models.solvers.answer_cache import AnswerCache, default_file
 
+    handed_on_by = Path(questions.__file__).parent, Path(workers.__file__).parent
     try:
-        return AnswerCache(default_file(), SOLVER, settings, (Path(workers.__file__).parent,))
+        return AnswerCache(default_file(), SOLVER, settings, handed_on_by)
     except (OSError, sqlite3.Error, UnicodeDecodeError, RuntimeError) as error:  # RuntimeError: there is no home folder
         say(output(), f"no answers of earlier runs are used: {error}", "yellow")
         return None

@@ -168,6 +168,6 @@ def _prover(level: Level, share: float) -> Stage:
         return left_out(
             "prover", [Check(f"prover/{name}", "prover", name, Verdict.UNKNOWN) for name in MEANINGS], reason
         )
-    from kvproof.check.runs.proof_stage import prover_stage
+    from kvproof.check.proving.stage import prover_stage
 
     return prover_stage(share, level)

@@ -58,7 +58,7 @@ def _tested(file: str, test: str, *faults: tuple[str, str, str]) -> list[Plant]:
     return [Plant(name, file, old, new, (f"tests/{test}",)) for name, old, new in faults]
 
 
-MODELS, CLI = "models/kvproof/models", "check/kvproof/check/cli"
+MODELS, PROVING = "models/kvproof/models", "check/kvproof/check/proving"
 
 SIZES_AND_DOMAINS = [
     *_translation(
@@ -525,7 +525,7 @@ AROUND = [
         ),
     ),
     *_tested(
-        f"{CLI}/prove_run.py",
+        f"{PROVING}/run.py",
         "check/cli/test_prove.py",
         (
             "the pin is not compared",
@@ -555,8 +555,8 @@ AROUND = [
         ),
     ),
     *_tested(
-        "check/kvproof/check/runs/proof_stage.py",
-        "check/runs/test_proof_stage.py",
+        f"{PROVING}/stage.py",
+        "check/proving/test_stage.py",
         (
             "the gate compares no pin",
             "_lint_findings() or self._pin_differences()",
@@ -569,7 +569,7 @@ AROUND = [
         ),
     ),
     *_tested(
-        f"{CLI}/prove_checks.py",
+        f"{PROVING}/checks.py",
         "check/cli/test_prove.py",
         (
             "a difference from the pin is no failure",
@@ -583,8 +583,8 @@ AROUND = [
         ),
     ),
     *_tested(
-        f"{CLI}/prove_units.py",
-        "check/cli/test_prove_units.py",
+        f"{PROVING}/units.py",
+        "check/proving/test_units.py",
         (
             "a unit is found by the rest of the files alone",
             "return digest_of_part(self._rest, unit.text, unit.part)",
@@ -602,8 +602,8 @@ AROUND = [
         ),
     ),
     *_tested(
-        f"{CLI}/text_digests.py",
-        "check/cli/test_text_digests.py",
+        f"{PROVING}/text_digests.py",
+        "check/proving/test_text_digests.py",
         (
             "heads of functions are in no digest",
             "ast.dump(node) for node in module.body if not _is_docstring(node)",
@@ -630,7 +630,7 @@ AROUND = [
         ),
     ),
     *_tested(
-        f"{CLI}/prove_options.py",
+        f"{PROVING}/options.py",
         "check/cli/test_prove.py",
         (
             "solvers may contradict each other",

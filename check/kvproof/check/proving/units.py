@@ -16,8 +16,8 @@ from functools import cached_property
 
 import msgspec
 
-from kvproof.check.cli.prove_kept import Checked, Line, decided_of, restored
-from kvproof.check.cli.text_digests import digest_of_part, digest_of_the_rest
+from kvproof.check.proving.kept import Checked, Line, decided_of, restored
+from kvproof.check.proving.text_digests import digest_of_part, digest_of_the_rest
 from kvproof.models.pin import Pin, Pinned
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.proofs.units import Unit

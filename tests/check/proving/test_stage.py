@@ -4,8 +4,7 @@ import pytest
 import z3
 
 from kvproof.check.oracle.level import LEVELS, MANAGER
-from kvproof.check.runs import proof_stage
-from kvproof.check.runs.proof_stage import OF_SYSTEMS, Proofs, prover_stage
+from kvproof.check.proving.stage import OF_SYSTEMS, Proofs, prover_stage
 from kvproof.check.runs.session import StageBudget
 from kvproof.models.proofs.lint_error import Finding
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
@@ -45,7 +44,7 @@ def test_one_open_obligation_leaves_its_property_unknown_and_no_other() -> None:
 
 def test_what_a_run_shows_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Refutation("x is 2", {"x": 2})
-    monkeypatch.setattr("kvproof.check.runs.proof_stage.refutation_of", lambda one: found)
+    monkeypatch.setattr("kvproof.check.proving.stage.refutation_of", lambda one: found)
     check = checks_of([WRONG])["read-back"]
     assert check.verdict is Verdict.REFUTED
     assert check.text == "the specification itself: mixed/wrong/it is 1\nx is 2"
@@ -94,7 +93,7 @@ def test_nothing_is_proved_unless_what_is_proved_is_what_is_pinned() -> None:
 
 def test_nothing_is_proved_of_a_text_in_which_a_lint_finds_something(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [("guards-first", [Finding("rules.py:7", "a guard after a write"), Finding("rules.py:9", "another")])]
-    monkeypatch.setattr(proof_stage, "lints", lambda: iter(found))
+    monkeypatch.setattr("kvproof.check.proving.stage.lints", lambda: iter(found))
     checks = mapping_checks(list(obligations_of("mapping")))
     assert not any(one.verdict is Verdict.PROVED for one in checks.values())
     assert "no proof of this text counts: rules.py:7: guards-first: a guard after a write, and 1 more" in (

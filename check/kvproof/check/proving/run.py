@@ -5,7 +5,7 @@ ones, the vacuity check of their hypotheses, then the optional parts. Rules and 
 while the solvers answer what is left. An obligation that the solver does not prove is refuted only if a run of the
 specification (or of the code) confirms it; otherwise it is unknown, whatever the solver answered.
 
-With kept units (`prove_units`) only those obligations are made and rules fired that depend on what has changed.
+With kept units (`units`) only those obligations are made and rules fired that depend on what has changed.
 
 Proofs mean what they say only if the lints find nothing in the text. So every lint is run with any obligation, whatever
 `--only` selects.
@@ -20,7 +20,8 @@ from pathlib import Path
 
 import z3
 
-from kvproof.check.cli.prove_checks import (
+from kvproof.check.protocol.interrupt import interruptible
+from kvproof.check.proving.checks import (
     LINT,
     firing_check,
     hypotheses_check,
@@ -30,11 +31,10 @@ from kvproof.check.cli.prove_checks import (
     pin_check,
     run_check,
 )
-from kvproof.check.cli.prove_kept import Checked, keep, kept
-from kvproof.check.cli.prove_options import ProofOptions
-from kvproof.check.cli.prove_report import ProofProgress, core_text, proof_lines
-from kvproof.check.cli.prove_units import KeptUnit, Made, Units, known_of
-from kvproof.check.protocol.interrupt import interruptible
+from kvproof.check.proving.kept import Checked, keep, kept
+from kvproof.check.proving.options import ProofOptions
+from kvproof.check.proving.report import ProofProgress, core_text, proof_lines
+from kvproof.check.proving.units import KeptUnit, Made, Units, known_of
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.runs.history import add_to_history
 from kvproof.check.runs.processor_time import processor_seconds

@@ -5,7 +5,7 @@ solver proves what the other has a counterexample for, one of them is wrong, and
 
 SMT-LIB: one file for each question, for other solvers and for readers.
 
-Certificates: see `prove_certificates`.
+Certificates: see `certificates`.
 
 Record: the file that a release carries about its proofs, see `kvproof.models.proof_record`.
 
@@ -23,8 +23,8 @@ from tempfile import TemporaryFile
 import msgspec
 import z3
 
-from kvproof.check.cli.prove_certificates import CERTIFICATES, KEPT, CertificateRun
-from kvproof.check.cli.prove_report import Line, ProofProgress
+from kvproof.check.proving.certificates import CERTIFICATES, KEPT, CertificateRun
+from kvproof.check.proving.report import Line, ProofProgress
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError, explained
 from kvproof.check.runs.terminal import Output

@@ -6,7 +6,7 @@ from typing import Any
 
 import z3
 
-from kvproof.check.workers.solver_questions import decide_by
+from kvproof.check.proving.questions import decide_by
 from kvproof.check.workers.workers import Workers
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.solvers.solving import Settings

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kvproof.spec
-from kvproof.check.cli.text_digests import digest_of_part, digest_without_functions, files_of_texts
+from kvproof.check.proving.text_digests import digest_of_part, digest_without_functions, files_of_texts
 from kvproof.models.translation.text import specification
 
 SPEC = Path(kvproof.spec.__path__[0]).resolve()
@@ -139,12 +139,12 @@ def test_no_function_of_a_text_runs_when_a_module_of_the_prover_or_the_specifica
 import importlib, inspect, pkgutil, sys
 ran = set()
 sys.setprofile(lambda frame, *_: ran.add(frame.f_code))
-import kvproof.check.cli.prove_run, kvproof.models, kvproof.spec
+import kvproof.check.proving.run, kvproof.models, kvproof.spec
 for package in kvproof.spec, kvproof.models:
     for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         importlib.import_module(one.name)
 sys.setprofile(None)
-from kvproof.check.cli.text_digests import files_of_texts
+from kvproof.check.proving.text_digests import files_of_texts
 texts = {str(file) for file in files_of_texts()}
 for code in ran:
     if code.co_filename in texts and code.co_flags & inspect.CO_OPTIMIZED:

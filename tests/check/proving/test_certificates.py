@@ -12,9 +12,8 @@ import pytest
 import z3
 from typer.testing import CliRunner, Result
 
-from kvproof.check.cli import prove_certificates
 from kvproof.check.cli.app import app
-from kvproof.check.cli.prove_certificates import CertificateRun
+from kvproof.check.proving.certificates import CertificateRun
 from kvproof.check.runs.store import StoreError
 from kvproof.check.runs.terminal import output
 from kvproof.models.certificates import proving
@@ -67,7 +66,9 @@ def in_this_process(
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     ASKED.clear()
-    monkeypatch.setattr(prove_certificates, "pinned_names", lambda _: {one.id for one in (TWICE, BETWEEN, WRONG)})
+    monkeypatch.setattr(
+        "kvproof.check.proving.certificates.pinned_names", lambda _: {one.id for one in (TWICE, BETWEEN, WRONG)}
+    )
 
 
 def certify(
@@ -183,7 +184,7 @@ def test_an_obligation_without_a_proof_is_unknown_and_the_index_gives_the_reason
 ) -> None:
     certify(tmp_path, TWICE)
     monkeypatch.setattr(second_solver, "version", lambda: "9.9")
-    monkeypatch.setattr(prove_certificates, "ask", second_solver.ask)  # it answers without a proof
+    monkeypatch.setattr("kvproof.check.proving.certificates.ask", second_solver.ask)  # it answers without a proof
     assert certify(tmp_path, TWICE, WRONG) == {"twice": Verdict.UNKNOWN, "wrong": Verdict.REFUTED}
     assert indexed(tmp_path) == {"twice": False, "wrong": False}
     assert {one.reason for one in read_index(tmp_path).obligations} == {"cvc5 9.9 gave up"}
@@ -199,7 +200,7 @@ def test_a_claim_that_needs_an_instance_of_a_hypothesis_is_certified_with_it(
     def needs_it(assumed: str, goal: str, settings: Settings) -> Answer:
         return asker(assumed, goal, settings) if "denied" in assumed else Answer(Verdict.UNKNOWN, reason="hard")
 
-    monkeypatch.setattr(prove_certificates, "ask", needs_it)
+    monkeypatch.setattr("kvproof.check.proving.certificates.ask", needs_it)
     assert certify(tmp_path, one) == {"kept": Verdict.PROVED}
     (row,) = read_index(tmp_path).obligations
     assert row.instances == ["kept, where it is denied"]
@@ -213,7 +214,7 @@ def test_a_full_disk_ends_the_run_with_one_message(tmp_path: Path, monkeypatch: 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(prove_certificates, "write_atomically", full)
+    monkeypatch.setattr("kvproof.check.proving.certificates.write_atomically", full)
     with pytest.raises(StoreError, match="no space is left to write") as caught:
         certify(tmp_path, TWICE)
     assert caught.value.exit_code is Exit.INTERNAL

@@ -71,7 +71,7 @@ class ProofProgress:
 
 
 def proof_lines(result: Result, outcomes: list[ProofOutcome]) -> Iterator[Line]:
-    """The report at the end of a run, without the optional parts of `prove_options`."""
+    """The report at the end of a run, without the optional parts of `options`."""
     yield from _rules_by_invariants(outcomes)
     yield from _subjects(outcomes)
     yield from _open_checks(result)

@@ -15,8 +15,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from kvproof.check.cli.plain_texts import are_plain
-from kvproof.check.cli.prove_kept import folders
+from kvproof.check.proving.kept import folders
+from kvproof.check.proving.plain_texts import are_plain
 from kvproof.check.workers.sources import files_of
 from kvproof.models.translation.text import Text
 from kvproof.spec.store.machine import STORES

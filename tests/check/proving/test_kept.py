@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from kvproof.check.cli import prove_kept, prove_run
 from kvproof.check.cli.app import app
 from kvproof.check.cli.prove import answer_cache
-from kvproof.check.cli.prove_kept import Checked, digest_of_files, keep, kept
+from kvproof.check.proving.kept import Checked, digest_of_files, folders, keep, kept
 from kvproof.check.workers.sources import files_of
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.answer_cache import AnswerCache, code_digest
@@ -56,7 +55,7 @@ def test_other_patterns_have_a_result_of_their_own(cache: AnswerCache) -> None:
 
 
 def test_a_result_is_forgotten_when_a_file_changes(cache: AnswerCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prove_kept, "digest_of_files", lambda: "of other files")
+    monkeypatch.setattr("kvproof.check.proving.kept.digest_of_files", lambda: "of other files")
     assert kept(cache, ONLY) is None
     keep(cache, ONLY, RESULT)
     assert kept(cache, ONLY) is not None
@@ -70,11 +69,11 @@ def test_a_result_with_something_that_is_not_proved_is_not_kept(cache: AnswerCac
 def test_every_file_that_a_proof_may_depend_on_is_in_the_digest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = {file.as_posix().rpartition("/kvproof/")[2] for _, file in files_of(prove_kept.folders())}
+    names = {file.as_posix().rpartition("/kvproof/")[2] for _, file in files_of(folders())}
     some = {"spec/text/rules.py", "spec/contracts/__init__.py", "impl/device_blocks.py", "models/pinned.txt"}
-    assert {*some, "models/translation/terms.py", "check/cli/prove_run.py"} <= names
+    assert {*some, "models/translation/terms.py", "check/proving/run.py"} <= names
     (file := tmp_path / "rules.py").write_text("1")
-    monkeypatch.setattr(prove_kept, "folders", lambda: [tmp_path])
+    monkeypatch.setattr("kvproof.check.proving.kept.folders", lambda: [tmp_path])
     before = digest_of_files()
     file.write_text("2")
     assert digest_of_files() != before
@@ -89,14 +88,14 @@ def test_a_second_run_makes_no_obligation(tmp_path: Path, monkeypatch: pytest.Mo
         yield from RESULT
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(prove_run, "_checks", made)
+    monkeypatch.setattr("kvproof.check.proving.run._checks", made)
     for options, num_expected in ((), 1), ((), 1), (("--no-cache",), 2), (("--cores",), 3), (("--seed", "1"), 4):
         done = CliRunner().invoke(app, ["prove", "--only", "mapping", *options])
         assert (done.exit_code, num_made) == (0, num_expected)
     assert "its result is repeated" in CliRunner().invoke(app, ["prove", "--only", "mapping"]).output.replace("\n", " ")
 
 
-@pytest.mark.parametrize(("changed", "is_kept"), [("solver_questions.py", False), ("local.py", False), ("none", True)])
+@pytest.mark.parametrize(("changed", "is_kept"), [("questions.py", False), ("local.py", False), ("none", True)])
 def test_answers_that_other_code_handed_on_are_not_used(
     changed: str, is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from kvproof.check.cli import prove_run
 from kvproof.check.cli.app import app
-from kvproof.check.cli.prove_checks import obligation_check
-from kvproof.check.cli.prove_kept import Checked
-from kvproof.check.cli.prove_units import Made, Units, known_of
-from kvproof.check.cli.text_digests import digest_of_part
+from kvproof.check.proving import run
+from kvproof.check.proving.checks import obligation_check
+from kvproof.check.proving.kept import Checked
+from kvproof.check.proving.text_digests import digest_of_part
+from kvproof.check.proving.units import Made, Units, known_of
 from kvproof.models.mutation.weakenings import weakenings
 from kvproof.models.pin import Pin
 from kvproof.models.proofs import vacuity
@@ -74,7 +74,7 @@ def test_after_a_change_only_what_depends_on_it_is_made_and_the_result_is_that_w
     made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(prove_run, "refutation_of", lambda *_: Refutation("it is false"))
+    monkeypatch.setattr("kvproof.check.proving.run.refutation_of", lambda *_: Refutation("it is false"))
     (text := tmp_path / "text.py").write_text(EVICT)
     run = partial(prove, "--text", str(text))
     first = run()
@@ -168,7 +168,7 @@ def test_a_unit_of_another_part_or_other_files_is_not_found(
     changed = specification().edited("forget", "state.cached[block]", "state.computed[block]")
     assert Units(cache).find(unit_of("evict", changed)) is None
     assert Units(cache).find(unit_of("promote")) is None
-    monkeypatch.setattr("kvproof.check.cli.prove_units.digest_of_the_rest", lambda: "other files")
+    monkeypatch.setattr("kvproof.check.proving.units.digest_of_the_rest", lambda: "other files")
     assert Units(cache).find(unit_of("evict")) is None
 
 
@@ -191,7 +191,7 @@ def test_a_rule_that_fired_is_searched_again_only_after_a_change(
         searched.clear()
         units = Units(cache)
         rules = ["promote", "evict", *(["fork"] if text is None else [])]
-        checks = {one.id: one.verdict for one in prove_run._fired(rules, [], [], text, units)}
+        checks = {one.id: one.verdict for one in run._fired(rules, [], [], text, units)}
         assert checks["vacuity/fires/evict"] is Verdict.PROVED
         assert checks.get("vacuity/fires/fork", Verdict.UNKNOWN) is Verdict.UNKNOWN
         assert searched == expected

@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kvproof.check.cli.prove_report import Line, ProofProgress
+from kvproof.check.proving.report import Line, ProofProgress
 from kvproof.check.runs.store import explained
 from kvproof.check.runs.terminal import Output
 from kvproof.models.certificates.folder import (
