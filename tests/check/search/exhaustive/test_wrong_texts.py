@@ -8,7 +8,7 @@ import shutil
 from typing import NamedTuple
 
 import pytest
-from tests.check.runs.test_partitioned_search import Here
+from tests.check.hunting.test_partitioned_search import Here
 
 from kvproof.check.hunting.partitioned_search import PartitionedReader
 from kvproof.check.protocol.scopes import Scope
