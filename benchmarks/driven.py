@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from kvproof.check.subjects.descendants import adopt_descendants, children
+from kvproof.check.hosts.descendants import adopt_descendants, children
 from kvproof.check.subjects.loading import EngineError, download
 from kvproof.check.subjects.vllm.v0_loader import import_manager
 from kvproof.impl import BlockManager, SequenceStatus

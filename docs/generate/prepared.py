@@ -28,7 +28,7 @@ PREPARED = {
 }
 
 INDEX = "it installs from a package index; tests/test_install.py installs the wheel"
-MACHINES = "it needs a cluster; tests/check/workers runs a small one"
+MACHINES = "it needs a cluster; tests/check/hosts runs a small one"
 MAKE = "it is a target of the Makefile, which CI runs"
 NOT_RUN = {
     "../README.md": {"make ": MAKE, "kvproof init": "`tutorial.md` runs it, and shows the exit code 2"},
@@ -52,7 +52,7 @@ NOT_RUN = {
     },
     "scale.md": {
         "kvproof hunt --subject vllm-v0==0.5.4 --seed 1 --effort long --workers 8": "5,000,000 operations of an engine;"
-        " tests/check/workers divide shorter hunts",
+        " tests/check/hosts divide shorter hunts",
         "kvproof hunt --subject vllm-v0==0.5.4 --seed 1 --effort long --workers ray": MACHINES,
         "pip install": INDEX,
         "kvproof campaign nightly.toml --workers 8": "it takes a night",

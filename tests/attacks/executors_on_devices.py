@@ -15,7 +15,7 @@ RAISED = {
     "KeyboardInterrupt": "raise KeyboardInterrupt",
     "GeneratorExit": "raise GeneratorExit",
     "a BaseException of its own": "raise type('Mine', (BaseException,), {})('lost')",
-    "the end of time": "from kvproof.check.protocol.time_limit import OutOfTime; raise OutOfTime",
+    "the end of time": "from kvproof.check.hosts.time_limit import OutOfTime; raise OutOfTime",
     "that it cannot be imported": "from kvproof.check.data_plane.memory.layouts import UnknownSetting; raise UnknownSetting('x')",
     "without text": "raise type('E', (Exception,), {'__str__': lambda s: 1 / 0})",
 }

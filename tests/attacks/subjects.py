@@ -19,7 +19,7 @@ from pathlib import Path
 from kvproof.check.protocol.adapter_fault import *
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import *
-from kvproof.check.protocol.time_limit import Expired, OutOfTime
+from kvproof.check.hosts.time_limit import Expired, OutOfTime
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.builtin.manager import BuiltIn
 HERE = Path(__file__).parent

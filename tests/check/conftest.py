@@ -1,6 +1,8 @@
-"""Subjects for every test: the example manager, as it is or with some of its calls replaced."""
+"""For every test: the example manager, as it is or with some of its calls replaced; a disk that is really full."""
 
-from collections.abc import Callable
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import MethodType
 from typing import Any
@@ -40,3 +42,15 @@ def altered(example: Factory) -> Callable[..., Factory]:
         return make
 
     return with_calls
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """The folder of a file system of 64 KB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("a file system cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)

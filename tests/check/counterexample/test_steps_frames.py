@@ -6,12 +6,12 @@ from typing import Any
 
 from kvproof.check.counterexample.steps import replay_frames
 from kvproof.check.counterexample.store import draw, make_trace, save
+from kvproof.check.hosts.time_limit import OutOfTime
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Observation
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.protocol.scheduler import SchedulerConfig
-from kvproof.check.protocol.time_limit import OutOfTime
 from kvproof.check.subjects.builtin.pool import OwnPool
 from kvproof.check.subjects.registry import find
 from kvproof.reports.frames import Block, Entry, Frame, Lane, ReplayFrames

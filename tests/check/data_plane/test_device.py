@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from kvproof.check.data_plane.device import broken, is_out_of_memory, wait_for
+from kvproof.check.hosts.time_limit import time_limit
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.time_limit import time_limit
 
 
 class Busy:

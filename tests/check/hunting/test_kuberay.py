@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from kvproof.check.hosts.choice import RAY_CLIENT, is_valid
 from kvproof.check.hunting.plan import read_plan
-from kvproof.check.workers.choice import RAY_CLIENT, is_valid
 
 MANIFEST = Path(__file__).parents[3] / "examples" / "kuberay" / "campaign.yaml"
 # Fields of a RayJob and of the parts of its cluster that the manifest may use, of KubeRay's API ray.io/v1.

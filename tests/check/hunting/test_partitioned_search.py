@@ -16,6 +16,9 @@ from typing import Any
 
 import pytest
 
+from kvproof.check.hosts.actors import LocalActors
+from kvproof.check.hosts.local import LocalWorkers
+from kvproof.check.hosts.workers import NUM_TRIES_MAX, Lost, Make, Request, WorkerLost
 from kvproof.check.hunting.partitioned_search import PartitionedReader
 from kvproof.check.protocol.scopes import SCOPES, Scope, sizes_of
 from kvproof.check.runs.errors import UsageError
@@ -25,9 +28,6 @@ from kvproof.check.search.exhaustive.specification import explore_specification
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.check.search.exhaustive.specification_space import Continuations
 from kvproof.check.search.result import SearchResult
-from kvproof.check.workers.keepers import LocalKeepers
-from kvproof.check.workers.local import LocalWorkers
-from kvproof.check.workers.workers import NUM_TRIES_MAX, Lost, Make, Request, WorkerLost
 from kvproof.models.mutation.operators import Mutant
 
 CACHED = Scope(2, num_seqs=2, num_tokens=2, block_size=1, caching=True, fork=False)
@@ -37,8 +37,8 @@ STATES_MAX = 100_000
 NEVER = 10**9
 
 
-class KeepersHere:
-    """Keepers in this process. How many requests are answered before one is lost: the next number of `losses`."""
+class ActorsHere:
+    """Actors in this process. How many requests are answered before one is lost: the next number of `losses`."""
 
     def __init__(self, num: int, make: Make, losses: Iterator[int]) -> None:
         self.num, self.make, self.losses, self.left = num, make, losses, next(losses)
@@ -73,8 +73,8 @@ class Here(LocalWorkers):
     def __init__(self, num: int, losses: Iterator[int] | None = None) -> None:
         self.num, self.losses = num, losses or repeat(NEVER)
 
-    def keepers(self, make: Make) -> Any:
-        self.made = KeepersHere(self.num, make, self.losses)
+    def actors(self, make: Make) -> Any:
+        self.made = ActorsHere(self.num, make, self.losses)
         return self.made
 
 
@@ -170,10 +170,10 @@ def test_states_of_the_whole_search_in_c_are_compared_with_python(monkeypatch: p
     compared: list[list[bytes]] = []
     monkeypatch.setattr(comparison, "compare_states", lambda _, strings: compared.append(strings))
 
-    def search(losses: Iterator[int]) -> KeepersHere:
+    def search(losses: Iterator[int]) -> ActorsHere:
         workers = Here(1, losses)
         assert PartitionedReader(workers, STATES_MAX, 1 << 30)(SCOPES["tables-4x3x6"], seconds=60).is_exhausted
-        made: KeepersHere = workers.made
+        made: ActorsHere = workers.made
         return made
 
     num_requests = NEVER - search(repeat(NEVER)).left
@@ -202,14 +202,14 @@ def test_a_state_that_leads_elsewhere_in_python_ends_the_search(monkeypatch: pyt
 
 
 class Killing(LocalWorkers):
-    """Kills the process of a keeper that has just got states of others. moments: which times of these."""
+    """Kills the process of an actor that has just got states of others. moments: which times of these."""
 
     def __init__(self, num: int, moments: Iterable[int]) -> None:
         super().__init__(num)
         self.moments, self.num_killed = frozenset(moments), 0
 
-    def keepers(self, make: Make) -> LocalKeepers:
-        made, answers, calls = super().keepers(make), LocalKeepers.answers, count(1)
+    def actors(self, make: Make) -> LocalActors:
+        made, answers, calls = super().actors(make), LocalActors.answers, count(1)
 
         def killing_answers(requests: Mapping[int, Request]) -> dict[int, Any]:
             given = [number for number, (name, arguments) in requests.items() if name == "round" and arguments[0]]
@@ -272,7 +272,7 @@ from kvproof.check.protocol.scopes import SCOPES
 from kvproof.check.hunting.partitioned_search import PartitionedReader
 from kvproof.check.search.exhaustive.c_reader import exploration
 from kvproof.check.search.exhaustive.specification import explore_specification
-from kvproof.check.workers.local import LocalWorkers
+from kvproof.check.hosts.local import LocalWorkers
 if __name__ != "__main__":
     exploration.NUM_COMPARED = 0
 else:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from kvproof.check.hosts.channel import HEADER, MESSAGE_BYTES_MAX, ChannelError, Connection
+from kvproof.check.hosts.limits import Limits
 from kvproof.check.isolation import remote_search, search_process
 from kvproof.check.isolation.journal import SIZE_BYTES, Journal
-from kvproof.check.isolation.limits import Limits
-from kvproof.check.isolation.messages import HEADER, MESSAGE_BYTES_MAX, ChannelError, Connection, pack, unpack
+from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.isolation.remote_subject import RemoteFactory, answered
 from kvproof.check.oracle.repetition import confirm
 from kvproof.check.protocol.finding import AdapterError
@@ -27,7 +28,7 @@ import mmap, os, signal, stat
 from pathlib import Path
 from kvproof.check.oracle.firing import SpecRunner
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.time_limit import OutOfTime
+from kvproof.check.hosts.time_limit import OutOfTime
 from kvproof.check.subjects.builtin.manager import BuiltIn
 
 HERE = Path(__file__).parent

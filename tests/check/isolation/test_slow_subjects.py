@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from kvproof.check.hosts.limits import Limits
+from kvproof.check.hosts.time_limit import GRACE_SECONDS, OutOfTime, calls_end_at, search_ends_after
 from kvproof.check.hunting import hypothesis_stage
 from kvproof.check.isolation import remote_search
-from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle import replay as replays
 from kvproof.check.oracle.repetition import confirm
@@ -18,7 +19,6 @@ from kvproof.check.oracle.replay import Counterexample, finding_of, replay
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.protocol.time_limit import GRACE_SECONDS, OutOfTime, calls_end_at, search_ends_after
 from kvproof.check.search.hypothesis_machine import drive
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.shrinking import shrink

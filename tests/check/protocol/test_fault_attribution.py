@@ -11,8 +11,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from kvproof.check.hosts.limits import Limits
 from kvproof.check.isolation import remote_subject
-from kvproof.check.isolation.limits import Limits
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.protocol.adapter_fault import require_fault_of_manager

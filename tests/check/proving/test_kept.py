@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
 from kvproof.check.cli.prove import answer_cache
+from kvproof.check.hosts.sources import files_of
 from kvproof.check.proving.kept import Checked, digest_of_files, folders, keep, kept
-from kvproof.check.workers.sources import files_of
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.answer_cache import AnswerCache, code_digest
 from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings

@@ -6,8 +6,8 @@ from typing import Any
 
 import z3
 
+from kvproof.check.hosts.workers import Workers
 from kvproof.check.proving.questions import decide_by
-from kvproof.check.workers.workers import Workers
 from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.solvers.solving import Settings
 from kvproof.spec.verdict import Verdict

@@ -22,8 +22,8 @@ from kvproof.check.data_plane.run.results import (
     WrongRow,
 )
 from kvproof.check.data_plane.speed import bandwidth
+from kvproof.check.hosts.time_limit import GRACE_SECONDS, OutOfTime
 from kvproof.check.protocol.manager import Config, Unsupported
-from kvproof.check.protocol.time_limit import GRACE_SECONDS, OutOfTime
 from kvproof.check.runs import data_plane_stage
 from kvproof.check.runs.bandwidth_stage import timing_stage
 from kvproof.check.runs.data_plane_stage import (

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from kvproof.check.hosts.sources import digest_of
 from kvproof.check.runs import fault_store
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.fault_store import FaultStore
-from kvproof.check.workers.sources import digest_of
 
 SETTINGS = {"judges": ("prover", "pin")}
 FAULT = "lose: state.refcount[block] -= 1 -> nothing"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import typer
 
+from kvproof.check.hosts.interrupt import uninterrupted
 from kvproof.check.protocol.finding import AdapterError, OutsideTable
-from kvproof.check.protocol.interrupt import uninterrupted
 from kvproof.check.runs.errors import error_boundary
 from kvproof.check.runs.session import Session, Stage, StageBudget, StageOutput
 from kvproof.check.runs.store import Store

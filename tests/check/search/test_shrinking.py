@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from kvproof.check.hosts.time_limit import HANG_SECONDS, call_seconds
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, PromptKeys
 from kvproof.check.protocol.scheduler import SchedulerConfig
-from kvproof.check.protocol.time_limit import HANG_SECONDS, call_seconds
 from kvproof.check.search import shrinking
 from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.random_walk import walk as random_walk

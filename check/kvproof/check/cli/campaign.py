@@ -37,15 +37,16 @@ def campaign(
 
         import msgspec
 
+        from kvproof.check.hosts.choice import opened
+        from kvproof.check.hosts.interrupt import interruptible
         from kvproof.check.hunting.campaign import Campaign, as_data, check_fields
         from kvproof.check.hunting.campaign_display import Display
         from kvproof.check.hunting.plan import read_plan, schema_text
         from kvproof.check.hunting.store import DOCUMENT, CampaignStore
-        from kvproof.check.protocol.interrupt import interruptible
         from kvproof.check.runs.json_output import write_document
         from kvproof.check.runs.store import StoreError, explained
         from kvproof.check.runs.terminal import output, say
-        from kvproof.check.workers.choice import opened
+        from kvproof.check.subjects.loading.shipping import SHIPPING
         from kvproof.reports.document import encodable, write_atomically
         from kvproof.spec.verdict import Exit
 
@@ -60,7 +61,7 @@ def campaign(
         say(console, f"kvproof campaign, {len(plan.searches):,} searches, results in {plan.folder}")
         reasons = check_fields(plan)
         code = None
-        with opened(workers or str(os.cpu_count() or 1)) as pool:
+        with opened(workers or str(os.cpu_count() or 1), SHIPPING) as pool:
             assert pool is not None
 
             def page(messages: list[str]) -> None:

@@ -174,7 +174,7 @@ def _settled_names(
     from kvproof.check.data_plane.executors.base import own_function
     from kvproof.check.data_plane.executors.isolation import require_function
     from kvproof.check.data_plane.memory.layouts import UnknownSetting, dtype_named, layout_named
-    from kvproof.check.protocol.interrupt import interruptible
+    from kvproof.check.hosts.interrupt import interruptible
 
     try:
         for name in layouts:
@@ -201,7 +201,7 @@ def settled_device(asked: str, simulation: ExitStack | None = None) -> tuple[str
     if asked not in known:
         raise UsageError(f"there is no device {asked!r}; --device must be {', '.join(known[:-1])} or {known[-1]}")
     require_extra("device", "the data plane")
-    from kvproof.check.protocol.interrupt import uninterrupted
+    from kvproof.check.hosts.interrupt import uninterrupted
 
     try:
         with uninterrupted():

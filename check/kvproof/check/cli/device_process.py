@@ -86,11 +86,11 @@ def run_apart(
     Raises UsageError if an executor ends the process as it is imported, KeyboardInterrupt if the process was ended by a
     signal that was sent to this one.
     """
-    from kvproof.check.subjects.kept_process import KeptProcess
+    from kvproof.check.hosts.supervised_command import SupervisedCommand
 
     with tempfile.TemporaryFile() as file:
         record = file.fileno()
-        process = KeptProcess(
+        process = SupervisedCommand(
             [sys.executable, "-m", PROCESS, str(record), "device", *options_to_repeat(context, frozenset())],
             streams=(0, 1, 2),
             inherited=(record,),
@@ -98,7 +98,7 @@ def run_apart(
         )
         try:
             with _signals_passed_on(lambda: _read(record)) as passed_on:
-                ended = process.keeper.wait()
+                ended = process.supervisor.wait()
         finally:
             process.end()
         last = _read(record)

@@ -23,9 +23,9 @@ from kvproof.check.cli.options import (
 from kvproof.check.runs.errors import UsageError, error_boundary
 
 if TYPE_CHECKING:
+    from kvproof.check.hosts.workers import StatefulWorkers
     from kvproof.check.protocol.scopes import Scope
     from kvproof.check.search.result import SearchResult
-    from kvproof.check.workers.workers import KeepingWorkers
 
 
 class Reader(StrEnum):
@@ -118,6 +118,7 @@ def explore(
     with error_boundary(json, place_in(context)):
         from dataclasses import replace
 
+        from kvproof.check.hosts.choice import opened
         from kvproof.check.hunting.explore_stage import SPECIFICATION, specification_stage, subject_stage
         from kvproof.check.hunting.findings import saving_of
         from kvproof.check.runs.arguments import factory_of
@@ -127,7 +128,6 @@ def explore(
         from kvproof.check.runs.run import RunOptions, run_stages
         from kvproof.check.search.exhaustive.specification import explore_specification
         from kvproof.check.search.strategies import MANAGERS, strategy_of
-        from kvproof.check.workers.choice import opened
         from kvproof.reports.result import THE_SPECIFICATION
 
         require_recordable(history)
@@ -198,7 +198,7 @@ def _c_reader(scope: "Scope", jobs: int | None, memory: float | None) -> tuple[s
 
 
 def _by_workers(
-    workers: "KeepingWorkers", states_per_worker: int | None, reader: Reader, memory: float | None
+    workers: "StatefulWorkers", states_per_worker: int | None, reader: Reader, memory: float | None
 ) -> "Callable[..., SearchResult]":
     """A search whose states are divided among workers."""
     from kvproof.check.hunting.partitioned_search import PartitionedReader

@@ -11,9 +11,9 @@ from kvproof.check.cli.faults_session import FAULTS, FaultSession
 from kvproof.check.faults.catalogue import catalogue
 from kvproof.check.faults.judging import COLUMNS, EFFORTS, JUDGES, NOBODY, NOT_JUDGED, SEED, Found, judge_all, judged
 from kvproof.check.faults.planting import Fault
+from kvproof.check.hosts.choice import results_of
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.runs.fault_store import FaultStore, StoredResult
-from kvproof.check.workers.choice import results_of
 from kvproof.reports.result import Check, Result
 from kvproof.spec.verdict import Exit, Verdict
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from kvproof.check.cli.faults_session import FAULTS, FaultSession
+from kvproof.check.hosts.choice import results_of
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.runs.fault_store import FaultStore
 from kvproof.check.search.exhaustive.mutation_score import (
@@ -19,7 +20,6 @@ from kvproof.check.search.exhaustive.mutation_score import (
     judge_all,
     judged,
 )
-from kvproof.check.workers.choice import results_of
 from kvproof.models.mutation.code import code_faults
 from kvproof.models.mutation.handmade import handmade
 from kvproof.models.mutation.machinery import PLANTS, Plant

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from kvproof.check.protocol.interrupt import interruptible
+from kvproof.check.hosts.interrupt import interruptible
 from kvproof.check.runs.fault_store import FaultStore, StoredResult
 from kvproof.check.runs.run import close, host, now, version
 from kvproof.check.runs.store import StoreError

@@ -94,6 +94,7 @@ def hunt(
     saved and reported at once, and later runs leave out the features that it needs.
     """
     with error_boundary(json, place_in(context)), ExitStack() as ending:
+        from kvproof.check.hosts.choice import opened
         from kvproof.check.hunting.explore_stage import subject_stage
         from kvproof.check.hunting.findings import saving_of
         from kvproof.check.hunting.resume import Bookmark, HuntProgress, resumed
@@ -108,7 +109,7 @@ def hunt(
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.runs.trust import trust
         from kvproof.check.search.strategies import strategy_of
-        from kvproof.check.workers.choice import opened
+        from kvproof.check.subjects.loading.shipping import SHIPPING
 
         require_recordable(history)
         if resume is not None:  # the configuration is about new hunts
@@ -129,7 +130,7 @@ def hunt(
             bookmark = Bookmark(out, HuntProgress(subject, settled_seed(seed), *kept))
         progress = bookmark.progress
         chosen_effort = effort_of(effort, budget, progress.subject)
-        pool, judged = ending.enter_context(opened(workers)), Judged(progress.subject, isolation, budget)
+        pool, judged = ending.enter_context(opened(workers, SHIPPING)), Judged(progress.subject, isolation, budget)
         if pool is not None:
             pool.prepare(make_ready, judged)
         make, one = factory_of(progress.subject, isolation, budget)

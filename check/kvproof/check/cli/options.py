@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from kvproof.check.cli.config import place_in
+from kvproof.check.hosts.choice import NUM_PROCESSES_MAX, RAY, RAY_CLIENT, is_valid
 from kvproof.check.runs.errors import fail
 from kvproof.check.runs.number_limits import BUDGET_SECONDS_MAX, BUDGET_SECONDS_MIN, SEED_MAX
-from kvproof.check.workers.choice import NUM_PROCESSES_MAX, RAY, RAY_CLIENT, is_valid
 from kvproof.spec.verdict import Exit
 
 DEFAULT_FOLDER = Path(".kvproof")

@@ -146,10 +146,10 @@ def answer_cache(settings: Settings) -> AnswerCache | None:
     """The answers of earlier runs; None if their file cannot be used, which is reported."""
     import sqlite3
 
+    from kvproof.check.hosts import workers
     from kvproof.check.proving import questions
     from kvproof.check.proving.options import SOLVER
     from kvproof.check.runs.terminal import output, say
-    from kvproof.check.workers import workers
     from kvproof.models.solvers.answer_cache import AnswerCache, default_file
 
     handed_on_by = Path(questions.__file__).parent, Path(workers.__file__).parent

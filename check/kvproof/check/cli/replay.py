@@ -83,12 +83,13 @@ def bisect(
 
         from kvproof.check.counterexample.replay import Answer, ReleaseOutcome, releases_of
         from kvproof.check.counterexample.replay import bisect as run
+        from kvproof.check.hosts.choice import opened
         from kvproof.check.runs.json_output import write_document
         from kvproof.check.runs.replay import replay
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.subjects.loading import EngineError
+        from kvproof.check.subjects.loading.shipping import SHIPPING
         from kvproof.check.subjects.registry import engine_of
-        from kvproof.check.workers.choice import opened
 
         console = output()
         try:
@@ -100,7 +101,7 @@ def bisect(
         def report(answer: Answer) -> None:
             say(console, f"{answer.release:<{width}}  {answer.outcome.value:<7}  {answer.text}")
 
-        with opened(workers) as pool:
+        with opened(workers, SHIPPING) as pool:
             each = map if pool is None else pool.results
             found = run(subject, trace, named, partial(replay, isolation=True), report, each)
         say(console, "")

@@ -26,7 +26,7 @@ def validate(
         import time
 
         from kvproof.check.cli.validate_report import add, scope_of, verdict_line
-        from kvproof.check.protocol.interrupt import interruptible
+        from kvproof.check.hosts.interrupt import interruptible
         from kvproof.check.recording import validate
         from kvproof.check.recording.reader import RecordingError
         from kvproof.check.runs.run import host, now, version, write_json

@@ -67,6 +67,7 @@ def verify(
     kvproof which is not installed is left out, and the report says so; with --require it is a failure.
     """
     with error_boundary(json, place_in(context)):
+        from kvproof.check.hosts.choice import opened
         from kvproof.check.hunting.explore_stage import specification_stage_of, subject_stage
         from kvproof.check.hunting.findings import saving_of
         from kvproof.check.hunting.hypothesis_stage import hypothesis_stage
@@ -81,7 +82,7 @@ def verify(
         from kvproof.check.runs.judges import DATA_PLANE, EXPLORER, HYPOTHESIS, PROVER, SPECIFICATION, settled_judges
         from kvproof.check.runs.run import RunOptions, run_stages
         from kvproof.check.search.strategies import strategy_of
-        from kvproof.check.workers.choice import opened
+        from kvproof.check.subjects.loading.shipping import SHIPPING
 
         require_recordable(history)
         chosen_effort = effort_of(effort, budget, subject)
@@ -107,7 +108,7 @@ def verify(
             stages.append(_prover(strategy.level, share=120))
         if chosen.has(SPECIFICATION):
             stages.append(specification_stage_of(strategy.level, share=40))
-        with opened(workers) as pool:
+        with opened(workers, SHIPPING) as pool:
             walk_units = scope_units = None
             if pool is not None:
                 judged = Judged(subject, isolation, budget)

@@ -27,11 +27,11 @@ from kvproof.check.counterexample.store import (
     save_test,
     save_trace,
 )
+from kvproof.check.hosts.time_limit import HANG_SECONDS, OutOfTime, calls_take_at_most
 from kvproof.check.oracle.repetition import confirm
 from kvproof.check.oracle.replay import Counterexample, is_hang
 from kvproof.check.protocol.fault_attribution import lack_of
 from kvproof.check.protocol.finding import AdapterError, error_text
-from kvproof.check.protocol.time_limit import HANG_SECONDS, OutOfTime, calls_take_at_most
 from kvproof.check.subjects.loading.download import default_cache
 from kvproof.spec.trace import CodePlace, Trace
 

@@ -18,6 +18,7 @@ from time import monotonic
 
 from kvproof.check.faults.bytes_judge import EXECUTORS, NotRun, compare_bytes
 from kvproof.check.faults.planting import Fault, NotPlanted, copied, planted
+from kvproof.check.hosts.descendants import end_with
 from kvproof.check.isolation.remote_search import explore, walk
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle.level import MANAGER
@@ -29,7 +30,6 @@ from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure
 from kvproof.check.subjects import UnknownSubject
-from kvproof.check.subjects.descendants import end_with
 from kvproof.models.solvers.interrupts import deaf_to_interrupts
 
 WALK, SCOPES, HYPOTHESIS, BYTES = "walk", "scopes", "hypothesis", "bytes"

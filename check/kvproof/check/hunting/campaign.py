@@ -15,12 +15,14 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from kvproof.check.counterexample.trace_schema import CounterexampleError
+from kvproof.check.hosts.channel import ChannelError
+from kvproof.check.hosts.workers import Lack, Workers
 from kvproof.check.hunting.campaign_units import ShortenUnit, search, shorten
 from kvproof.check.hunting.findings import Saving
 from kvproof.check.hunting.plan import Plan, Search
 from kvproof.check.hunting.store import CampaignStore, content_of, key_of
 from kvproof.check.hunting.unit import Judged, WalkUnit, operations_of_unit
-from kvproof.check.isolation.messages import ChannelError, pack, unpack
+from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.isolation.search_process import Result, require_possible
 from kvproof.check.oracle.level import level_of
 from kvproof.check.oracle.replay import Counterexample
@@ -33,7 +35,6 @@ from kvproof.check.runs.verdicts import NOTHING_ACCEPTED, refused_by_subject
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure, is_duplicate
-from kvproof.check.workers.workers import Lack, Workers
 from kvproof.reports.summary import refusal_line
 from kvproof.spec.verdict import Exit
 

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from kvproof.check.hosts.workers import Lack
 from kvproof.check.hunting.findings import LONG, NUM_WALKS_MAX
 from kvproof.check.hunting.unit import Judged, WalkUnit, factory_of, walk_unit
 from kvproof.check.isolation.messages import pack, unpack
@@ -15,7 +16,6 @@ from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.subjects import UnknownSubject
-from kvproof.check.workers.workers import Lack
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+from kvproof.check.hosts.time_limit import search_ends_after, time_limit_of
 from kvproof.check.hunting.findings import Saving
 from kvproof.check.hunting.scope_unit import OnCount, Past, ScopeUnits, Search
 from kvproof.check.isolation.remote_search import explore
@@ -16,7 +17,6 @@ from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import FindingKey
 from kvproof.check.protocol.manager import ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import SCOPES, Scope
-from kvproof.check.protocol.time_limit import search_ends_after, time_limit_of
 from kvproof.check.runs.session import INTERRUPTED, Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
     NO_STEP,

@@ -4,12 +4,12 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from kvproof.check.hosts.time_limit import search_ends_after
 from kvproof.check.hunting.findings import Saving
 from kvproof.check.isolation.remote_search import despite_a_late_answer
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.protocol.finding import FindingKey
 from kvproof.check.protocol.manager import ManagerSubject
-from kvproof.check.protocol.time_limit import search_ends_after
 from kvproof.check.runs.effort import BY_BUDGET, Effort
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (

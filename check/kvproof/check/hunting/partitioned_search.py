@@ -22,13 +22,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kvproof.check.hosts.workers import NUM_TRIES_MAX, Actors, Lost, Make, Request, StatefulWorkers, WorkerLost
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.search.exhaustive.part import Found, Level, Place, PythonPart, Round, num_values_of
 from kvproof.check.search.exhaustive.specification_space import asks_claims, note_claims
 from kvproof.check.search.result import UNLIMITED, SearchResult
-from kvproof.check.workers.workers import NUM_TRIES_MAX, Keepers, KeepingWorkers, Lost, Make, Request, WorkerLost
 
 ROUND_SECONDS = 0.5
 
@@ -67,11 +67,11 @@ class _Part:
 
 
 class PartitionedSearch:
-    """One search by keepers that hold its parts. folder: for what the parts have found."""
+    """One search by actors that hold its parts. folder: for what the parts have found."""
 
-    def __init__(self, keepers: Keepers, reading: Reading, folder: Path) -> None:
-        self.keepers, self.reading, self.folder = keepers, reading, folder
-        self.parts = [_Part() for _ in range(keepers.num)]
+    def __init__(self, actors: Actors, reading: Reading, folder: Path) -> None:
+        self.actors, self.reading, self.folder = actors, reading, folder
+        self.parts = [_Part() for _ in range(actors.num)]
         self.depth = -1  # of the states that are expanded now; the initial state is found at depth -1
         self.ranks: list[array[int]] = [array("q") for _ in self.parts]
         self.result = SearchResult()
@@ -120,7 +120,7 @@ class PartitionedSearch:
             num_transitions = self.result.num_operations + sum(part.num_transitions for part in self.parts)
             if left <= 0 or num_transitions >= max_transitions:
                 return None
-            self._take(self.keepers.answers(self._requests(min(left, ROUND_SECONDS))))
+            self._take(self.actors.answers(self._requests(min(left, ROUND_SECONDS))))
             if self.stopped:
                 return None
             for part in self.parts:
@@ -178,7 +178,7 @@ class PartitionedSearch:
             before = part.num_states_before + level.num_new
             self.parts[number] = _Part(num_states=before, num_states_before=before)
         requests: dict[int, Request] = {n: ("begin_level", (ranks,)) for n, ranks in enumerate(self.ranks)}
-        for number, answer in self.keepers.answers(requests).items():
+        for number, answer in self.actors.answers(requests).items():
             if answer is Lost.LOST:
                 self._restore(number)
 
@@ -191,15 +191,15 @@ class PartitionedSearch:
         again.num_states = again.num_states_before = part.num_states_before
         if again.num_lost >= NUM_TRIES_MAX:
             raise WorkerLost(f"{again.num_lost} workers ended with the same part of the states in one level")
-        self.keepers.replace(number)
+        self.actors.replace(number)
         for depth in range(self.depth + 1):
             is_last = depth == self.depth
             frontier = self._frontier(number).read_bytes() if is_last else b""
             request: Request = "restore", (self._kept(number, depth).read_bytes(), frontier)
-            if self.keepers.answers({number: request})[number] is Lost.LOST:
+            if self.actors.answers({number: request})[number] is Lost.LOST:
                 self._restore(number)
                 return
-        if self.keepers.answers({number: ("begin_level", (self.ranks[number],))})[number] is Lost.LOST:
+        if self.actors.answers({number: ("begin_level", (self.ranks[number],))})[number] is Lost.LOST:
             self._restore(number)
             return
         again.inbox = self._logged(number)
@@ -235,16 +235,16 @@ class PartitionedSearch:
         if not has_order:
             self._count_all()
             return
-        for number in range(self.keepers.num):
+        for number in range(self.actors.num):
             num_states, num_transitions, counted = self._asked(number, ("up_to", (found.order,)), True)
             self.result.num_states += num_states
             self.result.num_operations += num_transitions
             self.result.coverage.update(counted)
 
     def _compare(self) -> None:
-        compare, num = self.reading.compare, -(-self.reading.num_compared // self.keepers.num)
+        compare, num = self.reading.compare, -(-self.reading.num_compared // self.actors.num)
         if compare is not None:
-            for number in range(self.keepers.num):
+            for number in range(self.actors.num):
                 compare(self._asked(number, ("expanded", (num,)), False))
 
     def _count_all(self) -> None:
@@ -259,10 +259,10 @@ class PartitionedSearch:
 
     def _asked(self, number: int, request: Request, needs_level: bool) -> Any:
         """The answer of a part. needs_level: a part that is lost does its level again before it answers."""
-        while (answer := self.keepers.answers({number: request})[number]) is Lost.LOST:
+        while (answer := self.actors.answers({number: request})[number]) is Lost.LOST:
             self._restore(number)
             while needs_level and self._is_cut_short():
-                self._take(self.keepers.answers(self._requests(ROUND_SECONDS)))
+                self._take(self.actors.answers(self._requests(ROUND_SECONDS)))
         return answer
 
 
@@ -278,7 +278,7 @@ class PartitionedReader:
     num_states_max: what each part may hold. num_bytes_max: of all parts of the C reader; None: it is read in Python.
     """
 
-    workers: KeepingWorkers
+    workers: StatefulWorkers
     num_states_max: int
     num_bytes_max: int | None = None
 
@@ -293,14 +293,14 @@ class PartitionedReader:
         """Search a scope for so many seconds and transitions."""
         with ExitStack() as ending:
             reading = self._in_python(scope) if self.num_bytes_max is None else self._in_c(scope)
-            keepers = self.workers.keepers(reading.make)
-            ending.callback(keepers.close)
+            actors = self.workers.actors(reading.make)
+            ending.callback(actors.close)
             folder = ending.enter_context(tempfile.TemporaryDirectory(prefix="kvproof-levels-"))
-            search = PartitionedSearch(keepers, reading, Path(folder))
+            search = PartitionedSearch(actors, reading, Path(folder))
             found = search.run(seconds, max_transitions, progress)
         note_claims(found, are_asked=self.num_bytes_max is not None or asks_claims(scope))
         size = f" and {search.num_bytes / 1e6:,.1f} MB" if search.num_bytes else ""
-        held = f"{keepers.num} parts of at most {self.num_states_max:,} states hold {found.num_states:,} states{size}"
+        held = f"{actors.num} parts of at most {self.num_states_max:,} states hold {found.num_states:,} states{size}"
         if search.reads_left_out:
             found.is_exhausted, found.text = False, search.reads_left_out
         elif found.is_exhausted:

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kvproof.check.hosts.time_limit import search_ends_after
+from kvproof.check.hosts.workers import Workers
 from kvproof.check.hunting.unit import Judged, factory_of, unless_killed
 from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.isolation.remote_search import explore
 from kvproof.check.protocol.finding import FindingKey
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.protocol.time_limit import search_ends_after
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import strategy_of
-from kvproof.check.workers.workers import Workers
 
 OnCount = Callable[[int], None]
 Past = tuple[FindingKey, ...]  # excused findings, which do not end a search

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
+from kvproof.check.hosts.sources import code_digest
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError, explained
-from kvproof.check.workers.sources import code_digest
 from kvproof.reports.run_page import RUN_PAGE
 from kvproof.spec.database import has_tables_of
 from kvproof.spec.verdict import Exit

@@ -16,19 +16,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from kvproof.check.hosts.limits import Limits
+from kvproof.check.hosts.time_limit import search_ends_after
+from kvproof.check.hosts.workers import NUM_TRIES_MAX, Workers
 from kvproof.check.isolation.factory import factory_for
 from kvproof.check.isolation.fork_server_client import may_be_killed_by_others
-from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.isolation.remote_search import walk
 from kvproof.check.protocol.manager import ManagerSubject
-from kvproof.check.protocol.time_limit import search_ends_after
 from kvproof.check.search.random_walk import NUM_REPEATED_RUNS, WalkOptions
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import KnownFailure
 from kvproof.check.subjects import SubjectNotReady, UnknownSubject
-from kvproof.check.workers.workers import NUM_TRIES_MAX, Workers
 
 if TYPE_CHECKING:  # a worker imports this module, and needs no stages
     from kvproof.check.runs.session import StageBudget

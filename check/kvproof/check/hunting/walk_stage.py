@@ -4,12 +4,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kvproof.check.hosts.time_limit import search_ends_after
 from kvproof.check.hunting.findings import Saving
 from kvproof.check.hunting.resume import Bookmark
 from kvproof.check.hunting.unit import WalkUnits
 from kvproof.check.isolation.remote_search import walk
 from kvproof.check.protocol.manager import ManagerSubject
-from kvproof.check.protocol.time_limit import search_ends_after
 from kvproof.check.runs.arguments import Narrowed
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (

@@ -14,7 +14,7 @@ the engine. A fork has one of two uses:
   the journal contains the run up to that point. The run is then repeated call by call, which identifies the call. The
   journal also has what the runs before have reached, which a walk keeps if the process was only slow.
 
-The output of the subject is printed on standard error, up to a limit (`subjects.process_output`), so that a document on
+The output of the subject is printed on standard error, up to a limit (`hosts.output`), so that a document on
 standard output stays valid.
 The address space of a fork is limited to what it had at its start plus an allowance. When the parent process ends for
 any reason, the fork server sees the end of its socket, kills its forks and ends.

@@ -11,8 +11,10 @@ from math import inf
 from time import monotonic
 from typing import Any
 
+from kvproof.check.hosts.channel import Connection
+from kvproof.check.hosts.time_limit import OutOfTime, calls_interrupted_after, leave_time_to_parent
 from kvproof.check.isolation.journal import Journal
-from kvproof.check.isolation.messages import ENDED, Connection, pack, unpack
+from kvproof.check.isolation.messages import ENDED, pack, unpack
 from kvproof.check.oracle.method_called import method_called
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.oracle.subject_calls import SubjectCalls, call_text
@@ -21,7 +23,6 @@ from kvproof.check.protocol.fault_attribution import StandInError, require_fault
 from kvproof.check.protocol.finding import AdapterError, Finding, error_text
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.protocol.time_limit import OutOfTime, calls_interrupted_after, leave_time_to_parent
 from kvproof.check.search.exhaustive.subject import explore
 from kvproof.check.search.random_walk import WalkOptions, walk
 from kvproof.check.search.shrinking import shortest

@@ -6,7 +6,7 @@ isolated, and patches that a test makes in this process have no effect there.
 
 from collections.abc import Callable
 
-from kvproof.check.isolation.limits import Limits
+from kvproof.check.hosts.limits import Limits
 from kvproof.check.oracle.level import level_of
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import ManagerSubject

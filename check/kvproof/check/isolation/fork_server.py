@@ -15,17 +15,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
+from kvproof.check.hosts.channel import Connection
+from kvproof.check.hosts.descendants import adopt_descendants, end_children, end_with, may_be_child
+from kvproof.check.hosts.garbage_collection import collecting_seldom
+from kvproof.check.hosts.limits import limit_memory
 from kvproof.check.isolation.child import serve
 from kvproof.check.isolation.factory import found
 from kvproof.check.isolation.journal import Journal
-from kvproof.check.isolation.limits import limit_memory
-from kvproof.check.isolation.messages import SEARCH, Connection, pack
+from kvproof.check.isolation.messages import SEARCH, pack
 from kvproof.check.isolation.stuck_place import write_frames_on_signal
 from kvproof.check.oracle.level import Level, level_of
 from kvproof.check.protocol.finding import error_text
-from kvproof.check.protocol.garbage_collection import collecting_seldom
 from kvproof.check.subjects import UnknownSubject
-from kvproof.check.subjects.descendants import adopt_descendants, end_children, end_with, may_be_child
 from kvproof.check.subjects.registry import Factory
 
 PARENT_SECONDS = 0.5  # between two looks at whether the parent lives

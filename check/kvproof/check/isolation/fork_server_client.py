@@ -9,15 +9,16 @@ import weakref
 from contextlib import ExitStack, suppress
 from typing import Any
 
+from kvproof.check.hosts.channel import ChannelError, Connection, text_of
+from kvproof.check.hosts.descendants import end_marked, marked, may_be_child
+from kvproof.check.hosts.limits import Limits
+from kvproof.check.hosts.output import SubjectOutput
+from kvproof.check.hosts.time_limit import AGAIN_SECONDS_MIN, OutOfTime, Patience, require_time, seconds_left
 from kvproof.check.isolation.journal import Journal
-from kvproof.check.isolation.limits import Limits
-from kvproof.check.isolation.messages import ChannelError, Connection, text_of, unpack
+from kvproof.check.isolation.messages import unpack
 from kvproof.check.oracle.level import LEVELS
 from kvproof.check.protocol.manager import Assumption, Capabilities
-from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, OutOfTime, Patience, require_time, seconds_left
 from kvproof.check.subjects import SubjectNotReady, UnknownSubject
-from kvproof.check.subjects.descendants import end_marked, marked, may_be_child
-from kvproof.check.subjects.process_output import SubjectOutput
 
 COMMAND = (sys.executable, "-m", "kvproof.check.isolation.fork_server")
 END_SECONDS_MAX = 10.0  # to wait for a process that was killed

@@ -18,7 +18,8 @@ from typing import Any, SupportsIndex
 import msgspec
 
 from kvproof.check.counterexample.trace_schema import CounterexampleError, frozen, require_run
-from kvproof.check.isolation.messages import ChannelError, pack, unpack
+from kvproof.check.hosts.channel import ChannelError
+from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.protocol.manager import Config
 from kvproof.spec.trace import Operation
 

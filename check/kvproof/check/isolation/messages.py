@@ -1,20 +1,17 @@
-"""Messages between two processes: pack values as data, and send messages over a socket.
+"""What two processes send each other, as data.
 
 Types are preserved, because a judge distinguishes a tuple from a list and an `Admitted` from a pair. A value of a type
 outside the protocols (for example an engine's object in place of an id) arrives as `Foreign`: its type is wrong for
 every check, and its text is the same as in the other process.
 """
 
-import select
-import socket
-import struct
 from collections import Counter
 from dataclasses import fields
-from enum import Enum
 from typing import Any
 
 import msgspec
 
+from kvproof.check.hosts.channel import ChannelError, text_of
 from kvproof.check.oracle.level import LEVELS
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
@@ -30,11 +27,8 @@ RECORDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (Assumption, Capabilities, Scope, Counterexample, SearchResult, *(level.config for level in LEVELS))
 }
-TEXT_MAX = 200  # characters of a foreign value
 CALLS_ONLY, SEARCH = b"c", b"s"  # the purposes of a fork
 ENDED = ["ended"]  # the answer to a search that was interrupted where it could not return what it had reached
-HEADER = struct.Struct("!I")
-MESSAGE_BYTES_MAX = 1 << 28
 INT_END = 1 << 63
 FindingTypes = tuple[str, str, str, str, str, str, tuple[int, ...]]  # of the fields that are no answers of a subject
 
@@ -140,71 +134,3 @@ def _record(kind: Any, values: dict[str, Any]) -> Any:
     if not isinstance(found.config, Config) or not isinstance(found.finding, Finding):
         raise ValueError("a counterexample is a configuration, operations and a finding")
     return found
-
-
-def text_of(value: object) -> str:
-    """The text of a value, even if its `__repr__` raises."""
-    try:
-        text = value.name if isinstance(value, Enum) else repr(value)
-    except Exception as error:
-        text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
-    return text[:TEXT_MAX].encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-class ChannelError(Exception):
-    """What arrived is no message of the other process: the subject wrote to the descriptors of its process."""
-
-
-class Connection:
-    """Sends and receives messages over a stream socket. A message is a length followed by MessagePack data."""
-
-    def __init__(self, stream: socket.socket) -> None:
-        self.stream = stream
-        self._encoder, self._decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder()
-
-    def send(self, message: list[Any]) -> None:
-        """Send one message. Raises OSError."""
-        data = self._encoder.encode(message)
-        self.stream.sendall(HEADER.pack(len(data)) + data)
-
-    def receive(self) -> Any:
-        """The next message; None if the other side has closed.
-
-        Raises TimeoutError after the timeout of the socket, and ChannelError if what arrives is no message: each is a
-        list that begins with its kind.
-        """
-        header = self._exactly(HEADER.size)
-        if header is None:
-            return None
-        (size,) = HEADER.unpack(header)
-        if size > MESSAGE_BYTES_MAX:
-            raise ChannelError(f"a message of {size:,} bytes was announced")
-        data = self._exactly(size)
-        if data is None:
-            return None
-        try:
-            message = self._decoder.decode(data)
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise ChannelError(f"{size:,} bytes arrived that are no message: {error}") from None
-        if type(message) is not list or not message:
-            raise ChannelError(f"{text_of(message)} arrived, which is no message")
-        return message
-
-    def is_ready(self, seconds: float) -> bool:
-        """Whether a message or the end of the connection arrives within the given time."""
-        return bool(select.select([self.stream], [], [], seconds)[0])
-
-    def _exactly(self, size: int) -> bytes | None:
-        data = b""
-        while len(data) < size:
-            try:
-                part = self.stream.recv(size - len(data))
-            except ConnectionError:
-                return None
-            if not part:
-                return None
-            data += part
-        return data
-
-    def close(self) -> None:
-        self.stream.close()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kvproof.check.hosts.time_limit import OutOfTime, seconds_left
 from kvproof.check.isolation.remote_subject import CRASH, HANG, RemoteSubject
 from kvproof.check.isolation.search_process import (
     JudgeFailed,
@@ -25,7 +26,6 @@ from kvproof.check.oracle import method_called as local
 from kvproof.check.oracle.replay import Counterexample, finding_of, is_hang
 from kvproof.check.protocol.finding import Finding, FindingKey
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.protocol.time_limit import OutOfTime, seconds_left
 from kvproof.check.search import random_walk, shrinking
 from kvproof.check.search.exhaustive import subject as exhaustive
 from kvproof.check.search.random_walk import DEFAULT_OPTIONS, WalkOptions

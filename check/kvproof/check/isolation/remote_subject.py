@@ -10,17 +10,18 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
+from kvproof.check.hosts.channel import ChannelError, text_of
+from kvproof.check.hosts.limits import Limits
+from kvproof.check.hosts.time_limit import call_seconds, require_time
 from kvproof.check.isolation.fork_server_client import Fork, ForkClient, ServerGone
 from kvproof.check.isolation.journal import Journal
-from kvproof.check.isolation.limits import Limits
-from kvproof.check.isolation.messages import CALLS_ONLY, SEARCH, ChannelError, pack, text_of, unpack
+from kvproof.check.isolation.messages import CALLS_ONLY, SEARCH, pack, unpack
 from kvproof.check.isolation.stuck_place import places_of_stuck
 from kvproof.check.oracle.level import level_named
 from kvproof.check.protocol.adapter_fault import Remarked
 from kvproof.check.protocol.fault_attribution import StandInError, by_means_of_kvproof
 from kvproof.check.protocol.finding import AdapterError, Finding, OutsideTable
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
-from kvproof.check.protocol.time_limit import call_seconds, require_time
 from kvproof.check.subjects.registry import outside_table
 from kvproof.spec.trace import NO_ANSWER, names_code
 

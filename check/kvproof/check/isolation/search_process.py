@@ -11,14 +11,15 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from kvproof.check.counterexample.trace_schema import CounterexampleError, require_run
+from kvproof.check.hosts.channel import ChannelError
+from kvproof.check.hosts.time_limit import GRACE_SECONDS, OutOfTime, Patience, seconds_left
 from kvproof.check.isolation.fork_server_client import Fork, ServerGone
 from kvproof.check.isolation.journal import Journal
-from kvproof.check.isolation.messages import ENDED, ChannelError, pack
+from kvproof.check.isolation.messages import ENDED, pack
 from kvproof.check.isolation.remote_subject import CRASH, SERVER, RemoteSubject, answered, new_fork
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Unsupported
-from kvproof.check.protocol.time_limit import GRACE_SECONDS, OutOfTime, Patience, seconds_left
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import Strategy
 from kvproof.spec.text.properties import MEANINGS

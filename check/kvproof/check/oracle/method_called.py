@@ -10,12 +10,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from kvproof.check.hosts.time_limit import OutOfTime, time_limit_of
 from kvproof.check.oracle.level import level_of_config
 from kvproof.check.oracle.replay import Counterexample, applied, is_hang
 from kvproof.check.protocol.adapter_fault import defined_at, is_neutral, place_of, self_of, shown
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Unsupported
-from kvproof.check.protocol.time_limit import OutOfTime, time_limit_of
 from kvproof.spec.trace import CodePlace
 
 ONLY_LOOK = ("observe", "observe_part", "step_scheduled")  # calls that change nothing

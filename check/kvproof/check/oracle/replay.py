@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
+from kvproof.check.hosts.time_limit import OutOfTime, time_limit_of
 from kvproof.check.oracle.firing import is_large
 from kvproof.check.oracle.level import LevelJudge, level_of_config
 from kvproof.check.oracle.unordered import unordered
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Observation, Unsupported
-from kvproof.check.protocol.time_limit import OutOfTime, time_limit_of
 from kvproof.spec.trace import Operation
 
 SECONDS_MAX, HANG_SECONDS_MAX = 20.0, 5.0

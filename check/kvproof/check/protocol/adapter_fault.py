@@ -36,9 +36,10 @@ from kvproof.spec.trace import CodePlace
 
 NUM_FRAMES = 4  # the last ones, that a message shows
 MESSAGE_CHARACTERS = 300
-PROTOCOL = "kvproof.check.protocol."  # where the base classes of adapters are
+# Where the base classes of adapters are, and the limits of their calls.
+PROTOCOL = ("kvproof.check.protocol.", "kvproof.check.hosts.")
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
-NEUTRAL = (PROTOCOL, "kvproof.spec.")
+NEUTRAL = (*PROTOCOL, "kvproof.spec.")
 MAY_REFUSE = ("admit", "reserve")  # calls of which `refusals` lists exceptions
 UNSUPPORTED = "If the manager cannot have this configuration, `make` must raise Unsupported."
 

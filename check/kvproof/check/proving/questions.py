@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from kvproof.check.workers.choice import is_number, opened
-from kvproof.check.workers.workers import Workers
+from kvproof.check.hosts.choice import is_number, opened
+from kvproof.check.hosts.workers import Workers
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings, ask
 from kvproof.models.solvers.workers import Asker, Decide, Printer, Question, answers_of, decide_all, is_full

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import z3
 
-from kvproof.check.protocol.interrupt import interruptible
+from kvproof.check.hosts.interrupt import interruptible
 from kvproof.check.proving.checks import (
     LINT,
     firing_check,

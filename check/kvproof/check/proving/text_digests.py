@@ -15,9 +15,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from kvproof.check.hosts.sources import files_of
 from kvproof.check.proving.kept import folders
 from kvproof.check.proving.plain_texts import are_plain
-from kvproof.check.workers.sources import files_of
 from kvproof.models.translation.text import Text
 from kvproof.spec.store.machine import STORES
 from kvproof.spec.systems import BLOCK_MANAGERS

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from kvproof.check.hosts.interrupt import uninterrupted
 from kvproof.check.oracle.coverage import FORK, SWAP, Facts
-from kvproof.check.protocol.interrupt import uninterrupted
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput, left_out
 from kvproof.check.runs.verdicts import NO_TIME

@@ -76,11 +76,11 @@ def error_boundary(json: Path | None = None, place: Callable[[str], str] = lambd
     If a part of the output was lost, the command does not succeed; a refutation stays one. An interrupt passes through:
     typer makes exit code 130 of it at any moment, and `app.main` the message.
     """
+    from kvproof.check.hosts.workers import NoWorkers, WorkerLost
     from kvproof.check.protocol.fault_attribution import lack_of
     from kvproof.check.protocol.finding import AdapterError
     from kvproof.check.runs.json_output import document_to
     from kvproof.check.runs.store import StoreError
-    from kvproof.check.workers.workers import NoWorkers, WorkerLost
     from kvproof.reports.document import DocumentError
 
     _lost_output.clear()

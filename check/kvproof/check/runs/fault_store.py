@@ -17,10 +17,10 @@ from pathlib import Path
 
 import msgspec
 
+from kvproof.check.hosts.sources import digest_of
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import explained
 from kvproof.check.subjects.loading.partial_import import installed_version
-from kvproof.check.workers.sources import digest_of
 from kvproof.reports.document import read_bytes
 
 SOLVERS = ("z3-solver", "cvc5")

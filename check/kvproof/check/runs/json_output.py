@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO
 
-from kvproof.check.protocol.interrupt import uninterrupted
+from kvproof.check.hosts.interrupt import uninterrupted
 from kvproof.check.runs.store import StoreError, explained
 from kvproof.reports.document import write_atomically
 from kvproof.spec.verdict import Exit

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kvproof.check.hosts.output import print_left_out
 from kvproof.check.protocol.features import sizes_assumed
 from kvproof.check.protocol.manager import Assumption, ManagerSubject
 from kvproof.check.runs.effort import BY_BUDGET, Effort
@@ -18,7 +19,6 @@ from kvproof.check.runs.session import Session, Stage
 from kvproof.check.runs.store import RESULT, Store, StoreError, fault_of_kvproof
 from kvproof.check.runs.terminal import output, progress_on, say
 from kvproof.check.subjects.loading.partial_import import installed_version
-from kvproof.check.subjects.process_output import print_left_out
 from kvproof.check.subjects.registry import outside_table
 from kvproof.reports.baseline import Comparison, read_baseline
 from kvproof.reports.data_plane_result import DataPlane

@@ -13,11 +13,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from kvproof.check.hosts.interrupt import interruptible
+from kvproof.check.hosts.time_limit import GRACE_SECONDS, OutOfTime, calls_end_at
 from kvproof.check.protocol.fault_attribution import lack_of
 from kvproof.check.protocol.finding import AdapterError, OutsideTable
-from kvproof.check.protocol.interrupt import interruptible
 from kvproof.check.protocol.manager import Assumption
-from kvproof.check.protocol.time_limit import GRACE_SECONDS, OutOfTime, calls_end_at
 from kvproof.check.runs.processor_time import processor_seconds
 from kvproof.check.runs.store import Store, StoreError, fault_of_kvproof
 from kvproof.check.search.result import UNLIMITED

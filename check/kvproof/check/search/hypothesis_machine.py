@@ -27,11 +27,11 @@ from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.reporting import with_reporter
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
+from kvproof.check.hosts.time_limit import OutOfTime, time_limit_of
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.replay import Counterexample, is_hang
 from kvproof.check.protocol.finding import Finding, FindingKey
 from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
-from kvproof.check.protocol.time_limit import OutOfTime, time_limit_of
 from kvproof.check.search import configurations
 from kvproof.check.search.manager_operations import ManagerOperations
 from kvproof.check.search.result import UNLIMITED, SearchResult

@@ -11,14 +11,14 @@ from random import Random
 from time import monotonic
 from typing import Any
 
+from kvproof.check.hosts.garbage_collection import collecting_seldom
+from kvproof.check.hosts.time_limit import OutOfTime, seconds_left, time_limit_of
 from kvproof.check.oracle.firing import is_large
 from kvproof.check.oracle.repetition import unrepeated
 from kvproof.check.oracle.replay import CallRecorder, Counterexample, ReplayResult, interval_of, located
 from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.garbage_collection import collecting_seldom
 from kvproof.check.protocol.manager import Config, Unsupported
-from kvproof.check.protocol.time_limit import OutOfTime, seconds_left, time_limit_of
 from kvproof.check.search import suppression
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import OperationGenerator, Strategy

@@ -26,12 +26,12 @@ from itertools import permutations
 from time import monotonic
 from typing import Any
 
+from kvproof.check.hosts.time_limit import HANG_SECONDS, OutOfTime, calls_take_at_most, seconds_left
 from kvproof.check.oracle.level import settings_of, typed
 from kvproof.check.oracle.repetition import is_same_failure
 from kvproof.check.oracle.replay import Counterexample, finding_of, is_hang, located
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
-from kvproof.check.protocol.time_limit import HANG_SECONDS, OutOfTime, calls_take_at_most, seconds_left
 from kvproof.check.search.random_walk import WalkOptions, walk
 from kvproof.check.search.renumbering import renumbered
 from kvproof.check.search.result import UNLIMITED

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from kvproof.check.hosts.interrupt import is_from_outside
 from kvproof.check.protocol.finding import error_text
-from kvproof.check.protocol.interrupt import is_from_outside
 from kvproof.check.subjects import UnknownSubject
 
 OUR_CODE = Path(__file__).parents[1]

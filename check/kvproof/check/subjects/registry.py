@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kvproof.check.hosts.interrupt import is_from_outside
 from kvproof.check.protocol.finding import error_text
-from kvproof.check.protocol.interrupt import is_from_outside
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.loading import EngineError

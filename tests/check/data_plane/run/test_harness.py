@@ -21,8 +21,8 @@ from kvproof.check.data_plane.run.harness import run_case
 from kvproof.check.data_plane.run.results import CaseResult, CaseStatus, FindingKind
 from kvproof.check.data_plane.speed.trial import Load
 from kvproof.check.data_plane.steps.moves import Moves, Scenario, Step
-from kvproof.check.protocol.interrupt import UserInterrupt, interruptible
-from kvproof.check.protocol.time_limit import OutOfTime
+from kvproof.check.hosts.interrupt import UserInterrupt, interruptible
+from kvproof.check.hosts.time_limit import OutOfTime
 
 CPU = torch.device("cpu")
 OURS = ("engine", "block-copy", "index-copy")

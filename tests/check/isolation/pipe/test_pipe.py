@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
+from kvproof.check.hosts.limits import Limits
 from kvproof.check.isolation.factory import factory_for
-from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.remote_search import shortest
 from kvproof.check.oracle.repetition import confirm
 from kvproof.check.oracle.replay import replay

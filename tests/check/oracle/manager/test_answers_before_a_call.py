@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from kvproof.check.counterexample.steps import narrated
+from kvproof.check.hosts.time_limit import time_limit
 from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.method_called import method_called
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Admission, Admitted, Config, Observation, Refused, Reserved
-from kvproof.check.protocol.time_limit import time_limit
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.spec.trace import Operation
 

@@ -15,7 +15,7 @@ from kvproof.check.data_plane.end_to_end.exact_decoder import ExactDecoder, Geom
 from kvproof.check.data_plane.end_to_end.fault_injection import FAULTS, PlantedFault
 from kvproof.check.data_plane.end_to_end.workloads import WORKLOADS, Workload
 from kvproof.check.data_plane.speed.stopwatch import one_thread
-from kvproof.check.protocol.time_limit import seconds_left
+from kvproof.check.hosts.time_limit import seconds_left
 from kvproof.impl import BlockManagerError, KVBlockShape, KVLayout
 
 OnText = Callable[[str], None]

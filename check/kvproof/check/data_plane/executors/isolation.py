@@ -27,10 +27,10 @@ import torch
 from kvproof.check.data_plane.memory.layouts import WORD_BYTES, Geometry, UnknownSetting
 from kvproof.check.data_plane.speed.stopwatch import TakenThere
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
-from kvproof.check.protocol.time_limit import require_time, seconds_left
-from kvproof.check.subjects.kept_process import KeptProcess
+from kvproof.check.hosts.output import SubjectOutput
+from kvproof.check.hosts.supervised_command import SupervisedCommand
+from kvproof.check.hosts.time_limit import require_time, seconds_left
 from kvproof.check.subjects.probe_process import FOUND
-from kvproof.check.subjects.process_output import SubjectOutput
 
 LINE_BYTES_MAX = 1 << 20
 START_SECONDS_MAX = 60.0  # importing torch on a busy machine
@@ -72,7 +72,7 @@ class Isolation:
 
     def __init__(self, name: str, seconds_max: float) -> None:
         self.name, self.seconds_max = name, seconds_max
-        self._process: KeptProcess | None = None
+        self._process: SupervisedCommand | None = None
 
     def __enter__(self) -> Isolation:
         self._memory = {pool: _sealed_memory(pool.name) for pool in PoolId}
@@ -162,7 +162,7 @@ class Isolation:
 
     def _how_it_ended(self) -> str:
         assert self._process is not None
-        code = self._process.keeper.wait()
+        code = self._process.supervisor.wait()
         self._end()
         lines = self._output.last.strip().splitlines()
         return f"its process {how_it_ended(code)}" + (f" after: {lines[-1]}" if lines and code >= 0 else "")
@@ -187,7 +187,7 @@ def require_function(name: str, seconds_max: float = START_SECONDS_MAX) -> None:
         process = _started(_PROBE, name, there, errors=subprocess.DEVNULL)
         os.close(there)
         try:
-            code = process.keeper.wait(seconds_max)
+            code = process.supervisor.wait(seconds_max)
         except subprocess.TimeoutExpired:
             raise UnknownSetting(f"{name}: the import did not end within {seconds_max:g} s") from None
         finally:
@@ -197,9 +197,9 @@ def require_function(name: str, seconds_max: float = START_SECONDS_MAX) -> None:
         raise UnknownSetting(reason.removeprefix(FOUND) or f"{name}: the process that imported it {how_it_ended(code)}")
 
 
-def _started(module: str, name: str, *descriptors: int, errors: int, shared: Iterable[int] = ()) -> KeptProcess:
+def _started(module: str, name: str, *descriptors: int, errors: int, shared: Iterable[int] = ()) -> SupervisedCommand:
     """Run a module of kvproof in a process that imports from the same places as this one; its output is discarded."""
-    return KeptProcess(
+    return SupervisedCommand(
         [sys.executable, "-m", module, name, *map(str, descriptors)],
         streams=(subprocess.DEVNULL, subprocess.DEVNULL, errors),
         inherited=(*descriptors, *shared),

@@ -17,13 +17,13 @@ from functools import lru_cache
 from random import Random
 
 from kvproof.check.data_plane.steps.moves import Moves, Pair, Scenario, Step
+from kvproof.check.hosts.time_limit import time_limit
 from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.protocol.time_limit import time_limit
 from kvproof.check.search.exhaustive.manager import EnabledOperations, state_key
 from kvproof.check.search.manager_operations import ManagerOperations
 from kvproof.check.subjects.builtin.manager import BuiltIn

@@ -30,7 +30,7 @@ from kvproof.check.data_plane.steps.linter import lint
 from kvproof.check.data_plane.steps.linter_self_test import judge_lints
 from kvproof.check.data_plane.steps.moves import Scenario
 from kvproof.check.data_plane.steps.ordering_self_test import judge_races
-from kvproof.check.protocol.time_limit import OutOfTime, require_time, search_ends_after
+from kvproof.check.hosts.time_limit import OutOfTime, require_time, search_ends_after
 from kvproof.impl import free_bytes
 
 OnWork = Callable[[str, int, int], None]  # the current work, the number of things done, the number of all things

@@ -30,9 +30,9 @@ from kvproof.check.data_plane.simulated_cuda import new_races
 from kvproof.check.data_plane.speed.stopwatch import one_thread
 from kvproof.check.data_plane.steps.linter import lint
 from kvproof.check.data_plane.steps.moves import Moves, Scenario, Step
+from kvproof.check.hosts.interrupt import is_from_outside
+from kvproof.check.hosts.time_limit import time_limit
 from kvproof.check.protocol.finding import Finding, error_text
-from kvproof.check.protocol.interrupt import is_from_outside
-from kvproof.check.protocol.time_limit import time_limit
 
 STEP_SECONDS_MAX = 20.0
 REST_SECONDS_MAX = 2.0  # for threads that an executor left running

@@ -34,7 +34,7 @@ from kvproof.check.data_plane.speed.stopwatch import Stopwatch, noise, one_threa
 from kvproof.check.data_plane.speed.trial import Load, OnWork, Trial
 from kvproof.check.data_plane.speed.workload import READ, VERIFY, Timed, mappings
 from kvproof.check.data_plane.steps.moves import PoolId
-from kvproof.check.protocol.time_limit import OutOfTime, require_time, search_ends_after
+from kvproof.check.hosts.time_limit import OutOfTime, require_time, search_ends_after
 from kvproof.impl import free_bytes
 from kvproof.reports.data_plane_result import Bandwidth, HostCost, Speed, SpeedGoal
 

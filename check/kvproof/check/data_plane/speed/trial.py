@@ -31,9 +31,9 @@ from kvproof.check.data_plane.speed.workload import (
     reference_of,
 )
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
+from kvproof.check.hosts.interrupt import is_from_outside
+from kvproof.check.hosts.time_limit import require_time
 from kvproof.check.protocol.finding import error_text
-from kvproof.check.protocol.interrupt import is_from_outside
-from kvproof.check.protocol.time_limit import require_time
 from kvproof.impl import free_bytes
 
 ROUNDS_MIN, ROUNDS_MAX = 5, 200

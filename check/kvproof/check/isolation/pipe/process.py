@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from kvproof.check.hosts.limits import Limits
+from kvproof.check.hosts.output import SubjectOutput
+from kvproof.check.hosts.supervised_command import SupervisedCommand
+from kvproof.check.hosts.time_limit import AGAIN_SECONDS_MIN, Patience, call_seconds, require_time
 from kvproof.check.isolation.fork_server_client import how_it_ended
-from kvproof.check.isolation.limits import Limits
 from kvproof.check.isolation.remote_subject import CRASH, HANG
 from kvproof.check.protocol.finding import AdapterError, Finding
-from kvproof.check.protocol.time_limit import AGAIN_SECONDS_MIN, Patience, call_seconds, require_time
 from kvproof.check.subjects import UnknownSubject
-from kvproof.check.subjects.kept_process import KeptProcess
-from kvproof.check.subjects.process_output import SubjectOutput
 from kvproof.spec.trace import NO_ANSWER
 
 LINE_BYTES_MAX = 1 << 20
@@ -54,15 +54,15 @@ class Program:
             raise UnknownSubject("pipe: names no program; write pipe:./manager, with its arguments")
         output = SubjectOutput()
         try:
-            kept = KeptProcess(words, streams=(subprocess.PIPE, subprocess.PIPE, output.descriptor))
+            running = SupervisedCommand(words, streams=(subprocess.PIPE, subprocess.PIPE, output.descriptor))
         except OSError as error:
             if error.errno in LACKING:
                 raise
             raise UnknownSubject(f"pipe:{command}: {words[0]} cannot be started: {error.strerror}") from error
         finally:
             output.begin()
-        self.process = kept.keeper
-        self._end = weakref.finalize(self, _ended, kept, output)
+        self.process = running.supervisor
+        self._end = weakref.finalize(self, _ended, running, output)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._input, self._output = self.process.stdin.fileno(), self.process.stdout.fileno()
@@ -205,7 +205,7 @@ class Usage(NamedTuple):
     memory_bytes: int
 
 
-def usage_of(keeper: int) -> Usage:
+def usage_of(supervisor: int) -> Usage:
     """What the descendants of a process use that are still there. Source: proc(5), /proc/pid/stat."""
     used: dict[int, Usage] = {}
     children: dict[int, list[int]] = defaultdict(list)
@@ -215,20 +215,20 @@ def usage_of(keeper: int) -> Usage:
             pid, memory_bytes = int(stat.parent.name), int(values[21]) * os.sysconf("SC_PAGE_SIZE")
             used[pid] = Usage(int(values[11]) + int(values[12]), memory_bytes)
             children[int(values[1])].append(pid)
-    found = children[keeper]
+    found = children[supervisor]
     for pid in found:
         found += children.pop(pid, [])
     return Usage(sum(used[pid].ticks for pid in found), sum(used[pid].memory_bytes for pid in found))
 
 
-def _ended(kept: KeptProcess, output: SubjectOutput) -> None:
-    for stream in (kept.keeper.stdin, kept.keeper.stdout):
+def _ended(running: SupervisedCommand, output: SubjectOutput) -> None:
+    for stream in (running.supervisor.stdin, running.supervisor.stdout):
         if stream is not None:
             with suppress(OSError):
                 stream.close()
     with suppress(subprocess.TimeoutExpired):
-        kept.keeper.wait(END_SECONDS_MAX)  # a working program ends when its input ends
-    kept.end()
+        running.supervisor.wait(END_SECONDS_MAX)  # a working program ends when its input ends
+    running.end()
     output.end()
 
 

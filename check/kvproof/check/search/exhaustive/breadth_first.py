@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
+from kvproof.check.hosts.time_limit import OutOfTime, seconds_left
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
-from kvproof.check.protocol.time_limit import OutOfTime, seconds_left
 from kvproof.check.search.result import UNLIMITED, SearchResult
 
 Operation = tuple[Any, ...]

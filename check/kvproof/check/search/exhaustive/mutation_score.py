@@ -15,8 +15,8 @@ from functools import cache, partial
 from time import monotonic
 from types import FrameType
 
+from kvproof.check.hosts.descendants import end_with
 from kvproof.check.search.exhaustive.mutants import noticed
-from kvproof.check.subjects.descendants import end_with
 from kvproof.models.mutation.code import CODE
 from kvproof.models.mutation.handmade import HANDMADE
 from kvproof.models.mutation.machinery import Plant

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
+from kvproof.check.hosts.time_limit import time_limit_of
 from kvproof.check.protocol.finding import Finding, FindingKey
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.protocol.time_limit import time_limit_of
 from kvproof.check.search.exhaustive.breadth_first import RefutedAt, search
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import Exhaustive, Strategy

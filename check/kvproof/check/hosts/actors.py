@@ -1,4 +1,4 @@
-"""Keepers that are processes of this machine: each holds an object, and runs its methods."""
+"""Actors that are processes of this machine: each holds an object, and runs its methods."""
 
 import multiprocessing
 import os
@@ -9,8 +9,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from kvproof.check.subjects.descendants import end_with
-from kvproof.check.workers.workers import Lost, Make, Request, done, value_of
+from kvproof.check.hosts.descendants import end_with
+from kvproof.check.hosts.workers import Lost, Make, Request, done, value_of
 from kvproof.models.solvers.interrupts import deaf_to_interrupts
 
 
@@ -20,21 +20,21 @@ class _Process:
     connection: "Connection[Any, Any]"
 
 
-class LocalKeepers:
-    """Keepers that are processes of this machine. make: must be picklable."""
+class LocalActors:
+    """Actors that are processes of this machine. make: must be picklable."""
 
     def __init__(self, num: int, make: Make) -> None:
         self.num, self._make = num, make
-        self._folder = tempfile.TemporaryDirectory(prefix="kvproof-keepers-")
+        self._folder = tempfile.TemporaryDirectory(prefix="kvproof-actors-")
         self._processes = [self._started(number) for number in range(num)]
 
     @property
     def process_ids(self) -> list[int]:
-        """As `Keepers.process_ids`."""
+        """As `Actors.process_ids`."""
         return [each.process.pid or 0 for each in self._processes]
 
     def answers(self, requests: Mapping[int, Request]) -> dict[int, Any]:
-        """As `Keepers.answers`."""
+        """As `Actors.answers`."""
         lost = {number for number, request in requests.items() if not self._has_sent(number, request)}
         found: dict[int, Any] = dict.fromkeys(lost, Lost.LOST)
         outcomes = {}
@@ -53,7 +53,7 @@ class LocalKeepers:
         return True
 
     def replace(self, number: int) -> None:
-        """As `Keepers.replace`."""
+        """As `Actors.replace`."""
         _end(self._processes[number])
         self._processes[number] = self._started(number)
 
@@ -68,7 +68,7 @@ class LocalKeepers:
         return _Process(process, ours)
 
     def close(self) -> None:
-        """As `Keepers.close`."""
+        """As `Actors.close`."""
         for each in self._processes:
             _end(each)
         self._folder.cleanup()
@@ -84,15 +84,15 @@ def _serve(connection: "Connection[Any, Any]", parent: int, folder: str, make: M
     """Make the object, and run its methods until the other process closes the connection."""
     end_with(parent)
     tempfile.tempdir = folder
-    keeper = Keeper(make, number, num)
+    actor = Actor(make, number, num)
     try:
         while True:
-            connection.send(keeper.answer(*connection.recv()))
+            connection.send(actor.answer(*connection.recv()))
     except (EOFError, OSError):
         return
 
 
-class Keeper:
+class Actor:
     """An object in a process of its own. If it cannot be made, each request is answered with the reason."""
 
     def __init__(self, make: Make, number: int, num: int) -> None:

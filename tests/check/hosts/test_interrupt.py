@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.protocol.interrupt import AGAIN_SECONDS, UserInterrupt, interruptible
+from kvproof.check.hosts.interrupt import AGAIN_SECONDS, UserInterrupt, interruptible
 
 
 class HalfMade:

@@ -8,9 +8,8 @@ import time
 
 import pytest
 
-from kvproof.check.protocol import time_limit as limits
-from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.time_limit import (
+from kvproof.check.hosts import time_limit as limits
+from kvproof.check.hosts.time_limit import (
     OutOfTime,
     Patience,
     call_seconds,
@@ -19,6 +18,7 @@ from kvproof.check.protocol.time_limit import (
     calls_take_at_most,
     time_limit,
 )
+from kvproof.check.protocol.finding import Finding
 
 BEGAN = time.monotonic()
 

@@ -16,9 +16,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from kvproof.check.subjects.descendants import end_with
-from kvproof.check.workers.keepers import LocalKeepers
-from kvproof.check.workers.workers import NUM_TRIES_MAX, SECONDS_MAX, Answer, Make, Outcome, WorkerLost, done, value_of
+from kvproof.check.hosts.actors import LocalActors
+from kvproof.check.hosts.descendants import end_with
+from kvproof.check.hosts.workers import NUM_TRIES_MAX, SECONDS_MAX, Answer, Make, Outcome, WorkerLost, done, value_of
 from kvproof.models.solvers.interrupts import deaf_to_interrupts
 
 NUM_AHEAD = 4  # units for each worker, begun before the result of the oldest one is there
@@ -104,9 +104,9 @@ class LocalWorkers:
             for ticket in stream.begun:
                 ticket.is_wanted = False
 
-    def keepers(self, make: Make) -> LocalKeepers:
-        """As `Workers.keepers`."""
-        return LocalKeepers(self._num_processes, make)
+    def actors(self, make: Make) -> LocalActors:
+        """As `Workers.actors`."""
+        return LocalActors(self._num_processes, make)
 
     def close(self) -> None:
         """End the processes: idle ones by themselves, so that they end what they started; others at once."""

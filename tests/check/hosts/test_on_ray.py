@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from tests.check.forgetful import FORGETFUL
 
-from kvproof.check.workers.workers import WorkerLost
+from kvproof.check.hosts.workers import WorkerLost
 
 pytestmark = [
     pytest.mark.ray,
@@ -104,17 +104,17 @@ def test_a_local_ray_divides_a_search_and_proofs(command: list[str], tmp_path: P
 
 
 def test_a_part_whose_process_is_killed_is_made_again() -> None:
+    from kvproof.check.hosts.on_ray import RayActors, RayWorkers
+    from kvproof.check.hosts.workers import Make
     from kvproof.check.hunting.partitioned_search import PartitionedReader
     from kvproof.check.protocol.scopes import SCOPES
     from kvproof.check.search.exhaustive.specification import explore_specification
-    from kvproof.check.workers.on_ray import RayKeepers, RayWorkers
-    from kvproof.check.workers.workers import Make
 
     class Killing(RayWorkers):
-        """Kills the process of the last keeper after it was made."""
+        """Kills the process of the last actor after it was made."""
 
-        def keepers(self, make: Make) -> RayKeepers:
-            made = super().keepers(make)
+        def actors(self, make: Make) -> RayActors:
+            made = super().actors(make)
             os.kill(made.process_ids[-1], signal.SIGKILL)
             return made
 
@@ -131,8 +131,8 @@ def test_a_part_whose_process_is_killed_is_made_again() -> None:
 def test_a_unit_that_hangs_is_done_again_and_a_worker_with_other_sources_does_none(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from kvproof.check.workers import on_ray
-    from kvproof.check.workers.ray_cluster import TOKEN, TOKEN_MODE
+    from kvproof.check.hosts import on_ray
+    from kvproof.check.hosts.ray_cluster import TOKEN, TOKEN_MODE
 
     before = [os.environ.get(name) for name in (TOKEN, TOKEN_MODE)]
     workers = on_ray.RayWorkers()
@@ -157,7 +157,7 @@ def test_an_address_without_a_ray_is_named(capfd: pytest.CaptureFixture[str], tm
 
 
 def test_a_connection_that_fails_is_explained_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kvproof.check.workers.ray_cluster import TOKEN_MODE, reason_of
+    from kvproof.check.hosts.ray_cluster import TOKEN_MODE, reason_of
 
     failed = ConnectionError("Initialization failure from server:\nTraceback\nValueError: no node is alive\n")
     assert reason_of(failed) == "ValueError: no node is alive"
@@ -180,7 +180,7 @@ def cluster(*environments: dict[str, str]) -> Iterator[tuple[Any, int]]:
 
     environments: further variables of the nodes.
     """
-    import_module("kvproof.check.workers.on_ray")  # it sets variables that Ray reads when it is imported
+    import_module("kvproof.check.hosts.on_ray")  # it sets variables that Ray reads when it is imported
     from ray.cluster_utils import Cluster
 
     with socket.socket() as free:
@@ -198,10 +198,11 @@ def cluster(*environments: dict[str, str]) -> Iterator[tuple[Any, int]]:
 def test_sources_are_sent_to_nodes_and_a_node_that_lacks_a_package_gets_no_unit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from kvproof.check.hosts.on_ray import RayWorkers
     from kvproof.check.hunting.unit import Judged, WalkUnit, walk_unit
     from kvproof.check.isolation.messages import unpack
     from kvproof.check.subjects import UnknownSubject
-    from kvproof.check.workers.on_ray import RayWorkers
+    from kvproof.check.subjects.loading.shipping import SHIPPING
 
     monkeypatch.chdir(tmp_path)
     adapter, caches = (Path(__file__).parents[3] / "examples" / "forty_lines.py").read_text(), ("one", "two")
@@ -210,7 +211,7 @@ def test_sources_are_sent_to_nodes_and_a_node_that_lacks_a_package_gets_no_unit(
         Path(name).write_text(f"import os\nif {test}: raise ImportError('no widget')\n{adapter}")
     with cluster(*({"KVPROOF_CACHE": str(tmp_path / name)} for name in caches)) as (_, port):
         monkeypatch.setenv("KVPROOF_CACHE", str(tmp_path / "head"))
-        workers = RayWorkers(f"ray://127.0.0.1:{port}")
+        workers = RayWorkers(f"ray://127.0.0.1:{port}", SHIPPING)
         try:
             for name in ("some.py", "all.py"):
                 workers._sources_for(f"{name}:Adapter")
@@ -276,10 +277,10 @@ def test_a_node_whose_disk_is_full_gets_no_unit_and_nothing_is_lost_or_counted_t
 
 
 def test_a_node_without_a_compiler_holds_no_part_of_a_search_in_c(capsys: pytest.CaptureFixture[str]) -> None:
+    from kvproof.check.hosts.on_ray import RayWorkers
     from kvproof.check.hunting.partitioned_search import PartitionedReader
     from kvproof.check.protocol.scopes import SCOPES
     from kvproof.check.search.exhaustive.specification import explore_specification
-    from kvproof.check.workers.on_ray import RayWorkers
     from kvproof.spec.c_reader.library import NoLibrary
 
     scope, expected = SCOPES["tables-4x3x6"], explore_specification(SCOPES["tables-4x3x6"], seconds=600)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from kvproof.check.hosts.workers import Shipping
 from kvproof.check.protocol.environment import variable
 from kvproof.check.subjects.loading import EngineError
 from kvproof.check.subjects.loading.download import CACHE, default_cache, find
@@ -116,3 +117,6 @@ def unpacked(sources: Sources, archive: Callable[[], bytes], within: Path) -> Pa
         return target
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+SHIPPING = Shipping(place_of, sources_of, packed, at_hand)  # of the subjects that units need

@@ -18,12 +18,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from kvproof.check.subjects import SubjectNotReady
-from kvproof.check.workers.keepers import Keeper
-from kvproof.check.workers.ray_cluster import connect, ray, start
-from kvproof.check.workers.shipping import Sources, at_hand, packed, place_of, sources_of
-from kvproof.check.workers.sources import code_digest
-from kvproof.check.workers.workers import (
+from kvproof.check.hosts.actors import Actor
+from kvproof.check.hosts.ray_cluster import connect, ray, start
+from kvproof.check.hosts.sources import code_digest
+from kvproof.check.hosts.workers import (
     NUM_TRIES_MAX,
     SECONDS_MAX,
     Answer,
@@ -33,6 +31,8 @@ from kvproof.check.workers.workers import (
     Make,
     Outcome,
     Request,
+    Shipping,
+    Unavailable,
     WorkerLacks,
     WorkerLost,
     done,
@@ -42,16 +42,18 @@ from kvproof.check.workers.workers import (
 )
 
 NUM_AHEAD, NUM_AHEAD_MIN = 4, 16  # units for each processor, submitted before the result of the oldest one is there
-KEEPER = "a search of the specification"  # what a keeper is needed for
+ACTOR = "a search of the specification"  # what an actor is needed for
 
 
 class RayWorkers:
     """The workers of a Ray cluster. address: ray://HOST:PORT; None starts a cluster on this machine.
 
+    shipping: for what units need; without it a node has what it needs, or lacks it.
+
     Raises NoWorkers if there is no Ray at the address.
     """
 
-    def __init__(self, address: str | None = None) -> None:
+    def __init__(self, address: str | None = None, shipping: Shipping | None = None) -> None:
         self.name = address or "ray"
         self._ending = ExitStack()
         try:
@@ -65,9 +67,9 @@ class RayWorkers:
         self._ending.callback(ray.shutdown)
         self._task = ray.remote(max_retries=NUM_TRIES_MAX - 1)(_doing())
         self._place = _Place(code_digest(), os.getcwd(), tuple(sys.path))
-        self._is_here = address is None
+        self._shipping = None if address is None else shipping  # a Ray on this machine needs none
         self._lacks = Lacks(lambda text: print(f"kvproof: {text}", file=sys.stderr, flush=True))
-        self._shipped: dict[str, tuple[Sources | None, list[Any]]] = {}  # by need, with where Ray has the archive
+        self._shipped: dict[str, tuple[Any, list[Any]]] = {}  # by need, with where Ray has the archive
 
     def results(self, do: Callable[[Any], Answer], units: Iterable[Any]) -> Generator[Answer, None, None]:
         """As `Workers.results`."""
@@ -103,7 +105,7 @@ class RayWorkers:
     def _begun(self, do: Callable[[Any], Any], unit: Any) -> "_Task":
         need = need_of(unit)
         sources, archive = self._sources_for(need)
-        task = _Task(unit, need, ray.cloudpickle.dumps((self._place, do, unit, sources)), archive)
+        task = _Task(unit, need, ray.cloudpickle.dumps((self._place, do, unit, sources, self._shipping)), archive)
         self._submit(task)
         return task
 
@@ -111,13 +113,13 @@ class RayWorkers:
         options = _elsewhere(self._lacks.machines(task.need))
         task.reference = self._task.options(**options).remote(self._place.code, task.data, task.archive)
 
-    def _sources_for(self, need: str) -> tuple[Sources | None, list[Any]]:
-        """The sources of a subject, and where Ray has them; each is sent once. A Ray on this machine needs none."""
-        if self._is_here or not need:
+    def _sources_for(self, need: str) -> tuple[Any, list[Any]]:
+        """The sources of a subject, and where Ray has them; each is sent once."""
+        if self._shipping is None or not need:
             return None, []
         if need not in self._shipped:
-            sources, place = sources_of(need), place_of(need)
-            archive = [] if place is None else [ray.put(packed(place))]
+            sources, place = self._shipping.sources_of(need), self._shipping.place_of(need)
+            archive = [] if place is None else [ray.put(self._shipping.packed(place))]
             self._shipped[need] = sources, archive
         return self._shipped[need]
 
@@ -139,7 +141,7 @@ class RayWorkers:
             else:
                 if isinstance(outcome, str):
                     outcome = False, WorkerLacks(outcome), ""
-                if isinstance(outcome[1], SubjectNotReady) and num_lost < NUM_TRIES_MAX - 1:
+                if isinstance(outcome[1], Unavailable) and outcome[1].is_busy and num_lost < NUM_TRIES_MAX - 1:
                     num_lost += 1
                 elif (lack := lack_in(outcome, task.need)) is None:
                     return outcome  # type: ignore[no-any-return]
@@ -149,9 +151,9 @@ class RayWorkers:
                         return outcome  # type: ignore[no-any-return]
             self._submit(task)
 
-    def keepers(self, make: Make) -> "RayKeepers":
-        """As `Workers.keepers`."""
-        return RayKeepers(self._place, max(1, int(ray.cluster_resources().get("CPU", 1))), make, self._lacks)
+    def actors(self, make: Make) -> "RayActors":
+        """As `Workers.actors`."""
+        return RayActors(self._place, max(1, int(ray.cluster_resources().get("CPU", 1))), make, self._lacks)
 
     def close(self) -> None:
         """Leave the cluster, and end it if this process started it."""
@@ -179,27 +181,27 @@ def _elsewhere(machines: list[str]) -> dict[str, Any]:
     return {"label_selector": {"ray.io/node-id": f"!in({','.join(machines)})"}} if machines else {}
 
 
-class RayKeepers:
-    """Keepers that are actors of a Ray cluster, each on a processor of its own, on as many nodes as there are.
+class RayActors:
+    """Actors that are actors of a Ray cluster, each on a processor of its own, on as many nodes as there are.
 
-    A keeper that cannot be made on its node is made on another one, beside those that are there. Raises what it raised
+    An actor that cannot be made on its node is made on another one, beside those that are there. Raises what it raised
     if no node is left.
     """
 
     def __init__(self, place: "_Place", num: int, make: Make, lacks: Lacks) -> None:
         self.num, self._place, self._make, self._lacks = num, place, make, lacks
-        self._actor = ray.remote(_RayKeeper)
+        self._actor = ray.remote(_RayActor)
         self._actors = [self._started(number) for number in range(num)]
         for number in range(num):
             self._require(number)
 
     @property
     def process_ids(self) -> list[int]:
-        """As `Keepers.process_ids`."""
+        """As `Actors.process_ids`."""
         return [ray.get(actor.process_id.remote()) for actor in self._actors]
 
     def answers(self, requests: Mapping[int, Request]) -> dict[int, Any]:
-        """As `Keepers.answers`."""
+        """As `Actors.answers`."""
         references = {n: self._actors[n].answer.remote(*request) for n, request in requests.items()}
         found: dict[int, Any] = {}
         for number, reference in references.items():
@@ -210,24 +212,24 @@ class RayKeepers:
         return found
 
     def replace(self, number: int) -> None:
-        """As `Keepers.replace`."""
+        """As `Actors.replace`."""
         self._kill(number)
         self._actors[number] = self._started(number)
         self._require(number)
 
     def _started(self, number: int) -> Any:
-        avoided = self._lacks.machines(KEEPER)
+        avoided = self._lacks.machines(ACTOR)
         options = {"num_cpus": 0, **_elsewhere(avoided)} if avoided else {"num_cpus": 1}
         actor = self._actor.options(scheduling_strategy="SPREAD", **options)
         return actor.remote(self._place, self._make, number, self.num)
 
     def _require(self, number: int) -> None:
-        """Start a keeper again on another node until it has its object. Raises what the last node raised."""
+        """Start an actor again on another node until it has its object. Raises what the last node raised."""
         with suppress(ray.exceptions.RayActorError):  # it is lost, as it may be later
             while (failed := ray.get(self._actors[number].failure.remote())) is not None:
                 machine, outcome = failed
-                self._lacks.add(machine, Lack(str(outcome[1]), KEEPER))
-                if _machines() <= set(self._lacks.machines(KEEPER)):
+                self._lacks.add(machine, Lack(str(outcome[1]), ACTOR))
+                if _machines() <= set(self._lacks.machines(ACTOR)):
                     value_of(outcome)
                 self._kill(number)
                 self._actors[number] = self._started(number)
@@ -237,14 +239,14 @@ class RayKeepers:
             ray.kill(self._actors[number])
 
     def close(self) -> None:
-        """As `Keepers.close`."""
+        """As `Actors.close`."""
         for actor in self._actors:
             with suppress(Exception):
                 ray.kill(actor)
 
 
-class _RayKeeper(Keeper):
-    """A keeper in a worker of Ray."""
+class _RayActor(Actor):
+    """An actor in a worker of Ray."""
 
     def __init__(self, place: "_Place", make: Make, number: int, num: int) -> None:
         try:
@@ -292,7 +294,7 @@ def _doing() -> Callable[[str, bytes, list[Any]], tuple[str, Outcome]]:
 
         machine = ray.get_runtime_context().get_node_id()
         try:
-            from kvproof.check.workers.on_ray import outcome_of
+            from kvproof.check.hosts.on_ray import outcome_of
         except Exception as error:
             return machine, f"it cannot import kvproof: {type(error).__name__}: {error}"
         return machine, outcome_of(code, data, archive)
@@ -313,7 +315,9 @@ def outcome_of(code: str, data: bytes, archive: list[Any]) -> Outcome:
 
 def _done_with_sources(code: str, data: bytes, archive: list[Any]) -> Any:
     require_code(code)
-    place, do, unit, sources = pickle.loads(data)
+    place, do, unit, sources, shipping = pickle.loads(data)
     place.enter()
-    with at_hand(sources, lambda: bytes(ray.get(archive[0]))):
+    if shipping is None:
+        return do(unit)
+    with shipping.at_hand(sources, lambda: bytes(ray.get(archive[0]))):
         return do(unit)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kvproof.check.workers.choice import is_valid, results_of
-from kvproof.check.workers.local import LocalWorkers
-from kvproof.check.workers.workers import NUM_TRIES_MAX, WorkerLost
+from kvproof.check.hosts.choice import is_valid, results_of
+from kvproof.check.hosts.local import LocalWorkers
+from kvproof.check.hosts.workers import NUM_TRIES_MAX, WorkerLost
 from kvproof.spec.verdict import Exit
 
 MAIN = "from kvproof.check.cli import main; main()"
@@ -84,7 +84,7 @@ def test_workers_that_are_made_ready_have_started_when_the_first_unit_comes(
 def test_a_unit_that_ends_every_worker_is_an_error_and_not_an_endless_loop(
     workers: LocalWorkers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kvproof.check.workers.local.NUM_TRIES_MAX", 1)  # each try starts a process
+    monkeypatch.setattr("kvproof.check.hosts.local.NUM_TRIES_MAX", 1)  # each try starts a process
     assert NUM_TRIES_MAX == 3
     with pytest.raises(
         WorkerLost, match=r"^1 workers ended while they did the same unit, the last with exit code 7: 7\. "
@@ -95,8 +95,8 @@ def test_a_unit_that_ends_every_worker_is_an_error_and_not_an_endless_loop(
 def test_a_worker_that_closes_its_connection_and_goes_on_is_killed(
     workers: LocalWorkers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kvproof.check.workers.local.NUM_TRIES_MAX", 1)
-    monkeypatch.setattr("kvproof.check.workers.local.END_SECONDS", 0.1)
+    monkeypatch.setattr("kvproof.check.hosts.local.NUM_TRIES_MAX", 1)
+    monkeypatch.setattr("kvproof.check.hosts.local.END_SECONDS", 0.1)
     with pytest.raises(WorkerLost, match="the last with exit code -9"):
         list(workers.results(exec, [CLOSE_CONNECTION + "import time; time.sleep(600)"]))
 
@@ -106,7 +106,7 @@ def test_a_unit_without_an_answer_is_done_again_by_another_worker(
 ) -> None:
     assert list(workers.results(operator.neg, [1])) == [-1]
     (hanging,) = workers.process_ids
-    monkeypatch.setattr("kvproof.check.workers.local.SECONDS_MAX", 4.0)
+    monkeypatch.setattr("kvproof.check.hosts.local.SECONDS_MAX", 4.0)
     assert list(
         workers.results(os.system, [f"test -e {tmp_path}/begun || {{ touch {tmp_path}/begun; sleep 15; }}"])
     ) == [0]
@@ -126,7 +126,7 @@ def test_a_number_of_workers_is_left_to_this_machine_and_anything_else_to_worker
         yield pool
         pool.close()
 
-    monkeypatch.setattr("kvproof.check.workers.choice.opened", opened)
+    monkeypatch.setattr("kvproof.check.hosts.choice.opened", opened)
     assert list(results_of("3", operator.neg, [1, 2], lambda number: iter([number]))) == [3]
     assert asked == []
     assert list(results_of("ray", operator.neg, [1, 2], lambda number: iter([number]))) == [-1, -2]

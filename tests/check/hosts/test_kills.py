@@ -33,9 +33,9 @@ from contextlib import suppress
 
 from kvproof.check.cli import main
 from kvproof.check.hunting.store import CampaignStore
-from kvproof.check.subjects.descendants import end_with
-from kvproof.check.workers import local
-from kvproof.check.workers.workers import done
+from kvproof.check.hosts.descendants import end_with
+from kvproof.check.hosts import local
+from kvproof.check.hosts.workers import done
 
 
 def serve(connection, parent, folder):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kvproof.check.hosts.output import FIRST_BYTES, SubjectOutput, print_left_out
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.protocol.manager import Config
-from kvproof.check.subjects.process_output import FIRST_BYTES, SubjectOutput, print_left_out
 
 TALKS = """
 import os, subprocess

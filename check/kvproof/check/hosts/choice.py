@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from kvproof.check.workers.workers import KeepingWorkers
+from kvproof.check.hosts.workers import Shipping, StatefulWorkers
 from kvproof.spec.extras import require_extra
 
 RAY, RAY_CLIENT = "ray", "ray://"
@@ -25,24 +25,26 @@ def is_valid(workers: str) -> bool:
 
 
 @contextmanager
-def opened(workers: str | None) -> Iterator[KeepingWorkers | None]:
+def opened(workers: str | None, shipping: Shipping | None = None) -> Iterator[StatefulWorkers | None]:
     """The workers that `--workers` names, until the end of the block; None without the option.
+
+    shipping: for what their units need, where they are on other machines.
 
     Raises MissingExtra if Ray is not installed, and NoWorkers if there is no Ray at the address.
     """
     if workers is None:
         yield None
         return
-    pool: KeepingWorkers
+    pool: StatefulWorkers
     if is_number(workers):
-        from kvproof.check.workers.local import LocalWorkers
+        from kvproof.check.hosts.local import LocalWorkers
 
         pool = LocalWorkers(int(workers))
     else:
         require_extra("ray", f"--workers {workers}")
-        from kvproof.check.workers.on_ray import RayWorkers
+        from kvproof.check.hosts.on_ray import RayWorkers
 
-        pool = RayWorkers(None if workers == RAY else workers)
+        pool = RayWorkers(None if workers == RAY else workers, shipping)
     try:
         yield pool
     finally:

@@ -11,12 +11,13 @@ this subject lacks something that the command has. Where workers are on several 
 import pickle
 import traceback
 from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from kvproof.check.protocol.fault_attribution import FULL
-from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 
 NUM_TRIES_MAX = 3  # of a unit whose worker was lost
 SECONDS_MAX = 3600.0  # without an answer to a unit: its worker counts as lost
@@ -25,6 +26,15 @@ Answer = TypeVar("Answer")
 
 class NoWorkers(Exception):
     """There are no workers where `--workers` says."""
+
+
+class Unavailable(Exception):
+    """What is needed for a unit cannot be had in this process; in another one it may be there.
+
+    is_busy: whether it may come here too, if it is tried again.
+    """
+
+    is_busy = False
 
 
 class WorkerLost(Exception):
@@ -57,20 +67,20 @@ class WorkerTraceback(Exception):
         return f"in a worker:\n{self.args[0]}"
 
 
-Make = Callable[[int, int], Any]  # the object of a keeper, from its number and the number of keepers
+Make = Callable[[int, int], Any]  # the object of an actor, from its number and the number of actors
 Request = tuple[str, tuple[Any, ...]]  # the name of a method, and its arguments
 
 
 class Lost(Enum):
-    """The answer of a keeper whose process has ended."""
+    """The answer of an actor whose process has ended."""
 
     LOST = "lost"
 
 
-class Keepers(Protocol):
+class Actors(Protocol):
     """Workers that keep something between calls: each holds an object and runs its methods. Their numbers begin at 0.
 
-    What a keeper holds is lost with its process, so a caller must be able to make it again.
+    What an actor holds is lost with its process, so a caller must be able to make it again.
     """
 
     num: int
@@ -80,13 +90,13 @@ class Keepers(Protocol):
         """The ids of their processes, each on its machine."""
 
     def answers(self, requests: Mapping[int, Request]) -> dict[int, Any]:
-        """Let keepers run methods, all at the same time; their answers, or Lost. Raises what a method raises."""
+        """Let actors run methods, all at the same time; their answers, or Lost. Raises what a method raises."""
 
     def replace(self, number: int) -> None:
-        """Start a keeper again, with a new object."""
+        """Start an actor again, with a new object."""
 
     def close(self) -> None:
-        """End every keeper."""
+        """End every actor."""
 
 
 class Workers(Protocol):
@@ -105,14 +115,28 @@ class Workers(Protocol):
         """End every process that was started."""
 
 
-class KeepingWorkers(Workers, Protocol):
+@dataclass(frozen=True)
+class Shipping:
+    """How what units need reaches a machine that lacks it: four functions that a worker can import.
+
+    place_of: where it is on this machine, if it is there. sources_of: its name and digest. packed: the place as one
+    archive. at_hand: within its block, the sources are there; they come from the archive if this machine lacks them.
+    """
+
+    place_of: Callable[[str], Path | None]
+    sources_of: Callable[[str], Any]
+    packed: Callable[[Path], bytes]
+    at_hand: Callable[[Any, Callable[[], bytes]], AbstractContextManager[None]]
+
+
+class StatefulWorkers(Workers, Protocol):
     """Workers that can also be made ready, and can keep something between calls."""
 
     def prepare(self, do: Callable[[Any], Any], unit: Any) -> None:
         """Start workers before there are units, if they start slowly; each does this first. Its result is dropped."""
 
-    def keepers(self, make: Make) -> Keepers:
-        """As many keepers as there are workers; who asks for them closes them. make: must be picklable."""
+    def actors(self, make: Make) -> Actors:
+        """As many actors as there are workers; who asks for them closes them. make: must be picklable."""
 
 
 # What crosses between the processes -------------------------------------------------------------------------------
@@ -145,7 +169,7 @@ def lack_in(outcome: Outcome, need: str) -> Lack | None:
         return value
     if isinstance(value, WorkerLacks):
         return Lack(value.reason, value.need)
-    if need and isinstance(value, UnknownSubject) and not isinstance(value, SubjectNotReady):
+    if need and isinstance(value, Unavailable) and not value.is_busy:
         return Lack(str(value), need)
     if isinstance(value, OSError) and value.errno in FULL:
         return Lack(f"its disk is full: {value}", "")

@@ -4,9 +4,9 @@ A subject may start processes that leave its process group and its session, as d
 
 - On Linux a process can become the parent of every descendant whose own parent has ended, and so see and end it. The
   fork server does this for the subjects that it forks. Other commands (a program behind a pipe, an executor) are
-  started by a keeper, which is this module as a script: it ends everything that the command started when the command
-  ends, when kvproof asks, or when kvproof is gone.
-- Each fork, and the command of a keeper, asks to be killed when its parent ends.
+  started by a supervisor, which is this module as a script: it ends everything that the command started when the
+  command ends, when kvproof asks, or when kvproof is gone.
+- Each fork, and the command of a supervisor, asks to be killed when its parent ends.
 - A subject can kill the process that adopts its daemons. So a mark in the environment also names the processes of one
   start (`marked`, `end_marked`).
 
@@ -98,10 +98,10 @@ def end_marked(mark: str) -> None:
                 os.kill(int(environment.parent.name), signal.SIGKILL)
 
 
-# The keeper ---------------------------------------------------------------------------------------------------------
+# The supervisor -----------------------------------------------------------------------------------------------------
 
 
-def keep(lifeline: int, fails: int, parent: int, command: list[str]) -> None:
+def supervise(lifeline: int, fails: int, parent: int, command: list[str]) -> None:
     """Run a command, and end as it does, after everything that it started.
 
     lifeline: a socket. When its other end is closed, or the process `parent` is gone, the command is ended. fails: a
@@ -114,12 +114,12 @@ def keep(lifeline: int, fails: int, parent: int, command: list[str]) -> None:
     for descriptor in (lifeline, fails):
         os.set_inheritable(descriptor, False)
     is_ready, readies = os.pipe2(os.O_CLOEXEC)
-    keeper = os.getpid()
+    supervisor = os.getpid()
     pid = os.fork()
     if not pid:
         os.close(readies)
-        os.read(is_ready, 1)  # it may attack the keeper, which must hold nothing of it then
-        _become(command, keeper, fails)
+        os.read(is_ready, 1)  # it may attack the supervisor, which must hold nothing of it then
+        _become(command, supervisor, fails)
     for number in (signal.SIGINT, signal.SIGTERM):  # the parent decides when this process ends
         signal.signal(number, signal.SIG_IGN)
     _close_all_but(lifeline, woken, waker)
@@ -140,13 +140,13 @@ def keep(lifeline: int, fails: int, parent: int, command: list[str]) -> None:
     if code < 0:
         with suppress(OSError):
             signal.signal(-code, signal.SIG_DFL)
-        os.kill(keeper, -code)
+        os.kill(supervisor, -code)
     os._exit(code)
 
 
-def _become(command: list[str], keeper: int, fails: int) -> None:
+def _become(command: list[str], supervisor: int, fails: int) -> None:
     try:
-        end_with(keeper)
+        end_with(supervisor)
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -176,4 +176,4 @@ def _reaped(command: int) -> int | None:
 
 
 if __name__ == "__main__":
-    keep(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
+    supervise(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from kvproof.check.hosts.workers import Lack, Lacks, WorkerLacks, done, lack_in
 from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 from kvproof.check.subjects.loading.download import CACHE, find
+from kvproof.check.subjects.loading.shipping import FOLDER, Sources, at_hand, packed, place_of, sources_of, unpacked
 from kvproof.check.subjects.own import own
-from kvproof.check.workers.shipping import FOLDER, Sources, at_hand, packed, place_of, sources_of, unpacked
-from kvproof.check.workers.workers import Lack, Lacks, WorkerLacks, done, lack_in
 
 BLOCK_MANAGER = "vllm-0.4.2/vllm/core/block_manager_v2.py"
 

@@ -1,4 +1,4 @@
-"""A command of a keeper ends with everything that it started, no matter which process ends it."""
+"""A command of a supervisor ends with everything that it started, no matter which process ends it."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kvproof.check.subjects.kept_process import KeptProcess
+from kvproof.check.hosts.supervised_command import SupervisedCommand
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process adopt its descendants")
 
@@ -23,8 +23,8 @@ while [ "$(wc -l <pids)" != 2 ]; do sleep 0.01; done
 SECONDS_MAX = 20.0
 RUN = """
 import sys, time
-from kvproof.check.subjects.kept_process import KeptProcess
-kept = KeptProcess(["sh", "-c", sys.argv[1]], streams=(0, 1, 2))
+from kvproof.check.hosts.supervised_command import SupervisedCommand
+running = SupervisedCommand(["sh", "-c", sys.argv[1]], streams=(0, 1, 2))
 time.sleep(60)
 """
 
@@ -36,9 +36,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def started(then: str) -> KeptProcess:
+def started(then: str) -> SupervisedCommand:
     """The daemons, and the command that started them, which goes on with this."""
-    return KeptProcess(["sh", "-c", f"{DAEMONS}\necho >ready\n{then}"], streams=NONE)
+    return SupervisedCommand(["sh", "-c", f"{DAEMONS}\necho >ready\n{then}"], streams=NONE)
 
 
 def wait_until_ready(folder: Path) -> None:
@@ -60,27 +60,27 @@ def left(folder: Path) -> list[int]:
 
 @pytest.mark.parametrize(("then", "code"), [("exit 7", 7), ("kill -SEGV $$", -signal.SIGSEGV)])
 def test_daemons_end_when_the_command_ends_which_says_how(folder: Path, then: str, code: int) -> None:
-    kept = started(then)
-    assert kept.keeper.wait(SECONDS_MAX) == code
+    running = started(then)
+    assert running.supervisor.wait(SECONDS_MAX) == code
     assert left(folder) == []
-    kept.end()
+    running.end()
 
 
 def test_daemons_end_when_the_command_is_ended(folder: Path) -> None:
-    kept = started("sleep 60")
+    running = started("sleep 60")
     wait_until_ready(folder)
-    kept.end()
+    running.end()
     assert left(folder) == []
 
 
 @pytest.mark.parametrize("by", ["KILL", "STOP"])
-def test_daemons_with_an_environment_end_without_the_keeper(folder: Path, by: str) -> None:
+def test_daemons_with_an_environment_end_without_the_supervisor(folder: Path, by: str) -> None:
     script = f"setsid sh -c 'echo $$ >>pids; exec sleep 60' &\necho $$ >>pids\nkill -{by} $PPID\nsleep 60"
-    kept = KeptProcess(["sh", "-c", f"{script}"], streams=NONE)
+    running = SupervisedCommand(["sh", "-c", f"{script}"], streams=NONE)
     deadline = time.monotonic() + SECONDS_MAX
     while len((folder / "pids").read_text().split()) != 2 and time.monotonic() < deadline:
         time.sleep(0.01)
-    kept.end()
+    running.end()
     assert left(folder) == []
 
 
@@ -94,4 +94,4 @@ def test_daemons_end_when_kvproof_is_killed(folder: Path) -> None:
 
 def test_a_command_that_cannot_be_started_says_why() -> None:
     with pytest.raises(FileNotFoundError, match="No such file"):
-        KeptProcess(["no-such-program"], streams=NONE)
+        SupervisedCommand(["no-such-program"], streams=NONE)

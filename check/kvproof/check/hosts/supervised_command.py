@@ -1,4 +1,4 @@
-"""A command that is started by a keeper (`descendants`), so nothing of it is left when it ends or when kvproof does."""
+"""A command that a supervisor starts (`descendants`): nothing of it is left when it ends, or when kvproof does."""
 
 import os
 import socket
@@ -7,20 +7,20 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from kvproof.check.subjects import descendants
-from kvproof.check.subjects.descendants import end_marked, marked
+from kvproof.check.hosts import descendants
+from kvproof.check.hosts.descendants import end_marked, marked
 
-END_SECONDS_MAX = 3.0  # until the keeper is killed, which the command may have stopped
-# Without the modules of the user and the site: the keeper imports a few standard modules, and starts in 20 ms.
-KEEPER = (sys.executable, "-I", "-S", descendants.__file__)
+END_SECONDS_MAX = 3.0  # until the supervisor is killed, which the command may have stopped
+# Without the modules of the user and the site: the supervisor imports a few standard modules, and starts in 20 ms.
+SUPERVISOR = (sys.executable, "-I", "-S", descendants.__file__)
 
 
-class KeptProcess:
+class SupervisedCommand:
     """A running command in a session of its own. Raises OSError if it cannot be started.
 
     streams: standard input, output and error, as of `subprocess.Popen`. inherited: other descriptors that the command
-    gets. variables: those of its environment that differ. `keeper` ends as the command does, but after everything that
-    the command has started; the command is its child.
+    gets. variables: those of its environment that differ. `supervisor` ends as the command does, but after everything
+    that the command has started; the command is its child.
     """
 
     def __init__(
@@ -35,8 +35,8 @@ class KeptProcess:
         self._lifeline, theirs = socket.socketpair()
         failed, fails = os.pipe()
         with theirs, os.fdopen(fails, "wb"):
-            self.keeper = subprocess.Popen(
-                [*KEEPER, str(theirs.fileno()), str(fails), str(os.getpid()), *command],
+            self.supervisor = subprocess.Popen(
+                [*SUPERVISOR, str(theirs.fileno()), str(fails), str(os.getpid()), *command],
                 pass_fds=(*inherited, theirs.fileno(), fails),
                 stdin=streams[0],
                 stdout=streams[1],
@@ -54,13 +54,13 @@ class KeptProcess:
     def end(self) -> None:
         """End the command and everything that it started. It may be called again."""
         self._lifeline.close()
-        for stream in (self.keeper.stdin, self.keeper.stdout):
+        for stream in (self.supervisor.stdin, self.supervisor.stdout):
             if stream is not None:
                 with suppress(OSError):
                     stream.close()
         try:
-            self.keeper.wait(END_SECONDS_MAX)
+            self.supervisor.wait(END_SECONDS_MAX)
         except subprocess.TimeoutExpired:
-            self.keeper.kill()
-            self.keeper.wait()
+            self.supervisor.kill()
+            self.supervisor.wait()
         end_marked(self._mark)

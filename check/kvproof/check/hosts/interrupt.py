@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from kvproof.check.protocol.time_limit import OutOfTime, seconds_left
+from kvproof.check.hosts.time_limit import OutOfTime, seconds_left
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 AGAIN_SECONDS = 0.05

@@ -1,1 +1,0 @@
-"""Who does the units of work of a run: processes of this machine, or Ray."""
