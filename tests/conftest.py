@@ -26,9 +26,9 @@ HEAVY = (  # files that take longest; one that began last would leave the other 
     "check/search/test_hypothesis_machine.py",
     "check/isolation/pipe/test_pipe.py",
     "check/cli/test_command_line.py",
-    "models/crosscheck/test_specification.py",
+    "audit/crosscheck/test_specification.py",
     "check/cli/test_prove.py",
-    "models/crosscheck/test_contracts.py",
+    "audit/crosscheck/test_contracts.py",
     "check/isolation/test_conformance_isolated.py",
     "check/oracle/scheduler/test_planted_faults.py",
     "check/search/exhaustive/test_specification.py",
@@ -45,7 +45,7 @@ HEAVY = (  # files that take longest; one that began last would leave the other 
     "check/search/exhaustive/test_pool.py",
     "check/data_plane/compare/test_triton_verify.py",
     "spec/text/test_guards.py",
-    "spec/test_program_contracts.py",
+    "audit/test_program_contracts.py",
 )
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from kvproof.check.cli.faults import NEEDS_A_CHECKOUT
 from kvproof.spec.verdict import Exit
 
 TREE = Path(__file__).parents[1]
@@ -105,14 +106,20 @@ def test_a_manager_in_c_is_judged(installed: Installed) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "extra"),
-    [(["prove"], "prove"), (["faults"], "prove"), (["device"], "device"), (["verify", "--device", "cpu"], "device")],
-    ids=["prove", "faults", "device", "verify --device"],
+    [(["prove"], "prove"), (["device"], "device"), (["verify", "--device", "cpu"], "device")],
+    ids=["prove", "device", "verify --device"],
 )
 def test_a_command_that_needs_an_extra_says_which(installed: Installed, arguments: list[str], extra: str) -> None:
     done = installed.run("kvproof", *arguments)
     assert done.returncode == Exit.USAGE
     assert done.stderr.endswith(f"pip install 'kvproof[{extra}]'\n")
     assert done.stderr.count("\n") == 1
+
+
+def test_the_command_that_checks_kvproof_itself_says_that_it_needs_a_checkout(installed: Installed) -> None:
+    done = installed.run("kvproof", "faults", "--of", "impl", "--only", "kvproof/*")
+    assert done.returncode == Exit.USAGE
+    assert done.stderr == f"kvproof: {NEEDS_A_CHECKOUT}\n"
 
 
 def test_the_pinned_proofs_need_the_solver_alone(installed: Installed) -> None:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 TREE = Path(__file__).resolve().parents[1]
-ROOTS = ("spec", "models", "check", "reports")
+ROOTS = ("spec", "models", "check", "reports", "audit")
 
 # What makes a file decide: it makes a finding, or it assigns one of the decided verdicts.
 DECIDES = re.compile(

@@ -15,10 +15,10 @@ from docs.generate.broken import BROKEN, EXCLUSIVE_WRITER, Broken, Replayed
 from docs.generate.broken_rules import BROKEN_RULES, BrokenRule, broken_steps
 from docs.generate.property_pictures import picture
 
+from kvproof.audit.faults.catalogue import catalogue
+from kvproof.audit.faults.judging import Effort, Judging
+from kvproof.audit.faults.planting import Fault, planted
 from kvproof.check.counterexample.steps import describe_steps, steps_of
-from kvproof.check.faults.catalogue import catalogue
-from kvproof.check.faults.judging import Effort, Judging
-from kvproof.check.faults.planting import Fault, planted
 from kvproof.check.oracle.replay import replay
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.search.shrinking import shrink

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tests.attacks.damage import as_json, damaged, database, decoded, drawn, lines, toml, torn
 
+from kvproof.audit.cli.fault_store import FaultStore, StoredResult
 from kvproof.check.counterexample.replay import ReplayStatus
 from kvproof.check.hunting import store as campaigns
 from kvproof.check.hunting.campaign import read_results
@@ -39,7 +40,6 @@ from kvproof.check.recording.validate import validate
 from kvproof.check.runs import history
 from kvproof.check.runs.configuration import Configuration, read_configuration
 from kvproof.check.runs.errors import UsageError
-from kvproof.check.runs.fault_store import FaultStore, StoredResult
 from kvproof.check.runs.known_findings import known_findings
 from kvproof.check.runs.replay import replay
 from kvproof.check.runs.store import RESULT, Store, StoreError

@@ -14,7 +14,7 @@ import pytest
 from tests.lawful import caching, plain, swapping
 from tests.lawful.broken import BROKEN
 
-from kvproof.check.faults.planting import Fault, planted
+from kvproof.audit.faults.planting import Fault, planted
 from kvproof.check.isolation.remote_search import walk as walk_elsewhere
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Unsupported

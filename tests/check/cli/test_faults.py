@@ -1,83 +1,34 @@
-"""`kvproof faults` as its users call it."""
+"""`kvproof faults` where there is no checkout: one sentence instead of the command."""
 
-import json
-from collections.abc import Iterator
-from pathlib import Path
+import sys
+from collections.abc import Callable
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer import Typer
+from typer.testing import CliRunner
 
-from kvproof.check.cli import faults_run
-from kvproof.check.cli.app import app
-from kvproof.check.search.exhaustive.mutation_score import ALIVE, EXPLORER, PROVER, MutantResult
-from kvproof.models.mutation.operators import Mutant, changes, deletions
-
-
-def kvproof_faults(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["faults", *arguments])
+from kvproof.audit.cli import faults as of_a_checkout
+from kvproof.check.cli.config import ANY_ARGUMENTS
+from kvproof.check.cli.faults import NEEDS_A_CHECKOUT, faults_command
+from kvproof.spec.verdict import Exit
 
 
-def test_every_fault_of_a_rule_is_noticed_and_the_matrix_says_by_whom(tmp_path: Path) -> None:
-    file = tmp_path / "faults.json"
-    done = kvproof_faults("--only", "begin_free", "--jobs", "1", "--judge", "prover", "--json", str(file))
-    assert done.exit_code == 0, done.output
-    assert "0 alive" in done.output
-    document = json.loads(file.read_text())
-    assert {check["verdict"] for check in document["checks"]} == {"not refuted"}
-    assert all(check["text"].startswith("prover: specification/begin_free/") for check in document["checks"])
-    assert len(document["checks"]) == document["totals"]["not refuted"] > 2
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """The command as an installed wheel has it."""
+    monkeypatch.setitem(sys.modules, "kvproof.audit", None)
+    return faults_command()
 
 
-def test_a_fault_that_nobody_notices_fails_the_run_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second, third = list(deletions())[:3]
-    found = [
-        MutantResult(first, PROVER, "an obligation"),
-        MutantResult(second, EXPLORER, "a state less"),
-        MutantResult(third, ALIVE),
-    ]
-    monkeypatch.setattr(faults_run, "judge_all", lambda *_: iter(found))
-    done = kvproof_faults()
-    assert done.exit_code == 1
-    assert f"alive: {third.id}" in done.output
-    assert "3 mutants: 2 killed, 0 equivalent, 1 alive." in done.output
+def test_a_checkout_has_the_command_itself() -> None:
+    assert faults_command() is of_a_checkout.faults
 
 
-def test_a_rule_that_does_not_exist_is_a_mistake_of_the_caller() -> None:
-    done = kvproof_faults("--only", "evict", "--only", "begin_fre")
-    assert done.exit_code == 2
-    assert "no rule, step or kind of fault is named begin_fre (did you mean begin_free?)" in done.stderr
-
-
-def test_the_kind_rules_selects_every_mutant_and_no_other_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    planted: list[object] = []
-
-    def judge_none(faults: list[object], *_: object) -> list[MutantResult]:
-        planted.extend(faults)
-        return []
-
-    monkeypatch.setattr(faults_run, "judge_all", judge_none)
-    kvproof_faults("--only", "rules")
-    assert planted == [*deletions(), *changes()]
-
-
-def test_a_run_goes_on_where_an_earlier_one_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, selected = tmp_path / "faults.jsonl", [one for one in deletions() if one.function == "send_entry"]
-    judged: list[str] = []
-
-    def judge_two(faults: list[Mutant], *_: object) -> Iterator[MutantResult]:
-        for number, fault in enumerate(faults):
-            if number == 2:
-                raise KeyboardInterrupt
-            judged.append(fault.id)
-            yield MutantResult(fault, ALIVE if number else PROVER, "evidence")
-
-    monkeypatch.setattr(faults_run, "judge_all", judge_two)
-    arguments = ["--deletions", "--only", "send_entry", "--out", str(file)]
-    done = kvproof_faults(*arguments)
-    assert (done.exit_code, len(judged)) == (1, 2)
-    done = kvproof_faults(*arguments, "--resume")
-    assert judged == [one.id for one in selected][:4]
-    assert f"2 results are in {file}; {len(selected) - 2} mutants are left" in done.output
-    assert done.output.count("alive: ") == 2
-    assert kvproof_faults(*arguments).exit_code == 2
-    assert "--resume needs the file" in kvproof_faults("--resume").stderr
+@pytest.mark.parametrize("arguments", [[], ["--of", "impl", "--only", "kvproof/*"], ["--resume", "x"]])
+def test_an_installed_wheel_says_that_the_command_needs_a_checkout(
+    installed: Callable[..., None], arguments: list[str]
+) -> None:
+    app = Typer()
+    app.command(context_settings=ANY_ARGUMENTS)(installed)
+    done = CliRunner().invoke(app, arguments)
+    assert (done.exit_code, done.stderr) == (Exit.USAGE, f"kvproof: {NEEDS_A_CHECKOUT}\n")

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from kvproof.audit.mutation.mutants import mutated
+from kvproof.audit.mutation.operators import Mutant
 from kvproof.check.hosts.actors import LocalActors
 from kvproof.check.hosts.local import LocalWorkers
 from kvproof.check.hosts.workers import NUM_TRIES_MAX, Lost, Make, Request, WorkerLost
@@ -23,12 +25,10 @@ from kvproof.check.hunting.partitioned_search import PartitionedReader
 from kvproof.check.protocol.scopes import SCOPES, Scope, sizes_of
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.search.exhaustive import part
-from kvproof.check.search.exhaustive.mutants import mutated
 from kvproof.check.search.exhaustive.specification import explore_specification
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.check.search.exhaustive.specification_space import Continuations
 from kvproof.check.search.result import SearchResult
-from kvproof.models.mutation.operators import Mutant
 
 CACHED = Scope(2, num_seqs=2, num_tokens=2, block_size=1, caching=True, fork=False)
 RULES = Scope(2, num_seqs=2, num_tokens=2, block_size=1, level="rules")

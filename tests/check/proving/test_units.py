@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from kvproof.audit.mutation.weakenings import weakenings
 from kvproof.check.cli.app import app
 from kvproof.check.proving import run
 from kvproof.check.proving.checks import obligation_check
 from kvproof.check.proving.kept import Checked
 from kvproof.check.proving.text_digests import digest_of_part
 from kvproof.check.proving.units import Made, Units, known_of
-from kvproof.models.mutation.weakenings import weakenings
 from kvproof.models.pin import Pin
 from kvproof.models.proofs import vacuity
 from kvproof.models.proofs.induction import Induction

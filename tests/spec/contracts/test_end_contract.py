@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from kvproof.audit.mutation.mutants import mutated
+from kvproof.audit.mutation.operators import Mutant
 from kvproof.check.protocol.scopes import Scope, sizes_of
-from kvproof.check.search.exhaustive.mutants import mutated
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
-from kvproof.models.mutation.operators import Mutant
 from kvproof.spec.contract_run import ContractBroken, ContractRun
 from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.native import Machine

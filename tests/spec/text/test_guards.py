@@ -6,10 +6,10 @@ from functools import cache
 
 import pytest
 
+from kvproof.audit.mutation.mutants import mutated
+from kvproof.audit.mutation.operators import Mutant, deletions
 from kvproof.check.protocol.scopes import Scope, sizes_of
-from kvproof.check.search.exhaustive.mutants import mutated
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
-from kvproof.models.mutation.operators import Mutant, deletions
 from kvproof.spec.compilation import Guard
 from kvproof.spec.native import Machine
 from kvproof.spec.text.state import State

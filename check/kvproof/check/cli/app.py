@@ -16,7 +16,7 @@ from kvproof.check.cli.device_process import is_apart
 from kvproof.check.cli.environment import require_effective
 from kvproof.check.cli.examples import examples
 from kvproof.check.cli.explore import explore
-from kvproof.check.cli.faults import faults
+from kvproof.check.cli.faults import faults, faults_command
 from kvproof.check.cli.history import compare, history
 from kvproof.check.cli.hunt import hunt
 from kvproof.check.cli.init import init
@@ -57,18 +57,17 @@ IN_SHORT: dict[Callable[..., None], str] = {  # the lines of `kvproof --help`, e
     record: "Record the calls and answers of a live block manager.",
     validate: "Check recordings of live block managers.",
     watch: "Judge the block managers of a program while it runs.",
-    faults: "Plant faults, and report which judge notices each.",
+    faults_command(): "Plant faults, and report which judge notices each.",
     subjects: "List what --subject accepts.",
     history: "Show recorded runs: findings over time, flaky ones, speeds.",
     compare: "Compare two results, or two runs of the history.",
     report: "Write and print the reports of a stored run again.",
     examples: "List the examples, or copy them to a folder.",
+    config: "Print the options in force here, and where each comes from.",
 }
 for command, in_short in IN_SHORT.items():
-    app.command(short_help=in_short)(command)
-app.command(context_settings=ANY_ARGUMENTS, short_help="Print the options in force here, and where each comes from.")(
-    config
-)
+    takes = ANY_ARGUMENTS if command in (config, faults) else None
+    app.command(short_help=in_short, context_settings=takes)(command)
 app.add_typer(devices, name="device", short_help="Check the bytes and the speed of swaps and copies here.")
 app.add_typer(engines, name="engines", short_help="Download a release of an engine, or list them.")
 app.add_typer(baseline, name="baseline", short_help="Accept a result: later runs must not be worse.")

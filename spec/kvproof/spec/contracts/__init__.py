@@ -1,1 +1,1 @@
-"""Contracts of whole operations: the prover proves them, and `program_contracts` holds programs against them."""
+"""Contracts of whole operations: the prover proves them, and `audit/` holds programs against them."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kvproof.audit.mutation.operators import Mutant, changed, deletions
 from kvproof.check.search.exhaustive.store_rules import StoreRuleSpace, StoreScope, explore_stores
-from kvproof.models.mutation.operators import Mutant, changed, deletions
 from kvproof.models.translation.text import specification
 from kvproof.spec.store.machine import STORES, StoreMachine
 from kvproof.spec.store.state import NONE, StoreState

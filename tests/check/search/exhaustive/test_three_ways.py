@@ -13,14 +13,14 @@ from functools import cache
 import pytest
 from tests.check.search.exhaustive.watched_cells import WatchedSpace
 
+from kvproof.audit.mutation.mutants import rules_reaching
+from kvproof.audit.mutation.operators import Mutant, changed, changes, deletions
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.c_reader import exploration
 from kvproof.check.search.exhaustive.c_reader.comparison import ReadersDiffer
 from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, UnfitForC, translation_of
-from kvproof.check.search.exhaustive.mutants import rules_reaching
 from kvproof.check.search.exhaustive.specification import explore_specification, space_of
 from kvproof.check.search.result import SearchResult
-from kvproof.models.mutation.operators import Mutant, changed, changes, deletions
 from kvproof.spec.c_reader import library
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.syntax_trees import Functions, functions

@@ -1,0 +1,1 @@
+"""The command `kvproof faults`: what is planted, what was judged before, and the table."""

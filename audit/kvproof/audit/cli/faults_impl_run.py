@@ -1,0 +1,121 @@
+"""The run of `kvproof faults --of impl`: judge the catalogue, print who finds what, and write the result document."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from kvproof.audit.cli.fault_store import FaultStore, StoredResult
+from kvproof.audit.cli.faults_session import FAULTS, FaultSession
+from kvproof.audit.faults.catalogue import catalogue
+from kvproof.audit.faults.judging import COLUMNS, EFFORTS, JUDGES, NOBODY, NOT_JUDGED, SEED, Found, judge_all, judged
+from kvproof.audit.faults.planting import Fault
+from kvproof.check.hosts.choice import results_of
+from kvproof.check.runs.errors import UsageError, did_you_mean
+from kvproof.reports.result import Check, Result
+from kvproof.spec.verdict import Exit, Verdict
+
+FOUND = "every-fault-found"
+
+
+def selected(only: Sequence[str]) -> list[Fault]:
+    """The faults of these subjects, kinds or patterns; all for none. Raises UsageError if a pattern selects none."""
+    for pattern in only:
+        if not any(_is_selected(fault, pattern) for fault in catalogue()):
+            known = sorted({fault.id for fault in catalogue()} | {fault.kind for fault in catalogue()})
+            raise UsageError(f"no subject, kind or fault is named {pattern}{did_you_mean(pattern, known)}")
+    return [fault for fault in catalogue() if not only or any(_is_selected(fault, pattern) for pattern in only)]
+
+
+def _is_selected(fault: Fault, pattern: str) -> bool:
+    return any(fnmatchcase(name, pattern) for name in (fault.id, fault.kind, _row(fault)))
+
+
+def _row(fault: Fault) -> str:
+    """The row of the table that a fault is counted in."""
+    return fault.id.partition("/")[0]
+
+
+def run_catalogue(only: Sequence[str], workers: str, json: Path | None, out: Path | None, is_resumed: bool) -> Exit:
+    """Judge the selected faults, print the table and write the result. Raises StoreError, UsageError."""
+    faults, settings = selected(only), {"seed": SEED, "efforts": sorted((k, repr(one)) for k, one in EFFORTS.items())}
+    session = FaultSession(
+        planted_in="block managers",
+        opening=f"faults --of impl, {len(faults):,} faults, judged as kvproof verify does",
+        name="faults",
+        seed=SEED,
+        faults=faults,
+        store=None if out is None else FaultStore.opened(out, settings, is_resumed),
+        judge=lambda left: results_of(workers, judged, left, partial(judge_all, left)),
+        fault=lambda one: one.fault,
+        evidence=_evidence,
+        known=_from_store,
+        remark=lambda one: "" if one.is_as_stated else f"{one.fault.id}: {_text(one)}",
+        place=lambda one: (False, one.fault.id),
+        check=_check,
+        lines=_lines,
+    )
+    return session.run(json)
+
+
+def _evidence(one: Found) -> str | None:
+    """What the store keeps of a result: property, operations and the text of the finding."""
+    return None if one.by == NOT_JUDGED else f"{one.property_id}|{one.num_operations}|{one.text}"
+
+
+def _from_store(fault: Fault, known: StoredResult) -> Found:
+    property_id, num_operations, text = known.evidence.split("|", 2)
+    return Found(fault, known.by, property_id, int(num_operations), known.seconds, text)
+
+
+def _text(one: Found) -> str:
+    """What is known of a fault, in a sentence."""
+    fault, count = one.fault, f"{one.num_operations:,} operations"
+    reason = fault.equivalent or (f"blind spot {fault.blind_spot}" if fault.blind_spot else "")
+    if one.by == NOT_JUDGED:
+        return f"not judged: {one.text}"
+    if one.by not in JUDGES:
+        return f"not found by {count}{f': {reason}' if reason else '; it has no reason in the catalogue'}"
+    found = f"{one.by}: {one.property_id} after {count}: {one.text}"
+    return f"found although the catalogue says {reason!r}; {found}" if reason else found
+
+
+def _check(one: Found) -> Check:
+    verdict = Verdict.NOT_REFUTED if one.is_as_stated else Verdict.REFUTED
+    if one.by == NOT_JUDGED:
+        verdict = Verdict.UNKNOWN
+    counts = {"operations": one.num_operations}
+    text = f"{one.fault.sentence} {_text(one)}"
+    return Check(f"{FAULTS}/{one.fault.id}", FAULTS, FOUND, verdict, round(one.seconds, 3), counts=counts, text=text)
+
+
+def _lines(result: Result, results: list[Found]) -> Iterator[tuple[str, str]]:
+    """The kill matrix: one row for each subject, one column for each judge; then every fault that was not found."""
+    rows: dict[str, Counter[str]] = {}
+    for one in results:
+        rows.setdefault(_row(one.fault), Counter())[one.by] += 1
+    width = max((len(name) for name in (*rows, "all")), default=3)
+    total: Counter[str] = sum(rows.values(), Counter())
+    yield "", ""
+    yield f"{'':{width}}  faults  {'  '.join(COLUMNS)}", "dim"
+    for name, counts in (*rows.items(), ("all", total)):
+        cells = "  ".join(f"{counts[column] or '·':>{len(column)}}" for column in COLUMNS)
+        yield f"{name:{width}}  {counts.total():6}  {cells}", "bold yellow" if counts[NOBODY] else ""
+    yield "", ""
+    for one in results:
+        if one.by not in JUDGES or not one.is_as_stated:
+            yield f"{one.fault.id}: {one.fault.sentence} {_text(one)}", "" if one.is_as_stated else "yellow"
+    yield from ((f"note: {message}", "yellow") for message in result.messages)
+    found = [one for one in results if one.by in JUDGES]
+    if found:
+        yield f"operations until a fault is found: median {median(one.num_operations for one in found):,.0f}", ""
+    num_judged = total.total() - total[NOT_JUDGED]
+    share = len(found) / num_judged if num_judged else 0.0
+    is_good = all(one.is_as_stated for one in results)
+    yield (
+        f"{num_judged:,} faults: {len(found):,} found ({share:.1%}), {num_judged - len(found):,} not found. "
+        f"{result.run.seconds:.1f} s.",
+        "bold green" if is_good else "bold red",
+    )

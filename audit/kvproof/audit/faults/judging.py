@@ -1,0 +1,199 @@
+"""Which judge of `kvproof verify` finds a fault, and after how many operations.
+
+The searches of a subject are done one after the other, as a run of `kvproof verify` does them: the random walk, then
+the small scopes, then Hypothesis. Effort is counted in operations, not in seconds, so that the answer does not depend
+on the machine: `EFFORTS` is about what a run with the default budget does on two idle cores. The proofs and the search
+of the specification do not see the manager. A fault of what moves bytes is judged as `kvproof device` does (`bytes`).
+
+An engine may have faults of its own. So a run that refutes the faulty copy is repeated on the original, and if it is
+refuted there by the same property, the search continues without it.
+"""
+
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from time import monotonic
+
+from kvproof.audit.faults.bytes_judge import EXECUTORS, NotRun, compare_bytes
+from kvproof.audit.faults.planting import Fault, NotPlanted, copied, planted
+from kvproof.check.hosts.descendants import end_with
+from kvproof.check.isolation.remote_search import explore, walk
+from kvproof.check.isolation.remote_subject import RemoteFactory
+from kvproof.check.oracle.level import MANAGER
+from kvproof.check.oracle.replay import Counterexample, finding_of
+from kvproof.check.protocol.fault_attribution import StandInError
+from kvproof.check.protocol.manager import Unsupported
+from kvproof.check.search.hypothesis_machine import drive
+from kvproof.check.search.random_walk import WalkOptions
+from kvproof.check.search.strategies import strategy_of
+from kvproof.check.search.suppression import KnownFailure
+from kvproof.check.subjects import UnknownSubject
+from kvproof.models.solvers.interrupts import deaf_to_interrupts
+
+WALK, SCOPES, HYPOTHESIS, BYTES = "walk", "scopes", "hypothesis", "bytes"
+NOBODY, EQUIVALENT, BLIND_SPOT, NOT_JUDGED = "nobody", "equivalent", "blind spot", "not judged"
+JUDGES = (WALK, SCOPES, HYPOTHESIS, BYTES)
+COLUMNS = (*JUDGES, EQUIVALENT, BLIND_SPOT, NOBODY, NOT_JUDGED)
+
+SEED = 1
+UNLIMITED = 1e9  # seconds
+NUM_EXAMPLES, NUM_STEPS = 50, 50  # of a round of Hypothesis
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is done for one fault. walk: operations. rounds: of Hypothesis, each of up to 2,500 operations."""
+
+    walk: int
+    rounds: int
+
+
+DEFAULT_EFFORT = Effort(200_000, 8)
+EFFORTS = {  # by subject; what is slower does less in the same budget
+    "kvproof-scheduler": Effort(100_000, 0),
+    "vllm-v0-scheduler": Effort(100_000, 0),
+    "vllm-v1": Effort(100_000, 4),
+    "lmdeploy": Effort(100_000, 4),
+    "exllamav3": Effort(40_000, 2),
+    "lmcache-l1": Effort(60_000, 0),
+    "vllm-offloading": Effort(60_000, 0),
+    "vllm-simple-offload": Effort(30_000, 0),
+    "sglang": Effort(40_000, 2),
+    "sglang-hicache": Effort(20_000, 0),
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """What found a fault, or that nothing did. by: one of `COLUMNS`. num_operations: done by then, of all judges."""
+
+    fault: Fault
+    by: str
+    property_id: str = ""
+    num_operations: int = 0
+    seconds: float = 0.0
+    text: str = ""
+
+    @property
+    def is_as_stated(self) -> bool:
+        """Whether the catalogue says so: a fault is found, or has a reason why it is not."""
+        has_reason = bool(self.fault.equivalent or self.fault.blind_spot)
+        return has_reason if self.by in (EQUIVALENT, BLIND_SPOT) else self.by in JUDGES and not has_reason
+
+
+def judge_all(faults: Iterable[Fault], num_processes: int) -> Iterator[Found]:
+    """Judge every fault; results come in the order in which they are done. Closing it ends the processes."""
+    with tempfile.TemporaryDirectory(prefix="kvproof-faults-") as folder:
+        with deaf_to_interrupts():  # also the thread that replaces a process
+            pool = multiprocessing.get_context("spawn").Pool(num_processes, _begin, (folder, os.getpid()))
+        with pool:
+            yield from pool.imap_unordered(judged, faults)
+
+
+def _begin(folder: str, parent: int) -> None:
+    """End this process with its parent, and keep its copies in a folder that is removed even if it is killed."""
+    end_with(parent)
+    tempfile.tempdir = folder
+
+
+def judged(fault: Fault, effort: Effort | None = None) -> Found:
+    """Ask one judge after the other until one finds the fault."""
+    began = monotonic()
+    effort = effort or EFFORTS.get(fault.subject.partition("==")[0], DEFAULT_EFFORT)
+    try:
+        if fault.subject in EXECUTORS:
+            with copied(fault) as folder:
+                done = compare_bytes(fault.subject, folder)
+            by = BYTES if done.property_id else _reason(fault)
+            return Found(fault, by, done.property_id, done.num_operations, monotonic() - began, done.text)
+        with planted(fault) as make:
+            judge = Judging(fault, make, effort)
+            by = next((name for name, ask in judge.judges() if ask()), _reason(fault))
+            found = judge.counterexample
+            finding = found.finding if found else None
+            return Found(
+                fault,
+                by,
+                finding.property if finding else "",
+                judge.num_operations,
+                monotonic() - began,
+                (str(finding.text) if finding else "").partition("\n")[0],
+            )
+    except (NotPlanted, UnknownSubject, NotRun, StandInError, AssertionError) as error:  # the last three are kvproof's
+        return Found(fault, NOT_JUDGED, "", 0, monotonic() - began, str(error))
+
+
+def _reason(fault: Fault) -> str:
+    """The column of a fault that nothing finds."""
+    return EQUIVALENT if fault.equivalent else BLIND_SPOT if fault.blind_spot else NOBODY
+
+
+class Judging:
+    """The searches of one faulty subject."""
+
+    def __init__(self, fault: Fault, make: RemoteFactory, effort: Effort) -> None:
+        self.fault, self.make, self.effort = fault, make, effort
+        self.strategy = strategy_of(make())
+        self.num_operations = 0
+        self.counterexample: Counterexample | None = None
+        self._plain: RemoteFactory | None = None
+
+    def judges(self) -> Iterator[tuple[str, Callable[[], bool]]]:
+        """The searches of this level, each with its name. A search returns whether it found the fault."""
+        yield WALK, self.walk
+        if self.strategy.can_explore:
+            yield SCOPES, self.scopes
+        if self.strategy.level is MANAGER:
+            yield HYPOTHESIS, self.hypothesis
+
+    def walk(self) -> bool:
+        """Do random runs."""
+        known: dict[KnownFailure, None] = {}
+        left, first_run = self.effort.walk, 0
+        while left > 0:
+            options = WalkOptions(first_run, known=tuple(known))
+            done = walk(self.strategy, self.make(), SEED, max_operations=left, seconds=UNLIMITED, options=options)
+            self.num_operations += done.num_operations
+            if done.counterexample is None or done.is_unsupported:
+                return False
+            if self._is_new(done.counterexample):
+                return True
+            left, first_run = left - done.num_operations, first_run + done.num_drawn
+            known[(*done.counterexample.kind, ())] = None
+        return False
+
+    def scopes(self) -> bool:
+        """Search every state of the small scopes that a run of `kvproof verify` searches."""
+        for scope in self.strategy.exhaustive.gate.values():
+            try:
+                done = explore(self.strategy, self.make(), scope, seconds=UNLIMITED)
+            except Unsupported:
+                continue
+            self.num_operations += done.num_operations
+            if done.counterexample is not None and self._is_new(done.counterexample):
+                return True
+        return False
+
+    def hypothesis(self) -> bool:
+        """Drive the state machine of Hypothesis."""
+        for number in range(self.effort.rounds):
+            done = drive(self.make(), SEED + number, examples=NUM_EXAMPLES, steps=NUM_STEPS)
+            self.num_operations += done.num_operations
+            if done.counterexample is not None and self._is_new(done.counterexample):
+                return True
+        return False
+
+    def _is_new(self, found: Counterexample) -> bool:
+        """Whether the finding shows the fault: the caller kept the contract, and the original is not refuted alike."""
+        if found.finding.contract or (self.fault.release and self._refutes_original(found)):
+            return False
+        self.counterexample = found
+        return True
+
+    def _refutes_original(self, found: Counterexample) -> bool:
+        if self._plain is None:
+            self._plain = RemoteFactory(self.fault.subject)
+        finding = finding_of(self._plain(), found.config, found.operations)
+        return finding is not None and finding.property == found.finding.property

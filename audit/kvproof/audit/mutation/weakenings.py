@@ -1,0 +1,155 @@
+"""Weakenings of the specification's text: changes after which everything that is left may still be proved.
+
+A proof notices a rule that breaks a claim. It does not notice a claim that asks less. So these changes are planted too:
+
+theorems, invariants   the claim is `True`, or one of its conjuncts is missing
+checks                 a rule or step loses one of its checks
+guards                 a rule refuses the first id of one of its parameters
+contracts              the precondition is stronger; the loop invariant, the postcondition or a choice loses a
+                       conjunct; a choice refuses the first id; nothing is ever left; or it can always go on
+
+A weakening replaces functions of the text by their new source. The module `handmade` has further ones.
+"""
+
+import ast
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kvproof.audit.mutation.operators import SYSTEMS, row_of
+from kvproof.models.translation.text import Text, returned, specification
+from kvproof.spec.contract_texts import CONTRACTS
+from kvproof.spec.language import Contract
+from kvproof.spec.store.machine import STORES
+from kvproof.spec.syntax_trees import called, made_function
+from kvproof.spec.systems import BLOCK_MANAGERS
+
+THEOREMS, INVARIANTS, CHECKS, GUARDS, OF_CONTRACTS = "theorems", "invariants", "checks", "guards", "contracts"
+IDS = {  # parameters that are ids, of rules and of contracts
+    BLOCK_MANAGERS.name: ("seq", "block", "flight", "child"),
+    STORES.name: ("pin", "owner", "block", "tier", "key", "flight", "read", "write"),
+}
+
+
+@dataclass(frozen=True)
+class Weakening:
+    """A change of the text of a specification, which `suite` names. kind: the row of the table, without that name.
+
+    sources: the new source of each function that changes.
+    """
+
+    kind: str
+    name: str
+    sources: Mapping[str, str]
+    suite: str = BLOCK_MANAGERS.name
+
+    @property
+    def row(self) -> str:
+        """The row of the table: the kind."""
+        return row_of(self.suite, self.kind)
+
+    @property
+    def id(self) -> str:
+        """The name of the change, with its kind."""
+        return f"{self.row}/{self.name}"
+
+    def text(self, plain: Text) -> Text:
+        """The text after the change. Raises NotInLanguage."""
+        return plain.rewritten("\n\n".join(self.sources.values()), f"{self.id}.py")
+
+
+def weakenings(suite: str = BLOCK_MANAGERS.name) -> Iterator[Weakening]:
+    """Every weakening that is made from the text of a specification."""
+    text, collected = specification(SYSTEMS[suite]), SYSTEMS[suite].collected
+    for kind, claims in ((THEOREMS, collected.theorems), (INVARIANTS, collected.invariants)):
+        for claim in claims:
+            yield from _less(kind, text, claim.name)
+    for name in dict.fromkeys(one.__name__ for one in (*collected.rules, *collected.steps)):
+        yield from _without_checks(text, name)
+    for rule in collected.rules:
+        yield from _stronger_guards(text, rule.__name__)
+    for contract in contracts_of(suite):
+        yield from _contract(text, contract)
+
+
+def contracts_of(suite: str) -> Sequence[Contract]:
+    """The contracts of a specification, which are imported here."""
+    return CONTRACTS if suite == BLOCK_MANAGERS.name else SYSTEMS[suite].collected.contracts
+
+
+def source_of(function: ast.FunctionDef, body: list[ast.stmt] | None = None) -> str:
+    """The source of a function without its decorators, with another body if one is given."""
+    return ast.unparse(made_function(function.name, function.args, body or function.body, function))
+
+
+def _returning(kind: str, text: Text, name: str, what: str, value: ast.expr) -> Weakening:
+    function, _ = text.functions[name]
+    return Weakening(kind, f"{name}: {what}", {name: source_of(function, [ast.Return(value)])}, text.system.name)
+
+
+def _less(kind: str, text: Text, name: str, also_true: bool = True) -> Iterator[Weakening]:
+    """The predicate is `True`, or without one of its conjuncts, those within `all(…)` included."""
+    whole = returned(text.functions[name][0])
+    assert whole is not None
+    if also_true:
+        yield _returning(kind, text, name, "True", ast.Constant(True))
+    for number, node in enumerate(_conjunctions(whole)):
+        for place, part in enumerate(node.values):
+            changed = copy.deepcopy(whole)
+            values = list(_conjunctions(changed))[number].values
+            del values[place]
+            yield _returning(kind, text, name, f"without {ast.unparse(part)}", changed)
+
+
+def _conjunctions(node: ast.expr) -> Iterator[ast.BoolOp]:
+    """The expression if it is a conjunction, and those of which it says that they hold for all."""
+    match node:
+        case ast.BoolOp(op=ast.And(), values=values):
+            yield node
+            for value in values:
+                yield from _conjunctions(value)
+        case ast.Call(func=ast.Name(id="all"), args=[ast.GeneratorExp(elt=element)]):
+            yield from _conjunctions(element)
+        case ast.Call(func=ast.Name(id="implies"), args=[_, conclusion]):
+            yield from _conjunctions(conclusion)
+
+
+def _without_checks(text: Text, name: str) -> Iterator[Weakening]:
+    function, _ = text.functions[name]
+    checks = [node for node in ast.walk(function) if isinstance(node, ast.stmt) and called(node) == "check"]
+    for place, check in enumerate(checks):
+        changed = copy.deepcopy(function)
+        found = [node for node in ast.walk(changed) if isinstance(node, ast.stmt) and called(node) == "check"]
+        found[place].value = ast.Constant(None)  # type: ignore[attr-defined]  # a statement that is one call
+        yield Weakening(CHECKS, f"{name}: without {ast.unparse(check)}", {name: source_of(changed)}, text.system.name)
+
+
+def _stronger_guards(text: Text, rule: str) -> Iterator[Weakening]:
+    function, _ = text.functions[rule]
+    for one in [each.arg for each in function.args.args if each.arg in IDS[text.system.name]]:
+        (guard,) = ast.parse(f"require({one} != 0, 'the {one} is not the first')").body
+        source = source_of(function, [guard, *function.body])
+        yield Weakening(GUARDS, f"{rule}: {one} != 0", {rule: source}, text.system.name)
+
+
+def _contract(text: Text, contract: Contract) -> Iterator[Weakening]:
+    """The weakenings of one contract. Its functions may belong to several contracts; each is changed for all."""
+    yield from _stronger(text, contract.precondition, "BLOCK_SIZE > 1")
+    yield _returning(OF_CONTRACTS, text, contract.variant, "nothing is left", ast.Constant(0))
+    yield from _less(OF_CONTRACTS, text, contract.loop_invariant)
+    yield from _less(OF_CONTRACTS, text, contract.name)
+    for _, choice in contract.firings:
+        if choice is not None:
+            yield from _less(OF_CONTRACTS, text, choice, also_true=False)
+            names = [one.arg for one in text.functions[choice][0].args.args if one.arg in IDS[text.system.name]]
+            for name in names:
+                yield from _stronger(text, choice, f"{name} != 0")
+    if contract.can_choose is not None:
+        yield _returning(OF_CONTRACTS, text, contract.can_choose, "True", ast.Constant(True))
+
+
+def _stronger(text: Text, name: str, further: str) -> Iterator[Weakening]:
+    whole = returned(text.functions[name][0])
+    assert whole is not None
+    value = ast.BoolOp(ast.And(), [whole, ast.parse(further, mode="eval").body])
+    yield _returning(OF_CONTRACTS, text, name, f"and {further}", value)

@@ -1,0 +1,130 @@
+"""`kvproof faults --of impl` as its users call it."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kvproof.audit.cli import faults_impl_run
+from kvproof.audit.cli.fault_store import FaultStore
+from kvproof.audit.faults.catalogue import catalogue
+from kvproof.audit.faults.judging import NOBODY, NOT_JUDGED, WALK, Found
+from kvproof.audit.faults.planting import Fault
+from kvproof.check.cli.app import app
+from kvproof.check.runs.store import StoreError
+
+LEAK = "kvproof-pool/pool-loses-blocks-in-a-reset"
+DOUBLE = "kvproof-pool/pool-evicts-after-a-reset"
+
+
+def kvproof_faults(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["faults", "--of", "impl", *arguments])
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, by: str) -> list[str]:
+    """Let every fault be judged alike. Returns the list of faults that were judged, which grows."""
+    asked: list[str] = []
+
+    def judge_all(faults: Iterable[Fault], num_processes: int) -> Iterator[Found]:
+        for fault in faults:
+            asked.append(fault.id)
+            yield Found(fault, by, "conservation" if by == WALK else "", 12, 0.5, "a block | is lost")
+
+    monkeypatch.setattr(faults_impl_run, "judge_all", judge_all)
+    return asked
+
+
+def test_a_fault_that_is_found_is_reported_with_judge_property_and_operations(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answer(monkeypatch, WALK)
+    file = tmp_path / "faults.json"
+    done = kvproof_faults("--only", LEAK, "--json", str(file))
+    assert done.exit_code == 0, done.output
+    assert "1 faults: 1 found (100.0%), 0 not found." in done.output
+    (check,) = json.loads(file.read_text())["checks"]
+    assert (check["id"], check["verdict"], check["counts"]) == (f"faults/{LEAK}", "not refuted", {"operations": 12})
+    found = "walk: conservation after 12 operations: a block | is lost"
+    assert check["text"] == f"A reset of a pool loses its cached blocks. {found}"
+
+
+@pytest.mark.long
+def test_every_fault_of_the_pool_is_found_or_has_a_reason() -> None:
+    done = kvproof_faults("--only", "kvproof-pool")
+    assert done.exit_code == 0, done.output
+
+
+def test_a_fault_that_nobody_finds_and_that_has_no_reason_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, NOBODY)
+    done = kvproof_faults("--only", LEAK)
+    assert done.exit_code == 1
+    assert f"{LEAK}: not found by 12 operations; it has no reason in the catalogue" in done.output
+    assert "1 faults: 0 found (0.0%), 1 not found." in done.output
+
+
+def test_a_fault_of_an_engine_that_is_not_here_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, NOT_JUDGED)
+    done = kvproof_faults("--only", LEAK)
+    assert done.exit_code == 4
+    assert "0 faults: 0 found (0.0%), 0 not found." in done.output
+
+
+def test_a_resumed_run_judges_what_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked, file = answer(monkeypatch, WALK), str(tmp_path / "results.jsonl")
+    assert kvproof_faults("--only", LEAK, "--out", file).exit_code == 0
+    done = kvproof_faults("--only", LEAK, "--only", DOUBLE, "--out", file, "--resume")
+    assert asked == [LEAK, DOUBLE]
+    assert f"1 results are in {file}; 1 faults are left" in done.output
+    assert "2 faults: 2 found (100.0%), 0 not found." in done.output
+
+
+def test_a_pattern_selects_a_subject_a_kind_or_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = answer(monkeypatch, WALK)
+    kvproof_faults("--only", "kvproof-pool")
+    assert asked == [fault.id for fault in catalogue() if fault.subject == "kvproof-pool"]
+    asked.clear()
+    kvproof_faults("--only", "look-up")
+    assert asked == [fault.id for fault in catalogue() if fault.kind == "look-up"]
+    done = kvproof_faults("--only", "look-upp")
+    assert done.exit_code == 2
+    assert "no subject, kind or fault is named look-upp (did you mean look-up?)" in done.stderr
+
+
+def test_judges_of_the_specification_are_not_asked_about_managers() -> None:
+    done = kvproof_faults("--judge", "prover")
+    assert done.exit_code == 2
+    assert "--judge and --deletions choose faults of the specification" in done.stderr
+
+
+def test_a_run_that_is_interrupted_before_its_first_result_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge_all(faults: Iterable[Fault], num_processes: int) -> Iterator[Found]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(faults_impl_run, "judge_all", judge_all)
+    done = kvproof_faults("--only", LEAK)
+    assert done.exit_code == 130
+    assert "interrupted: the result has only the faults that were judged before" in done.output
+
+
+def test_a_store_that_cannot_be_written_ends_after_its_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(*_: object) -> None:
+        raise StoreError("no space is left")
+
+    answer(monkeypatch, WALK)
+    monkeypatch.setattr(FaultStore, "add", full)
+    done = kvproof_faults("--only", LEAK, "--out", str(tmp_path / "results.jsonl"))
+    assert done.exit_code == 3
+    assert "0 faults: 0 found (0.0%), 0 not found." in done.output
+    assert "no space is left" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["/dev/full", "pipe"])
+def test_a_store_is_a_regular_file(name: str, tmp_path: Path) -> None:
+    if not name.startswith("/"):
+        os.mkfifo(tmp_path / name)
+    done = kvproof_faults("--only", LEAK, "--out", str(tmp_path / name))
+    assert done.exit_code == 2
+    assert "is not a regular file" in done.stderr

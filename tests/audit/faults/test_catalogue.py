@@ -1,0 +1,53 @@
+"""The catalogue of faults: every fault can be planted, and has a sentence and, if it is not found, a reason."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kvproof.audit.faults.bytes_judge import EXECUTORS
+from kvproof.audit.faults.catalogue import catalogue
+from kvproof.audit.faults.planting import Fault, NotPlanted
+from kvproof.check.subjects.registry import NAMED
+
+BLIND_SPOTS = Path(__file__).parents[3] / "docs" / "blind-spots.md"
+OWN = [fault for fault in catalogue() if not fault.release]
+OF_ENGINES = [fault for fault in catalogue() if fault.release]
+
+
+def test_every_fault_of_our_own_code_is_planted_once_and_changes_it() -> None:
+    for fault in OWN:
+        fault.changed(fault.source())
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("fault", OF_ENGINES, ids=lambda fault: str(fault.id))
+def test_every_fault_of_an_engine_is_planted_once_and_changes_it(fault: Fault) -> None:
+    try:
+        fault.changed(fault.source())
+    except NotPlanted as error:
+        if "is not downloaded" not in str(error):
+            raise
+        pytest.skip(str(error))
+
+
+def test_the_catalogue_has_the_faults_of_at_least_three_engines_and_of_every_subject_of_ours() -> None:
+    subjects = {fault.subject.partition("==")[0] for fault in catalogue()}
+    assert subjects >= {name for name in NAMED if name.startswith("kvproof")}
+    assert subjects <= {*NAMED, *EXECUTORS}
+    assert len({fault.subject for fault in OF_ENGINES}) >= 3
+    assert len(catalogue()) >= 150
+
+
+def test_every_fault_has_a_name_of_its_own_and_a_sentence() -> None:
+    assert [name for name, count in Counter(fault.id for fault in catalogue()).items() if count > 1] == []
+    for fault in catalogue():
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", fault.name), fault.id
+        assert re.fullmatch(r"[A-Z].*\.", fault.sentence), fault.id
+
+
+def test_the_blind_spots_are_those_that_the_catalogue_names() -> None:
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \|", BLIND_SPOTS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert len(rows) == len(set(rows))
+    assert {fault.blind_spot for fault in catalogue() if fault.blind_spot} == set(rows)

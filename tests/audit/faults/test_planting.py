@@ -1,0 +1,69 @@
+"""Faults are planted in a copy, and only where their text is found exactly once."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kvproof.audit.faults.planting import IMPL, Fault, NotPlanted, planted
+from kvproof.check.protocol.pool import PoolConfig
+
+FREE = Fault(
+    "nothing-is-freed",
+    "kvproof-pool",
+    "leak",
+    "device_blocks.py",
+    "DeviceBlocks.release",
+    "free_ids.appendleft(block_id)",
+    "pass",
+    "Blocks that are released do not become free.",
+)
+SOURCE = """
+def first(number):
+    return number + 1
+
+class Second:
+    def third(self, number):
+        return number + 1
+"""
+PLUS = replace(FREE, function="first", old="number + 1", new="number - 1")
+
+
+def test_a_text_is_replaced_in_its_function_only() -> None:
+    assert PLUS.changed(SOURCE) == SOURCE.replace("number + 1", "number - 1", 1)
+    assert replace(PLUS, function="Second.third").changed(SOURCE).count("number - 1") == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (replace(PLUS, function="fourth"), "has no function fourth"),
+        (replace(PLUS, old="number + 2"), "'number + 2' 0 times, not once"),
+        (replace(PLUS, old="number"), "'number' 2 times, not once"),
+        (replace(PLUS, new="(number + 1)"), "means the same"),
+        (replace(PLUS, new="number +"), "is no Python"),
+    ],
+)
+def test_a_fault_that_cannot_be_planted_is_refused(fault: Fault, reason: str) -> None:
+    with pytest.raises(NotPlanted, match=re.escape(reason)):
+        fault.changed(SOURCE)
+
+
+def test_a_process_imports_the_faulty_copy_and_the_original_is_unchanged() -> None:
+    before = {path: path.read_text() for path in IMPL.rglob("*.py")}
+    with planted(FREE) as make:
+        pool = make()
+        pool.open(PoolConfig(num_gpu_blocks=3))
+        pool.free(pool.allocate(1))
+        assert pool.observe().free == (2, 0)
+    assert {path: path.read_text() for path in IMPL.rglob("*.py")} == before
+
+
+def test_a_release_that_is_not_downloaded_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVPROOF_CACHE", str(tmp_path))
+    with (
+        pytest.raises(NotPlanted, match=re.escape("kvproof engines add vllm==0.33.0")),
+        planted(replace(FREE, subject="vllm-v1==0.33.0")),
+    ):
+        pass
