@@ -59,9 +59,9 @@ def verify(
 ) -> None:
     """Check one subject with every judge; use this command as the gate of a CI pipeline.
 
-    It searches the subject exhaustively in small scopes, runs it at random, and drives it with Hypothesis (managers
-    only; a scheduler only runs at random). For kvproof's own subjects it also proves the specification for all sizes
-    and searches it; for any other subject the report says in which release that was done.
+    It searches the subject exhaustively in small scopes (a scheduler has none), runs it at random, and drives it with
+    Hypothesis. For kvproof's own subjects it also proves the specification for all sizes and searches it; for any other
+    subject the report says in which release that was done.
     For built-in subjects it also checks the bytes that the engine moves and the text that it generates. For other
     managers that swap or fork, it moves the blocks of the mappings that they emit. A judge that needs an extra of
     kvproof which is not installed is left out, and the report says so; with --require it is a failure.

@@ -1,4 +1,4 @@
-"""The stage that drives a manager with Hypothesis."""
+"""The stage that drives a subject with Hypothesis, at every level."""
 
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -7,7 +7,6 @@ from typing import Any
 from kvproof.check.hosts.time_limit import search_ends_after
 from kvproof.check.hunting.findings import Saving
 from kvproof.check.isolation.remote_search import despite_a_late_answer
-from kvproof.check.oracle.level import MANAGER
 from kvproof.check.protocol.finding import FindingKey
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.effort import BY_BUDGET, Effort
@@ -27,6 +26,7 @@ from kvproof.check.runs.verdicts import (
 )
 from kvproof.check.search.hypothesis_machine import drive
 from kvproof.check.search.result import SearchResult
+from kvproof.check.search.strategies import strategy_of
 from kvproof.spec.verdict import Verdict
 
 JUDGE = "hypothesis"
@@ -52,7 +52,7 @@ def hypothesis_stage(
     Rounds after an excused finding go past it. The time is checked between rounds only, unless calls of a slow subject
     take longer: a run that it cut short would look like one that does not repeat.
     """
-    planned = planned_checks(MANAGER, JUDGE, subject)
+    planned = planned_checks(strategy_of(subject).level, JUDGE, subject)
 
     def run(stint: StageBudget) -> Iterator[StageOutput]:
         began = time.monotonic()

@@ -47,14 +47,13 @@ class Judges:
 
 def judges_of(strategy: Strategy, has_data_plane: bool) -> list[str]:
     """The names of the judges that can judge a subject of this level, in the order in which they run."""
-    is_manager = strategy.level is MANAGER
     return [
         PROVER,
         SPECIFICATION,
         *([EXPLORER] if strategy.can_explore else []),
-        *([DATA_PLANE] if is_manager or has_data_plane else []),
+        *([DATA_PLANE] if strategy.level is MANAGER or has_data_plane else []),
         strategy.judge,
-        *([HYPOTHESIS] if is_manager else []),
+        HYPOTHESIS,
     ]
 
 

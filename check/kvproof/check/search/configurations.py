@@ -3,7 +3,6 @@
 `worlds` says how large the pools and blocks are.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, fields
 from random import Random
 from types import NoneType, UnionType
@@ -26,7 +25,7 @@ from kvproof.check.protocol.features import (
 from kvproof.check.protocol.manager import FULL, Capabilities, Config, PromptKeys, common_block_size
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.search.prompts import NUM_TOKENS_MAX
-from kvproof.check.search.worlds import NUM_BLOCKS_MIN, draw_sizes, has_large_sizes
+from kvproof.check.search.worlds import NUM_BLOCKS_MIN, Sizes, draw_sizes, has_large_sizes
 
 NUM_ENTRIES_FOR_LOOKAHEAD = 10
 VALUES: dict[Any, str] = {  # of a field of a configuration, by its type
@@ -45,7 +44,7 @@ def draw(
     random: Random,
     capabilities: Capabilities,
     fixed: dict[str, Any] | None = None,
-    sizes: Callable[[Random], tuple[int, int]] = draw_sizes,
+    sizes: Sizes = draw_sizes,
 ) -> Config:
     """A configuration that a subject with these capabilities should accept; `fixed` fields are kept.
 
@@ -80,12 +79,12 @@ def draw(
 
 
 def draw_for_scheduler(
-    random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None
+    random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None, sizes: Sizes = draw_sizes
 ) -> SchedulerConfig:
     """A configuration that a scheduler with these capabilities should accept; `fixed` fields are kept."""
     pick, fixed = random.choice, fixed or {}
     manager_fixed = {name: value for name, value in fixed.items() if name in MANAGER_FIELDS}
-    config = draw(random, capabilities, manager_fixed)
+    config = draw(random, capabilities, manager_fixed, sizes)
     drawn, is_large = asdict(config), has_large_sizes(config)
     num_entries = drawn["num_gpu_blocks"] // len(drawn["kv_groups"]) + 1
     longest = drawn["block_size"] * min(num_entries, num_entries_max(config) - NUM_ENTRIES_FOR_LOOKAHEAD)

@@ -1,16 +1,19 @@
 """The Hypothesis machine: the operations of the random walk as rules of a `RuleBasedStateMachine`, in lockstep.
 
-Each kind of operation is a rule, which is enabled when one of its concrete operations is. Each choice that the walker
-makes at random is made by Hypothesis instead, so the walker alone states what a run may hold. Hypothesis adds its own
-search (kinds switched off for a whole run, values that were interesting before) and its shrinker. A number
-shrinks towards zero: the first candidate, the shortest prompt, the smallest pool.
+Every level has one. Each kind of operation is a rule, which is enabled when one of its concrete operations is. Each
+choice that the walk makes at random is made by Hypothesis instead, so the walk alone states what a run may hold.
+Hypothesis adds its own search (kinds switched off for a whole run, values that were interesting before) and its
+shrinker. A number shrinks towards zero: the first candidate, the shortest prompt, the smallest pool.
+
+Requests of a scheduler must all end once no more arrive. So a run stops arrivals at some time, and goes on until all
+requests have ended; then nothing is enabled, and it begins again with the subject opened again.
 
 Findings of different kinds are different failures, so that shrinking does not slide from one to another. Everything is
 derived from the seed, nothing is printed, and no database is used.
 """
 
 import functools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from math import inf
@@ -28,13 +31,11 @@ from hypothesis.reporting import with_reporter
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from kvproof.check.hosts.time_limit import OutOfTime, time_limit_of
-from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.replay import Counterexample, is_hang
 from kvproof.check.protocol.finding import Finding, FindingKey
-from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
-from kvproof.check.search import configurations
-from kvproof.check.search.manager_operations import ManagerOperations
+from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.search.result import UNLIMITED, SearchResult
+from kvproof.check.search.strategies import OperationGenerator, Strategy, strategy_of
 from kvproof.check.search.worlds import draw_small_sizes, sizes_of
 from kvproof.spec.trace import Operation
 
@@ -124,46 +125,45 @@ class Stop(BaseException):
 class HypothesisRun:
     """The state of one search by Hypothesis: the run under way, and of each kind of finding the shortest run.
 
-    past: kinds of findings that are excused. At one of these a run begins again, with the subject opened anew.
+    past: kinds of findings that are excused. At one of these a run begins again, with the subject opened again.
     """
 
     def __init__(
-        self,
-        subject: ManagerSubject,
-        fixed: dict[str, Any] | None,
-        deadline: float,
-        past: Collection[FindingKey] = (),
+        self, subject: Any, fixed: dict[str, Any] | None, deadline: float, past: Collection[FindingKey] = ()
     ) -> None:
         self.subject, self.fixed, self.deadline, self.past = subject, fixed, deadline, past
+        self.strategy: Strategy = strategy_of(subject)
         self.num_steps_max = UNLIMITED
         self.done = SearchResult()
         self.found: dict[tuple[str, str], Counterexample] = {}
         self.stop: Stop | None = None
-        self.driver: ManagerOperations | None = None
-        self.enabled: dict[str, list[int]] = {}
+        self.driver: OperationGenerator | None = None
+        self.enabled: Mapping[str, list[int]] = {}
         self.choices = Choices()
-        self.config, self.operations = Config(), list[Operation]()
+        self.config: Any = None
+        self.operations = list[Operation]()
         self.sizes: list[str] = []  # of the configuration that was drawn last
         self.sizes_under_way: list[str] = []
 
-    def open(self, draw: Draw) -> ManagerOperations:
+    def open(self, draw: Draw) -> OperationGenerator:
         """Open the subject in a configuration that Hypothesis chooses."""
         self.choices.draw, self.choices.shrinks_to_one = draw, True
         can, sizes = self.subject.capabilities, draw_small_sizes
-        self.config, self.operations = configurations.draw(self.choices, can, self.fixed, sizes), []
+        self.config, self.operations = self.strategy.draw_config(self.choices, can, self.fixed, sizes), []
         self.choices.shrinks_to_one = False
         self.done.num_drawn += 1
         self.sizes = [*sizes_of(self.config)]
         self.done.sizes.update(self.sizes)
-        random = Random(
-            PLAIN_SEED + self.choices.randrange(1 << 10)
-        )  # weights and lengths: their numbers need not shrink
         with self._guarded():
-            driver = ManagerOperations(self.subject, random, self.config)
-        driver.random = driver.prompts.random = self.choices
+            return self._generator(PLAIN_SEED + self.choices.randrange(1 << 10))
+
+    def _generator(self, seed: int) -> OperationGenerator:
+        """What draws the operations. seed: of weights and lengths, whose numbers need not shrink."""
+        driver = self.strategy.generator(self.subject, Random(seed), self.config, frozenset())
+        driver.draw_from(self.choices)
         return driver
 
-    def take(self, driver: ManagerOperations | None) -> None:
+    def take(self, driver: OperationGenerator | None) -> None:
         """Count the run that is over, and begin another one, if any."""
         if self.driver is not None:
             self.done.num_runs += 1
@@ -195,20 +195,19 @@ class HypothesisRun:
                     raise
                 self.done.num_past += 1
                 self._begin_again()
-        self._look()
+            self._look()
+            if not self.enabled:
+                self._begin_again()
 
     def _begin_again(self) -> None:
-        """Go on with the run in a subject that is opened anew, in the same configuration."""
-        driver = ManagerOperations(self.subject, Random(PLAIN_SEED), self.config)
-        driver.random = driver.prompts.random = self.choices
+        """Go on with the run in a subject that is opened again, in the same configuration."""
         self.operations = []
-        self.take(driver)
+        self.take(self._generator(PLAIN_SEED))
 
     def _look(self) -> None:
         """Update which kinds of operation are enabled, and wanted in this run."""
-        driver = self.driver
-        if driver is not None:
-            self.enabled = {kind: context for kind, context in driver.judge.enabled().items() if driver.weights[kind]}
+        if self.driver is not None:
+            self.enabled = self.driver.wanted()
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -262,7 +261,7 @@ class HypothesisRun:
 
 
 @st.composite
-def _opened(draw: Draw, search: HypothesisRun) -> ManagerOperations:
+def _opened(draw: Draw, search: HypothesisRun) -> OperationGenerator:
     return search.open(draw)
 
 
@@ -276,13 +275,13 @@ def _machine(search: HypothesisRun) -> type[RuleBasedStateMachine]:
 
     class Machine(RuleBasedStateMachine):
         @initialize(driver=_opened(search))
-        def open(self, driver: ManagerOperations) -> None:
+        def open(self, driver: OperationGenerator) -> None:
             search.take(driver)
 
         def teardown(self) -> None:
             search.take(None)
 
-    for kind in sorted(ManagerJudge.handlers):
+    for kind in sorted(search.strategy.level.kinds):
         setattr(Machine, kind, _rule(search, kind))
     return Machine
 
@@ -296,7 +295,7 @@ def _rule(search: HypothesisRun, kind: str) -> Any:
 
 
 def drive(
-    subject: ManagerSubject,
+    subject: Any,
     seed: int,
     *,
     examples: int,

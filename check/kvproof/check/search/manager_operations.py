@@ -127,6 +127,10 @@ class ManagerOperations(OperationsByKind):
             num_groups_min = self.num_groups = self.num_seqs = NUM_NUMBERS
         self.judge.limits = self.judge.limits._replace(num_groups=max(num_groups_max, num_groups_min))
 
+    def draw_from(self, random: Random) -> None:
+        """Let this make the random choices of all operations from now on."""
+        self.random = self.prompts.random = self.chats.random = random
+
     def _members_max(self) -> int:
         """How many sequences a group may have. In some runs it has many, as with a wide beam: forks are likely then."""
         apart = side_stream(self.random)

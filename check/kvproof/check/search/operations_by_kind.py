@@ -56,6 +56,10 @@ class OperationsByKind:
         self.num_named = 0
         self.pause: Callable[[], None] = do_nothing
 
+    def draw_from(self, random: Random) -> None:
+        """Let this make the random choices of all operations from now on."""
+        self.random = random
+
     def new_number(self) -> int:
         """A number that this run did not use before."""
         self.num_named += 1
@@ -75,6 +79,10 @@ class OperationsByKind:
         """The kinds of operation that may be drawn now, each with what it may be about."""
         enabled: dict[str, list[int]] = self.judge.enabled()
         return enabled
+
+    def wanted(self) -> Mapping[str, list[int]]:
+        """The kinds of operation that are enabled now and that the run wants, each with what it may be about."""
+        return {kind: about for kind, about in self.judge.enabled().items() if self.weights[kind]}
 
     def concrete(self, kind: str, about: list[int]) -> Operation:
         """An operation of the kind, about one of these."""

@@ -14,7 +14,7 @@ from kvproof.check.oracle.replay import NUM_TIMED
 from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.protocol.pool import PoolConfig, PoolSubject
 from kvproof.check.search.operations_by_kind import do_nothing
-from kvproof.check.search.worlds import NUM_AT_A_TIME, draw_sizes, draw_values, has_large_sizes, log_uniform
+from kvproof.check.search.worlds import NUM_AT_A_TIME, Sizes, draw_sizes, draw_values, has_large_sizes, log_uniform
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 60
@@ -34,10 +34,12 @@ HOLDERS_SHARE = {"take": 0.3, "store": 1.0, "find": 0.1, "reuse": 1.0, "share": 
 GIVE_AGAIN = (0.0, 0.1, 0.3)
 
 
-def draw_config(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None) -> PoolConfig:
+def draw_config(
+    random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None, sizes: Sizes = draw_sizes
+) -> PoolConfig:
     """A configuration that the pool should accept; `fixed` fields are kept."""
     drawn: dict[str, Any] = {
-        "num_gpu_blocks": draw_sizes(random)[1],
+        "num_gpu_blocks": sizes(random)[1],
         "caching": capabilities.caching and random.random() < 0.7,
     }
     return PoolConfig(**(drawn | (fixed or {})))
@@ -75,24 +77,45 @@ class PoolOperations:
                     operations.pop()
             self.pause()
 
+    def draw_from(self, random: Random) -> None:
+        """Let this make the random choices of all operations from now on."""
+        self.random = random
+
     def draw(self) -> Operation:
         """The next operation."""
-        random, holders = self.random, list(self.judge.holders)
-        kinds = ["find", "forget"]
-        if len(holders) < self.num_holders_max:
-            kinds += ["reuse"] if not self.num_free and random.random() < FITTING_SHARE else ["take", "store", "reuse"]
+        kinds = self.candidates()
+        if "take" in kinds and not self.num_free and self.random.random() < FITTING_SHARE:
+            del kinds["take"], kinds["store"]
+        kind = self.random.choices([*kinds], [self.weights[kind] + 1e-9 for kind in kinds])[0]
+        return self.concrete(kind, kinds[kind])
+
+    def candidates(self) -> dict[str, list[int]]:
+        """The kinds of operation that may be drawn now, each with the holders that it may be about."""
+        holders = list(self.judge.holders)
+        has_room = len(holders) < self.num_holders_max
+        kinds: dict[str, list[int]] = {"find": [], "forget": []}
+        if has_room:
+            kinds |= {"take": [], "store": [], "reuse": []}
         if holders:
-            kinds.append("give")
-        if holders and len(holders) < self.num_holders_max:
-            kinds.append("share")
+            kinds["give"] = holders
+        if holders and has_room:
+            kinds["share"] = holders
         if self.weights.get("give_again") and can_give_again(self.judge):
-            kinds.append("give_again")
-        kind = random.choices(kinds, [self.weights[kind] + 1e-9 for kind in kinds])[0]
+            kinds["give_again"] = []
+        return kinds
+
+    def wanted(self) -> dict[str, list[int]]:
+        """The kinds of operation that are enabled now and that the run wants, each with what it may be about."""
+        return {kind: about for kind, about in self.candidates().items() if self.weights[kind]}
+
+    def concrete(self, kind: str, about: list[int]) -> Operation:
+        """An operation of the kind, about one of these holders."""
+        random = self.random
         if kind == "give":
-            first = random.choice(holders)
-            if len(holders) < 2 or random.random() < self.alone_share:
+            first = random.choice(about)
+            if len(about) < 2 or random.random() < self.alone_share:
                 return kind, first
-            others = [holder for holder in holders if holder != first]
+            others = [holder for holder in about if holder != first]
             return kind, first, tuple(random.sample(others, random.randint(1, min(2, len(others)))))
         if kind == "find":
             return kind, self._pages()
@@ -100,7 +123,7 @@ class PoolOperations:
             return (kind,)
         self.num_holders += 1
         if kind == "share":
-            return kind, random.choice(holders), self.num_holders
+            return kind, random.choice(about), self.num_holders
         if kind == "take":
             return kind, self.num_holders, self._fitting(self._count())
         pages = self._pages()

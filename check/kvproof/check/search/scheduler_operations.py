@@ -22,6 +22,7 @@ RUN_LENGTH = 120  # operations before the drain
 BURST_MAX = 4
 PRIORITIES = (0, 0, 1, 2)
 NUM_SAMPLES = 4  # token values given back with a step, in turn
+NUM_ARRIVALS = 8  # roughly, of a run of Hypothesis; then no request arrives any more
 
 
 class SchedulerOperations:
@@ -52,6 +53,47 @@ class SchedulerOperations:
         self.samples = [self.prompts.some(NUM_SAMPLES) for _ in range(4)]
         self.num_seqs = self.num_requests = self.num_to_come = 0
 
+    def draw_from(self, random: Random) -> None:
+        """Let this make the random choices of all operations from now on."""
+        self.random = self.prompts.random = self.chats.random = random
+
+    def is_over(self) -> bool:
+        """Whether no request arrives any more, and all have ended."""
+        return self.judge.last_step is not None and self.judge.is_done()
+
+    def wanted(self) -> dict[str, list[int]]:
+        """The kinds of operation that are enabled now and that the run wants, each with what it may be about."""
+        judge, kinds = self.judge, dict[str, list[int]]()
+        if self.is_over():
+            return kinds
+        if judge.is_enabled("add") and len(judge.requests) < self.num_requests_max and self._has_numbers():
+            kinds["add"] = []
+        if self.aborts and (alive := [request.id for request in unfinished(judge.requests)]):
+            kinds["abort"] = alive
+        if self.resets and judge.is_enabled("reset_caches"):
+            kinds["reset_caches"] = []
+        for kind in ("launch", "schedule"):
+            if judge.is_enabled(kind):
+                kinds[kind] = []
+        if judge.under_way and not judge.is_enabled("launch"):
+            kinds["complete"] = []
+        return kinds
+
+    def concrete(self, kind: str, about: list[int]) -> Operation:
+        """An operation of the kind, about one of these requests. In place of a request, the end of all may arrive."""
+        if self.chats.newest:
+            self.chats.follow()
+        match kind:
+            case "add":
+                return ("stop",) if self.random.randrange(NUM_ARRIVALS) == NUM_ARRIVALS - 1 else self._add()
+            case "abort":
+                return kind, about[int(self.random.random() * len(about))]
+            case "reset_caches":
+                return self._reset()
+            case "complete":
+                return self._complete()
+        return (kind, self._tokens()) if kind == "launch" and self.config.async_steps else (kind,)
+
     def draw(self) -> Operation:
         """The next operation; it is enabled."""
         random, judge = self.random.random, self.judge
@@ -71,8 +113,12 @@ class SchedulerOperations:
             if alive:
                 return "abort", alive[int(random() * len(alive))]
         if self.resets and judge.is_enabled("reset_caches") and random() < self.resets:
-            return "reset_caches", not (judge.loading or judge.without_slot) and random() < 0.5
+            return self._reset()
         return self._step()
+
+    def _reset(self) -> Operation:
+        is_whole = not (self.judge.loading or self.judge.without_slot)
+        return "reset_caches", is_whole and self.random.random() < 0.5
 
     def _step(self) -> Operation:
         judge = self.judge
@@ -112,9 +158,13 @@ class SchedulerOperations:
                 stops.append(chunk.seq)
         return "complete", samples, tuple(forks), tuple(stops), *arrivals
 
+    def _has_numbers(self) -> bool:
+        """Whether there may be the sequences of another request."""
+        return len(self.judge.seqs) + self.config.group_size + 1 <= self.judge.num_seqs_max
+
     def _add(self) -> Operation:
         random, config = self.random, self.config
-        if len(self.judge.seqs) + config.group_size + 1 > self.judge.num_seqs_max:
+        if not self._has_numbers():
             self.num_to_come = 0
             return self._step()
         chat = self.chats.next_turn()
@@ -145,7 +195,7 @@ class SchedulerOperations:
         while True:
             if len(operations) >= length and judge.last_step is None:
                 operation: Operation = ("stop",)
-            elif judge.last_step is not None and judge.is_done():
+            elif self.is_over():
                 return
             else:
                 operation = draw()

@@ -14,7 +14,7 @@ from kvproof.check.protocol.features import side_stream
 from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.protocol.store import StoreConfig, StoreSubject, path_to
 from kvproof.check.search.operations_by_kind import do_nothing
-from kvproof.check.search.worlds import draw_sizes, has_large_sizes, log_uniform
+from kvproof.check.search.worlds import Sizes, draw_sizes, has_large_sizes, log_uniform
 from kvproof.spec.trace import Operation
 
 RUN_LENGTH = 60
@@ -39,9 +39,11 @@ WEIGHTS = {
 }
 
 
-def draw_config(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None) -> StoreConfig:
+def draw_config(
+    random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None, sizes: Sizes = draw_sizes
+) -> StoreConfig:
     """A configuration that the store should accept; `fixed` fields are kept."""
-    drawn: dict[str, Any] = {"num_gpu_blocks": draw_sizes(random)[1]}
+    drawn: dict[str, Any] = {"num_gpu_blocks": sizes(random)[1]}
     if len(capabilities.replacements) > 1:
         drawn["replacement"] = random.choice(capabilities.replacements)
     if capabilities.lazy_stores:
@@ -83,29 +85,46 @@ class StoreOperations:
                     operations.pop()
             self.pause()
 
+    def draw_from(self, random: Random) -> None:
+        """Let this make the random choices of all operations from now on."""
+        self.random = random
+
     def draw(self) -> Operation:
         """The next operation."""
-        random, judge, mine = self.random, self.judge, self.weights
+        candidates, mine = self.candidates(), self.weights
+        weights = [mine[kind] + 1e-9 if mine[kind] else 0.0 for kind in candidates]
+        kind = self.random.choices([*candidates], weights)[0]
+        return self.concrete(kind, candidates[kind])
+
+    def candidates(self) -> dict[str, list[int]]:
+        """The kinds of operation that may be drawn now, each with what it may be about."""
+        judge = self.judge
         moving, landed = judge.moving(), judge.landed()
-        kinds = ["look_up", "touch", "wait", "evict", "clear"]
+        kinds: dict[str, list[int]] = {"look_up": [], "touch": [], "wait": [], "evict": [], "clear": []}
         if len(moving) + len(landed) < self.num_transfers_max:
-            kinds.append("begin_store")
+            kinds["begin_store"] = []
             if judge.loadable():
-                kinds.append("begin_load")
+                kinds["begin_load"] = []
         if moving:
-            kinds.append("land")
+            kinds["land"] = moving
         if landed:
-            kinds.append("report")
+            kinds["report"] = landed
         if judge.requests:
-            kinds.append("finish")
-        kind = random.choices(kinds, [mine[kind] + 1e-9 if mine[kind] else 0.0 for kind in kinds])[0]
+            kinds["finish"] = list(judge.requests)
+        return kinds
+
+    def wanted(self) -> dict[str, list[int]]:
+        """The kinds of operation that are enabled now and that the run wants, each with what it may be about."""
+        return {kind: about for kind, about in self.candidates().items() if self.weights[kind]}
+
+    def concrete(self, kind: str, about: list[int]) -> Operation:
+        """An operation of the kind, about one of these."""
+        random = self.random
         match kind:
             case "land":
-                return self._landing(random.choice(moving))
-            case "report":
-                return kind, random.choice(landed)
-            case "finish":
-                return kind, random.choice(list(judge.requests))
+                return self._landing(random.choice(about))
+            case "report" | "finish":
+                return kind, random.choice(about)
             case "clear":
                 return (kind,)
             case "wait":

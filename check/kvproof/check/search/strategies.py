@@ -16,6 +16,7 @@ from kvproof.check.search import (
     store_operations,
 )
 from kvproof.check.search.exhaustive import manager, pool, store
+from kvproof.check.search.worlds import Sizes, draw_sizes
 from kvproof.spec.trace import Operation
 
 
@@ -32,6 +33,29 @@ class OperationGenerator(Protocol):
     def run(self, operations: list[Operation], length: int) -> None:
         """Draw and apply about so many operations, and append each to the list before it is applied. Raises Finding."""
         ...
+
+    def wanted(self) -> Mapping[str, list[int]]:
+        """The kinds of operation that are enabled now and that the run wants, each with what it may be about."""
+        ...
+
+    def concrete(self, kind: str, about: list[int]) -> Operation:
+        """An operation of a wanted kind."""
+        ...
+
+    def draw_from(self, random: Random) -> None:
+        """Let this make the random choices of all operations from now on."""
+        ...
+
+
+class DrawConfig(Protocol):
+    """Draws a configuration that a subject with these capabilities should accept, and keeps the fixed fields.
+
+    sizes: draws the slots of a block and the number of blocks.
+    """
+
+    def __call__(
+        self, random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None, sizes: Sizes = draw_sizes
+    ) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -67,7 +91,7 @@ class Strategy:
 
     level: Level
     judge: str
-    draw_config: Callable[[Random, Capabilities, dict[str, Any] | None], Config]
+    draw_config: DrawConfig
     generator: Callable[[Any, Random, Any, frozenset[str]], OperationGenerator]
     run_length: int
     _exhaustive: Exhaustive | None = None

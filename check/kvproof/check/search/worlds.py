@@ -43,6 +43,7 @@ BLOCKS_BY_SIZE = (
 )
 POOLS_BY_SIZE = ((NUM_BLOCKS_MAX + 1, "many"), (NUM_BLOCKS_MAX // 2, "some"), (0, "few"))
 C = TypeVar("C", bound=Config)
+Sizes = Callable[[Random], tuple[int, int]]  # draws the slots of a block, and the blocks of the GPU
 
 
 def log_uniform(random: Random, least: int, most: int) -> int:
