@@ -5,7 +5,9 @@ name to another: a name may select a cell of a field over its domain, be stored 
 on, and be compared for equality with a name of the same kind. What else a rule does with it (arithmetic, an order, a
 place among names of another kind) could come out differently after a renaming. The exception: a name may be compared
 with the sizes that say which names there are, and a block with that of the GPU pool, because names are renamed within a
-pool. Whether a name is in range where it selects a cell is not asked here.
+pool. Whether a name is in range where it selects a cell is not asked here but where the text runs, in each state: there
+is no cell for NONE or a number beyond the last name, and a search that takes one for a place has found a fault
+(`search/exhaustive/places.py`, and `c_reader.translation`).
 
 The kinds are found by unification, as types are: each parameter and local has one kind in the whole text, fields have
 those of their domains, and constants that stand for no name (NONE, NULL) fit every kind. Rows are lists of identities.

@@ -1,6 +1,7 @@
 """In which releases a counterexample holds: which releases are meant, what is said of them, and real ones."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from kvproof.check.counterexample.replay import (
 )
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.runs.replay import replay
+from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.check.subjects.loading import EngineError
 from kvproof.reports.document import write
 from kvproof.spec.trace import Trace
@@ -119,6 +121,24 @@ def test_each_release_runs_in_its_own_process_and_its_findings_are_reported(
         ("0.10.1", "unknown", "no such configuration"),
     ]
     assert "admission-sound: holds in 0.6.0, other in 0.6.3, gone in 0.9.2, unknown in 0.10.1" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("tokens", "outcome", "text"),
+    [
+        ([0], ReleaseOutcome.GONE, "total-calls holds: 3 operations, and nothing is refuted"),
+        ([0, 0], ReleaseOutcome.UNKNOWN, "total-calls is not decided: operation 3 (run) is not possible here"),
+    ],
+)
+def test_a_release_that_cannot_do_what_led_to_the_fault_is_neither_good_nor_bad(
+    cache: Path, saved: Path, monkeypatch: pytest.MonkeyPatch, tokens: list[int], outcome: ReleaseOutcome, text: str
+) -> None:
+    monkeypatch.setattr("kvproof.check.runs.replay.factory_for", lambda name, isolation: BuiltIn)
+    trace = replace(TRACE, property="total-calls", config={"block_size": 1, "num_gpu_blocks": 1})
+    trace.operations = [["new", 1, [1], tokens], ["admit", 1, 1], ["run", 0]]
+    write(saved, trace)
+    found = bisect("vllm-v0", saved, ["0.9.2"], replay)
+    assert [(one.outcome, one.text) for one in found.releases] == [(outcome, text)]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ that refuses it, or the negative number of the obligation that does not hold. Na
 `f_` functions, `v_` parameters and locals, `k_` sizes and constants, `o_` offsets of fields.
 
 A subscript that is out of range is noted (`out_of_range`) and reads the first cell, where Python would count from the
-end or raise; so is a splice that is not within its row. Ghost fields are cells like all others, after the real ones.
-What the translator does not know, it refuses; nothing is skipped.
+end or raise; so are a splice that is not within its row, rows that are compared beyond their end, and a division by 0.
+Ghost fields are cells like all others, after the real ones. What the translator does not know, it refuses; nothing is
+skipped.
 """
 
 import ast
@@ -46,7 +47,12 @@ PRELUDE = r"""
 typedef int16_t cell;
 static _Thread_local int out_of_range;
 static inline int at(int i, int n) { if (i >= 0 && i < n) return i; out_of_range = 1; return 0; }
-static inline int quotient(int a, int b) { int q = a / b; return a % b && (a < 0) != (b < 0) ? q - 1 : q; }
+static inline int within(int i, int n) { if (i >= 0 && i <= n) return i; out_of_range = 1; return 0; }
+static inline int quotient(int a, int b) {
+  if (!b) { out_of_range = 1; return 0; }
+  int q = a / b;
+  return a % b && (a < 0) != (b < 0) ? q - 1 : q;
+}
 static inline int rest(int a, int b) { return a - b * quotient(a, b); }
 static inline int least(int a, int b) { return a < b ? a : b; }
 static inline int greatest(int a, int b) { return a > b ? a : b; }
@@ -226,7 +232,7 @@ class Translator:
                     address += f" + at({self.number(index)}, {size_of(domains[number])}){stride}"
                 return f"({address})", " * ".join(size_of(domain) for domain in domains[len(indexes) :])
             case ast.Name(row):
-                address = "".join(f" + {self.number(index)}" for index in indexes)
+                address = "".join(f" + at({self.number(index)}, k_BLOCK_SIZE)" for index in indexes)
                 return f"(v_{row}{address})", "" if indexes else "k_BLOCK_SIZE"
         raise self.refused(target)
 
@@ -303,7 +309,7 @@ class Translator:
             case "implies", [condition, then]:
                 return f"(!{self.number(condition)} || {self.number(then)})"
             case "same", [row, other, stop]:
-                return f"same({self.row(row)}, {self.row(other)}, {self.number(stop)})"
+                return f"same({self.row(row)}, {self.row(other)}, within({self.number(stop)}, k_BLOCK_SIZE))"
             case "min" | "max", [left, right]:
                 return f"{'least' if name == 'min' else 'greatest'}({self.number(left)}, {self.number(right)})"
             case "abs", [value]:

@@ -39,6 +39,7 @@ ONLY_IF_UNHELD = "if state.refcount[block] == 0:\n        state.pins[block] -= 1
 COUNTED = (
     "state.ending[seq] = True\n    if state.num_blocks[seq] == 1:\n        state.refcount[state.table[seq][0]] += 1"
 )
+NOTHING_IS_HELD = "state.uses[flight] == NONE and state.refcount[state.uses[flight]] == 0"
 UNCOUNTED = "if state.ending[seq]:\n        state.refcount[block] -= 1\n    state.num_blocks[seq] = index"
 WRONG = {
     "a block that is forgotten stays computed": Wrong(
@@ -69,6 +70,10 @@ WRONG = {
         ),
         TABLES,
         "refcount-exact",
+    ),
+    # Python counts from the end, so this flight may begin only while nobody holds the last block.
+    "no block selects the cell of the last one": Wrong(
+        (("is_idle", "state.uses[flight] == NONE", NOTHING_IS_HELD),), STEPS, "total-calls"
     ),
 }
 NEEDS_COMPILER = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")

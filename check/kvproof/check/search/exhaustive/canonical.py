@@ -184,7 +184,7 @@ def _quick_key(machine: Machine, state: State) -> Hashable | None:
                 return None
             index = first
             for block in held:
-                if block >= null or position[block] != index:
+                if not 0 <= block < null or position[block] != index:
                     return None
                 if (stop := num_written[block]) and memory[block][:stop] != rows[index][:stop]:
                     return None

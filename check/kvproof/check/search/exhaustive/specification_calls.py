@@ -16,6 +16,7 @@ from typing import Any
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
+from kvproof.check.search.exhaustive.places import machine_for_searches
 from kvproof.check.search.exhaustive.specification_call import SpecCall, appends, flights, prompts, swaps
 from kvproof.check.search.exhaustive.specification_space import ROOT, Continuations, SpecificationSpace, asks_claims
 from kvproof.spec.native import Machine
@@ -54,7 +55,7 @@ class CallSpace(SpecificationSpace):
     ) -> None:
         if scope.caching and scope.num_flights:
             raise ValueError("operations in flight are explored without a prefix cache; take the level of rules")
-        machine = machine or Machine(sizes_of(scope), with_ghosts=False, text=text)
+        machine = machine or machine_for_searches(sizes_of(scope), with_ghosts=False, text=text)
         super().__init__(scope, machine, asks_claims(scope), continuations, text)
         self._can_still_be_read: Callable[[State, int, int], bool] = self.machine.function("can_still_be_read")
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
+from kvproof.check.search.exhaustive.places import machine_for_searches
 from kvproof.check.search.exhaustive.specification_space import ROOT, Continuations, SpecificationSpace
 from kvproof.spec.native import Machine
 from kvproof.spec.syntax_trees import Functions
@@ -31,7 +32,8 @@ class RuleSpace(SpecificationSpace):
         continuations: Continuations | None = None,
         text: Functions | None = None,
     ) -> None:
-        super().__init__(scope, machine or Machine(sizes_of(scope), text=text), True, continuations, text)
+        machine = machine or machine_for_searches(sizes_of(scope), with_ghosts=True, text=text)
+        super().__init__(scope, machine, True, continuations, text)
 
     def transitions(self, state: State) -> Iterator[tuple[Operation, State]]:
         """Every firing that is not refused."""

@@ -139,7 +139,7 @@ class _Predecessors:
         return sys.maxsize
 
 
-BROKEN = (CheckFailed, IndexError, TypeError, ValueError)  # what a wrong rule may raise
+BROKEN = (CheckFailed, IndexError, TypeError, ValueError, ZeroDivisionError)  # what a wrong rule may raise
 
 
 class Firings:
@@ -233,7 +233,7 @@ class Claims:
             for claim, holds in self._predicates:
                 if not holds(state):
                     return Finding(claim.property, f"{claim.name}: {claim.sentence}")
-        except IndexError:
+        except (IndexError, ZeroDivisionError):
             return Finding("lists-agree", "a number of the state is out of the range of what it counts")
         return None
 
@@ -243,7 +243,7 @@ class Claims:
             for holds in self._of_ghosts:
                 if not holds(state):
                     return False
-        except IndexError:
+        except (IndexError, ZeroDivisionError):
             return False
         return True
 

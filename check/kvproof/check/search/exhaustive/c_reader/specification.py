@@ -19,6 +19,7 @@ from typing import Any
 
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.enumerations import enumerate_ghosts
+from kvproof.check.search.exhaustive.places import machine_for_searches
 from kvproof.spec.c_reader import programs, translation
 from kvproof.spec.c_reader.canonical_form import IDS_MAX, NUM_IDS_MAX, STREAM_MAX, canonical_form
 from kvproof.spec.c_reader.library import Loaded, load
@@ -26,7 +27,6 @@ from kvproof.spec.c_reader.programs import ProgramTranslator
 from kvproof.spec.c_reader.translation import GHOST_FIELDS, REAL_FIELDS, SIZES, is_row
 from kvproof.spec.language import IDENTITIES
 from kvproof.spec.names_only import mixed_names
-from kvproof.spec.native import Machine
 from kvproof.spec.syntax_trees import Functions
 from kvproof.spec.text.state import NONE, State
 
@@ -94,7 +94,8 @@ class SpecificationInC:
             raise UnfitForC(f"the C reader cannot search this text: {mixed}; leave out --reader c")
         sizes = sizes_of(scope)
         names = sizes.names()
-        self.scope, self.text, self.machine = scope, text, Machine(sizes, text=text)
+        self.scope, self.text = scope, text
+        self.machine = machine_for_searches(sizes, with_ghosts=True, text=text)
         self.translator = translated()[0]
         self.rules = self.translator.rules
         self.claims = self.translator.claims
