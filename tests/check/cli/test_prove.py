@@ -22,7 +22,7 @@ from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.proofs.units import Unit
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings, decide
 from kvproof.models.suites import Refutation
-from kvproof.models.translation.text import Text, specification
+from kvproof.models.translation.text import Text
 from kvproof.spec.verdict import Exit, Verdict
 
 X, Y, Z = z3.Ints("x y z")
@@ -69,7 +69,7 @@ def makes(monkeypatch: pytest.MonkeyPatch, obligations_of: Callable[[str], Itera
     """Let each suite be one unit with these obligations."""
 
     def units_of(suite: str, text: Text | None) -> Iterator[Unit]:
-        yield Unit(suite, suite, specification(), (), lambda: obligations_of(suite))
+        yield Unit(suite, suite, lambda: obligations_of(suite))
 
     monkeypatch.setattr("kvproof.check.proving.run.units_of", units_of)
 

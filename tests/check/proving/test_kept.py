@@ -82,7 +82,7 @@ def test_every_file_that_a_proof_may_depend_on_is_in_the_digest(
 def test_a_second_run_makes_no_obligation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     num_made = 0
 
-    def made(request: object, units: object) -> Iterator[Checked]:
+    def made(request: object) -> Iterator[Checked]:
         nonlocal num_made
         num_made += 1
         yield from RESULT

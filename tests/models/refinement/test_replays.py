@@ -12,7 +12,6 @@ from kvproof.models.refinement import suite
 from kvproof.models.refinement.replay import StrictList
 from kvproof.models.refinement.simulation import NO_STATE, Path, Simulation, explore
 from kvproof.models.refinement.unbounded import Cells, Ring
-from kvproof.models.translation.text import specification
 
 # No number takes these: a block has a slot; and what is about the relation alone calls nothing.
 WITHOUT_NUMBERS = {
@@ -81,4 +80,4 @@ def test_a_proof_that_comes_to_no_end_is_an_ordinary_error_outside_of_the_code()
         raise GaveUp("the solver does not decide it")
 
     with pytest.raises(NoProof, match="concolic/take: the solver does not decide it"):
-        Unit("concolic", "take", specification(), (), make).obligations()
+        Unit("concolic", "take", make).obligations()

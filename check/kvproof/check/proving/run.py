@@ -5,8 +5,6 @@ ones, the vacuity check of their hypotheses, then the optional parts. Rules and 
 while the solvers answer what is left. An obligation that the solver does not prove is refuted only if a run of the
 specification (or of the code) confirms it; otherwise it is unknown, whatever the solver answered.
 
-With kept units (`units`) only those obligations are made and rules fired that depend on what has changed.
-
 Proofs mean what they say only if the lints find nothing in the text. So every lint is run with any obligation, whatever
 `--only` selects.
 """
@@ -34,7 +32,6 @@ from kvproof.check.proving.checks import (
 from kvproof.check.proving.kept import Checked, keep, kept
 from kvproof.check.proving.options import ProofOptions
 from kvproof.check.proving.report import ProofProgress, core_text, proof_lines
-from kvproof.check.proving.units import KeptUnit, Made, Units, known_of
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.runs.history import add_to_history
 from kvproof.check.runs.processor_time import processor_seconds
@@ -42,7 +39,7 @@ from kvproof.check.runs.run import close, host, now, version
 from kvproof.check.runs.store import StoreError
 from kvproof.check.runs.terminal import output, say
 from kvproof.models.counterexamples.case import RULES
-from kvproof.models.pin import Pin, PinError, Pinned, pinned_lines, pinned_names
+from kvproof.models.pin import Pin, PinError, pinned_lines, pinned_names
 from kvproof.models.proofs.contract_instances import runs
 from kvproof.models.proofs.lints import lint_names, lints
 from kvproof.models.proofs.obligation import Obligation
@@ -54,7 +51,6 @@ from kvproof.models.proofs.vacuity import (
     RUNS,
     VACUITY,
     Hypotheses,
-    firing,
     firings,
     firings_of_stores,
 )
@@ -237,18 +233,17 @@ def _kept_or_made(request: ProofRequest, result: Result) -> Iterator[Checked]:
     """Every check: those of an earlier run if nothing has changed since, or else made now and kept."""
     cache = request.cache
     if cache is None:
-        yield from _checks(request, None)
+        yield from _checks(request)
         return
     try:
-        has_units = not request.settings.wants_core and not request.options.needs_formulas
-        is_keepable = has_units and request.text is None
+        is_keepable = not (request.settings.wants_core or request.options.needs_formulas or request.text is not None)
         known = kept(cache, request.only) if is_keepable else None
         if known is not None:
             result.messages.append(UNCHANGED)
             yield from known
             return
         found: list[Checked] = []
-        for one in _checks(request, Units(cache) if has_units else None):
+        for one in _checks(request):
             found.append(one)
             yield one
         if is_keepable:
@@ -257,11 +252,8 @@ def _kept_or_made(request: ProofRequest, result: Result) -> Iterator[Checked]:
         cache.close()
 
 
-def _checks(request: ProofRequest, units: Units | None) -> Iterator[Checked]:
-    """Every check that was asked for, with the obligation that it is about, if it is about one.
-
-    units: those of earlier runs, which need not be made.
-    """
+def _checks(request: ProofRequest) -> Iterator[Checked]:
+    """Every check that was asked for, with the obligation that it is about, if it is about one."""
     selection, text, pinned = Selection(request.only), request.text, _pinned(request.suites)
     linted = [name for name in lint_names() if selection.has(f"{LINT}/{name}")]
     if any(map(selection.may_have, request.suites)):
@@ -281,7 +273,7 @@ def _checks(request: ProofRequest, units: Units | None) -> Iterator[Checked]:
     fired: list[Check] = []
 
     def meanwhile() -> Iterator[None]:
-        for one in _fired(rules, of_stores, contracts, text, units):
+        for one in _fired(rules, of_stores, contracts, text):
             fired.append(one)
             yield
         if wants_hypotheses and any(sets.sets for sets in hypotheses.values()):
@@ -292,18 +284,15 @@ def _checks(request: ProofRequest, units: Units | None) -> Iterator[Checked]:
     pin = Pin()
     judge = _Judge(text)
     still_open: list[ProofOutcome] = []
-    known, checked = list[Checked](), dict[str, Checked]()
     searches = wants_hypotheses or text is not None  # nothing pins the hypotheses of another text
-    selected = _selected(request, selection, hypotheses, pin, searches, units, known)
+    selected = _selected(request, selection, hypotheses, pin, searches)
     for one in _decided(request, selected, meanwhile()):
         if one.obligation.is_search:
             hypotheses[one.obligation.suite].searched(one)
         elif one.answer.verdict is Verdict.PROVED:
-            checked[one.obligation.id] = judge.check(one)
-            yield checked[one.obligation.id]
+            yield judge.check(one)
         else:
             still_open.append(one)
-    yield from known
     for one in sorted(still_open, key=lambda one: one.obligation.id):  # the answers arrive in any order
         yield judge.check(one)
     yield from ((None, one) for one in fired)
@@ -312,22 +301,13 @@ def _checks(request: ProofRequest, units: Units | None) -> Iterator[Checked]:
         yield None, pin_check(list(pin.differences(pinned, is_selected)), text is not None)
     if wants_hypotheses:
         yield from ((None, hypotheses_check(suite, sets)) for suite, sets in hypotheses.items())
-        if units is not None:
-            units.keep(checked, pin, hypotheses)
     else:
         yield from ((None, hypotheses_result(suite, sets)) for suite, sets in hypotheses.items() if sets.contradictory)
 
 
-def _fired(
-    rules: list[str], of_stores: list[str], contracts: list[str], text: Text | None, units: Units | None
-) -> Iterator[Check]:
+def _fired(rules: list[str], of_stores: list[str], contracts: list[str], text: Text | None) -> Iterator[Check]:
     """The vacuity checks of these rules and contracts, one after the other."""
-    known = [] if units is None else [name for name in rules if units.has_fired(firing(name, text))]
-    yield from (firing_check(name, True) for name in known)
-    for name, is_fired in firings([name for name in rules if name not in known], text):
-        if is_fired and units is not None:
-            units.fired.append(firing(name, text))
-        yield firing_check(name, is_fired)
+    yield from (firing_check(name, is_fired) for name, is_fired in firings(rules, text))
     yield from (firing_check(f"{STORES.name}/{name}", is_fired) for name, is_fired in firings_of_stores(of_stores))
     yield from (run_check(name, wrong, has_run) for name, wrong, has_run in runs(contracts, text))
 
@@ -360,44 +340,23 @@ def _selected(
     hypotheses: dict[str, Hypotheses],
     pin: Pin,
     searches: bool,
-    units: Units | None,
-    known: list[Checked],
 ) -> Iterator[Obligation]:
     """The selected obligations; adds them to the pin and to the hypotheses of their suite. Raises UsageError.
 
     searches: also yield the search for a contradiction in each set of hypotheses, before the obligations that have it.
-    units: what is kept of these is added to `known`, and not yielded.
     """
     for suite in request.suites:
         if not selection.may_have(suite):
             continue
         for unit in _units(suite, request.text, selection):
-            if units is not None and (kept_unit := units.find(unit)) is not None:
-                known += _restored(unit, kept_unit, selection, hypotheses, pin)
-                continue
-            obligations = unit.obligations()
-            pinned = list[Pinned]()
-            for one in obligations:
+            for one in unit.obligations():
                 if selection.has(one.id):
                     search = hypotheses.setdefault(suite, Hypotheses()).note(one)
                     if searches and search is not None:
                         yield search
-                    pinned.append(pin.add(one))
+                    pin.add(one)
                     yield one
-            if units is not None and len(pinned) == len(obligations):
-                units.made.append(Made(unit, obligations, pinned))
     selection.require_matched()
-
-
-def _restored(
-    unit: Unit, kept_unit: KeptUnit, selection: Selection, hypotheses: dict[str, Hypotheses], pin: Pin
-) -> Iterator[Checked]:
-    """The selected checks of a kept unit; adds them to the pin, and their hypotheses to those of the suite."""
-    for outcome, check, pinned, of_hypotheses in known_of(unit, kept_unit):
-        if selection.has(outcome.obligation.id):
-            hypotheses.setdefault(unit.suite, Hypotheses()).know(of_hypotheses)
-            pin.add_known(outcome.obligation.id, pinned, kept_unit.assumptions)
-            yield outcome, check
 
 
 class _Judge:

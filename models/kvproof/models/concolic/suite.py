@@ -7,7 +7,6 @@ from kvproof.models.concolic import counting, eviction, free_list, scenario, swa
 from kvproof.models.concolic.scenario import Scenario
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.proofs.units import Unit
-from kvproof.models.translation.text import specification
 
 SCENARIOS: tuple[Scenario, ...] = (
     *counting.SCENARIOS,
@@ -18,9 +17,9 @@ SCENARIOS: tuple[Scenario, ...] = (
 
 
 def units() -> Iterator[Unit]:
-    """One unit for each scenario. None reads a function of the specification."""
+    """One unit for each scenario."""
     for one in SCENARIOS:
-        yield Unit(scenario.SUITE, one.name, specification(), (), partial(scenario.obligations, one))
+        yield Unit(scenario.SUITE, one.name, partial(scenario.obligations, one))
 
 
 def refutation_of(obligation: Obligation) -> str:

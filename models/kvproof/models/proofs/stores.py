@@ -32,10 +32,9 @@ ENDING = ("land", "fail", "report", "end_load", "commit", "abort")  # the rules 
 def units(text: Text | None = None) -> Iterator[Unit]:
     """The units of stores, or of another text about them."""
     text = text or specification(STORES)
-    of_rules = Induction(Translator(text=text))
-    yield from of_rules.units()
-    yield Unit(STORES.name, COMMUTING, text, (*of_rules.roots, *ENDING), partial(commuting, text))
-    yield Unit(STORES.name, GROUPS, text, ("first_needed", "is_needed"), partial(_groups, Translator(text=text)))
+    yield from Induction(Translator(text=text)).units()
+    yield Unit(STORES.name, COMMUTING, partial(commuting, text))
+    yield Unit(STORES.name, GROUPS, partial(_groups, Translator(text=text)))
 
 
 def commuting(text: Text) -> Iterator[Obligation]:
