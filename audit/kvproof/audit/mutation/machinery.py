@@ -525,47 +525,55 @@ AROUND = [
         ),
     ),
     *_tested(
-        f"{PROVING}/run.py",
+        f"{PROVING}/asked.py",
         "check/cli/test_prove.py",
         (
             "the pin is not compared",
-            "    if pin.lines:\n",
-            "    if not pin.lines:\n",
+            "        if self._pin.lines:\n",
+            "        if not self._pin.lines:\n",
         ),
         (
             "a pattern that matches nothing is accepted",
-            'has matched nothing."""\n        for pattern in self.unmatched:\n',
-            'has matched nothing."""\n        for pattern in self.unmatched[:0]:\n',
+            "                        yield one\n        for pattern in self.selection.unmatched:\n",
+            "                        yield one\n        for pattern in self.selection.unmatched[:0]:\n",
         ),
+        (
+            "every second obligation is lost on the way",
+            "                        self._pin.add(one)\n                        yield one\n",
+            "                        self._pin.add(one)\n                        if len(one.id) % 2:\n"
+            "                            yield one\n",
+        ),
+    ),
+    *_tested(
+        f"{PROVING}/judge.py",
+        "check/cli/test_prove.py",
         (
             "what is open is proved",
             "        if one.answer.verdict is Verdict.PROVED:\n            return one",
             "        if one.answer.verdict is not None:\n            return one",
         ),
-        (
-            "every second obligation is lost on the way",
-            "                    pin.add(one)\n                    yield one\n",
-            "                    pin.add(one)\n                    if len(one.id) % 2:\n"
-            "                        yield one\n",
-        ),
+    ),
+    *_tested(
+        f"{PROVING}/vacuity.py",
+        "check/cli/test_prove.py",
         (
             "no contradiction is searched",
-            "                    if searches and search is not None:\n",
-            "                    if searches and search is None:\n",
+            "            if search is not None and (",
+            "            if search is None and (",
         ),
     ),
     *_tested(
-        f"{PROVING}/stage.py",
+        f"{PROVING}/asked.py",
         "check/proving/test_stage.py",
         (
             "the gate compares no pin",
-            "_lint_findings() or self._pin_differences()",
-            "_lint_findings()",
+            "(*self.lint_checks(), *self.pin_checks())",
+            "(*self.lint_checks(),)",
         ),
         (
             "the gate runs no lints",
-            "_lint_findings() or self._pin_differences()",
-            "self._pin_differences()",
+            "(*self.lint_checks(), *self.pin_checks())",
+            "(*self.pin_checks(),)",
         ),
     ),
     *_tested(

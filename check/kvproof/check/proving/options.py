@@ -50,10 +50,9 @@ SOLVER = f"z3 {z3.get_version_string()}"
 class ProofOptions:
     """The optional parts that the user asked for, and their results.
 
-    smt2: folder for SMT-LIB files. certificates: folder for questions and proofs. record: write the
-    record of the release. before: the efforts read from the
-    baseline. second_outcomes: the answers of the
-    second solver. certified: the run for certificates.
+    smt2: folder for SMT-LIB files. certificates: folder for questions and proofs. record: write the record of the
+    release. before: the efforts read from the baseline. second_outcomes: the answers of the second solver. certified:
+    the run for certificates.
     """
 
     second_solver: bool = False
@@ -67,6 +66,11 @@ class ProofOptions:
     certified: CertificateRun | None = None
 
     @property
+    def compares_efforts(self) -> bool:
+        """Whether efforts are compared or kept, so that each question must be asked alone."""
+        return self.baseline is not None or self.save_baseline is not None
+
+    @property
     def needs_formulas(self) -> bool:
         """Whether an option needs the obligations themselves, and not only the answers."""
         return self.second_solver or self.smt2 is not None or self.certificates is not None
@@ -76,7 +80,7 @@ class ProofOptions:
 
         is_whole: everything is proved. is_other_text: the text of the specification is replaced.
         """
-        if (self.baseline or self.save_baseline) and settings.wants_core:
+        if self.compares_efforts and settings.wants_core:
             raise UsageError("--cores changes the efforts; use it without --baseline and --save-baseline")
         if self.save_baseline and not is_whole:
             raise UsageError("--save-baseline needs a run of everything; leave out --only and --text")
