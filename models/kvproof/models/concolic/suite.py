@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from functools import partial
 
-from kvproof.models.concolic import counting, eviction, free_list, scenario, swap_step
+from kvproof.models.concolic import eviction, free_list, scenario, swap_step
 from kvproof.models.concolic.scenario import Scenario
 from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.proofs.units import Unit
 
 SCENARIOS: tuple[Scenario, ...] = (
-    *counting.SCENARIOS,
     *free_list.SCENARIOS,
     *eviction.SCENARIOS,
     *swap_step.SCENARIOS,
