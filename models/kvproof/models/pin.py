@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.proofs.digests import Digests
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.suites import OF_CODE, OF_TEXTS, SUITES, obligations_of
 from kvproof.spec.language import COLLECTED, COLLECTED_OF_STORES
 

@@ -17,9 +17,8 @@ from kvproof.check.proving.options import compare_answers
 from kvproof.check.proving.run import TEXT_BYTES_MAX
 from kvproof.check.proving.selection import Selection
 from kvproof.check.runs.store import StoreError
+from kvproof.models.obligation import Hypothesis, Obligation, Unit
 from kvproof.models.pin import Pin, pinned_names
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
-from kvproof.models.proofs.units import Unit
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings, decide
 from kvproof.models.suites import Refutation
 from kvproof.models.translation.text import Text

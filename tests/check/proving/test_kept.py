@@ -11,7 +11,7 @@ from kvproof.check.cli.app import app
 from kvproof.check.hosts.sources import files_of
 from kvproof.check.proving.kept import Checked, digest_of_files, folders, keep, kept
 from kvproof.check.proving.questions import answer_cache
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.answer_cache import AnswerCache, code_digest
 from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings
 from kvproof.reports.result import Check

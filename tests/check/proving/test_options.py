@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
 from kvproof.check.proving.options import compare_answers
+from kvproof.models.obligation import Obligation
 from kvproof.models.proofs.induction import Induction
-from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solving import Answer, ProofOutcome
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.verdict import Exit, Verdict

@@ -9,9 +9,8 @@ from kvproof.check.oracle.level import LEVELS, MANAGER
 from kvproof.check.proving.asked import Asked
 from kvproof.check.proving.stage import OF_SYSTEMS, Proofs, prover_stage
 from kvproof.check.runs.session import StageBudget
+from kvproof.models.obligation import Hypothesis, Obligation, Unit
 from kvproof.models.proofs.lint_error import Finding
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
-from kvproof.models.proofs.units import Unit
 from kvproof.models.suites import SUITES, Refutation, obligations_of
 from kvproof.reports.result import Check
 from kvproof.spec.text.properties import MEANINGS

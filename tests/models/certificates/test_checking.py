@@ -30,7 +30,7 @@ from kvproof.models.certificates.folder import (
 )
 from kvproof.models.certificates.proving import ask
 from kvproof.models.certificates.questions import Questions
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.solvers.solving import Settings
 from kvproof.spec.verdict import Exit, Verdict
 

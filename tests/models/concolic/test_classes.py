@@ -22,7 +22,7 @@ from kvproof.models.concolic import scenario as scenarios
 from kvproof.models.concolic.eviction import LONG_SCENARIOS
 from kvproof.models.concolic.scenario import Scenario, Shape, explore, obligations_of, replay
 from kvproof.models.concolic.suite import SCENARIOS
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.solving import ProofOutcome
 from kvproof.models.suites import OF_CODE
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import z3
 
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.solvers import answer_cache, solving
 from kvproof.models.solvers.answer_cache import AnswerCache, Question, decide_with
 from kvproof.models.solvers.solving import ProofOutcome, Settings, decide

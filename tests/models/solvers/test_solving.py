@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 import z3
 
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.solvers import solving
 from kvproof.models.solvers.solving import SEARCH_EFFORT, Answer, ProofOutcome, Settings, Together, decide
 from kvproof.models.solvers.workers import decide_all

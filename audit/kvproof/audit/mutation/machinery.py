@@ -314,7 +314,7 @@ OBLIGATIONS = [
         ),
     ),
     *_proofs(
-        "proofs/obligation",
+        "obligation",
         "specification",
         (
             "a goal with any hypothesis is trivial",
@@ -353,7 +353,7 @@ QUESTIONS = [
         ),
     ),
     *_tested(
-        f"{MODELS}/proofs/obligation.py",
+        f"{MODELS}/obligation.py",
         "models/solvers/test_solving.py",
         ("a goal that is False is trivial", "            return self.goal\n", "            return True\n"),
         ("the negated goal is False", "else z3.Not(self.goal)", "else z3.BoolVal(False)"),
@@ -466,8 +466,8 @@ AROUND = [
         ),
     ),
     *_tested(
-        f"{MODELS}/proofs/vacuity.py",
-        "models/proofs/test_vacuity.py",
+        f"{MODELS}/vacuity.py",
+        "models/test_vacuity.py",
         (
             "no contradiction is found",
             "        if outcome.answer.verdict is Verdict.PROVED:\n",

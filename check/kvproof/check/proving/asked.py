@@ -11,10 +11,9 @@ from kvproof.check.proving.checks import LINT, lint_check, pin_check
 from kvproof.check.proving.selection import Selection, matches, may_be_in
 from kvproof.check.proving.vacuity import vacuity_names
 from kvproof.check.runs.errors import UsageError, did_you_mean
+from kvproof.models.obligation import Obligation, Unit, made
 from kvproof.models.pin import Pin, PinError, pinned_lines, pinned_names
 from kvproof.models.proofs.lints import lint_names, lints
-from kvproof.models.proofs.obligation import Obligation
-from kvproof.models.proofs.units import Unit, made
 from kvproof.models.suites import OF_A_TEXT, SUITES, units_of
 from kvproof.models.translation.text import Text
 from kvproof.reports.result import Check

@@ -38,8 +38,8 @@ from kvproof.models.certificates.folder import (
 )
 from kvproof.models.certificates.proving import CertifiedAnswer, ask, unsound_rules
 from kvproof.models.certificates.questions import Questions, instances, with_instances
+from kvproof.models.obligation import Obligation
 from kvproof.models.pin import OBLIGATION, pinned_names
-from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers import second_solver
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings
 from kvproof.models.solvers.workers import Decide

@@ -1,8 +1,8 @@
 """The checks of a run of `kvproof prove`, for the result document."""
 
 from kvproof.models.proofs.lint_error import Finding
-from kvproof.models.proofs.vacuity import FIRES, HYPOTHESES, RUNS, SETS, VACUITY, WITH_MODEL, Hypotheses
 from kvproof.models.solvers.solving import ProofOutcome
+from kvproof.models.vacuity import FIRES, HYPOTHESES, RUNS, SETS, VACUITY, WITH_MODEL, Hypotheses
 from kvproof.reports.result import Check
 from kvproof.spec.verdict import Verdict
 

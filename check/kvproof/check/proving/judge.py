@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kvproof.check.proving.checks import obligation_check
 from kvproof.check.proving.report import core_text
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.solving import Allowance, ProofOutcome
 from kvproof.models.suites import REFUTATION_SECONDS, is_searched, refutation_of
 from kvproof.models.translation.text import Text

@@ -18,7 +18,7 @@ import kvproof.impl
 import kvproof.models
 import kvproof.spec
 from kvproof.check.hosts.sources import digest_of
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.answer_cache import AnswerCache
 from kvproof.models.solvers.solving import Answer, ProofOutcome
 from kvproof.reports.result import Check

@@ -30,9 +30,9 @@ from kvproof.check.runs.store import StoreError, explained
 from kvproof.check.runs.terminal import Output
 from kvproof.models import proof_record
 from kvproof.models.certificates.folder import file_stem
+from kvproof.models.obligation import Obligation
 from kvproof.models.proof_record import ProofRecord
 from kvproof.models.proofs.instances import where_denied, where_next_fired
-from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers import second_solver
 from kvproof.models.solvers.solver_effort import Efforts, changes, efforts, worse
 from kvproof.models.solvers.solving import ProofOutcome, Settings

@@ -12,7 +12,7 @@ from kvproof.check.hosts.choice import is_number, opened
 from kvproof.check.hosts.workers import Workers
 from kvproof.check.proving.options import SOLVER
 from kvproof.check.runs.terminal import output, say
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.answer_cache import AnswerCache, default_file
 from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings, ask
 from kvproof.models.solvers.workers import Asker, Decide, Printer, Question, answers_of, decide_all, is_full

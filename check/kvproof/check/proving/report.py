@@ -14,11 +14,11 @@ from types import TracebackType
 from rich.status import Status
 
 from kvproof.check.runs.terminal import PLAIN_INTERVAL_SECONDS, Output, say
+from kvproof.models.obligation import WELL_DEFINED
 from kvproof.models.proofs.induction import SUITE
-from kvproof.models.proofs.obligation import WELL_DEFINED
-from kvproof.models.proofs.vacuity import FIRES, HYPOTHESES, RUNS, SETS, VACUITY, WITH_MODEL
 from kvproof.models.solvers.solving import ProofOutcome
 from kvproof.models.suites import BOUNDED
+from kvproof.models.vacuity import FIRES, HYPOTHESES, RUNS, SETS, VACUITY, WITH_MODEL
 from kvproof.reports.result import Result
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.verdict import Exit, Verdict

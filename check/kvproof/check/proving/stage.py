@@ -18,7 +18,7 @@ from kvproof.check.oracle.level import Level
 from kvproof.check.proving.asked import Asked
 from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput
 from kvproof.check.search.result import UNLIMITED
-from kvproof.models.proofs.obligation import WELL_DEFINED, Obligation
+from kvproof.models.obligation import WELL_DEFINED, Obligation
 from kvproof.models.solvers.solving import SEED_MAX, TIMEOUT_SECONDS, ProofOutcome, Settings
 from kvproof.models.solvers.workers import decide_all
 from kvproof.models.suites import refutation_of

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from kvproof.check.proving.checks import firing_check, hypotheses_check, hypotheses_result, run_check
 from kvproof.check.proving.selection import Selection
 from kvproof.models.counterexamples.case import RULES
+from kvproof.models.obligation import Obligation
 from kvproof.models.proofs.contract_instances import runs
-from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.proofs.satisfied import NativeStates
-from kvproof.models.proofs.vacuity import (
+from kvproof.models.solvers.solving import ProofOutcome
+from kvproof.models.translation.text import Text
+from kvproof.models.vacuity import (
     FIRES,
     HYPOTHESES,
     RUNS,
@@ -21,8 +23,6 @@ from kvproof.models.proofs.vacuity import (
     firings,
     firings_of_stores,
 )
-from kvproof.models.solvers.solving import ProofOutcome
-from kvproof.models.translation.text import Text
 from kvproof.reports.result import Check
 from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.store.machine import STORES

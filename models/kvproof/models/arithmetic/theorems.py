@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from kvproof.models.arithmetic import admissions, appends, identifiers, lengths, memory, windows
 from kvproof.models.arithmetic.sources import Sources
+from kvproof.models.obligation import Obligation, Unit
 from kvproof.models.proofs import least_element_lemma
-from kvproof.models.proofs.obligation import Obligation
-from kvproof.models.proofs.units import Unit
 
 
 def units() -> Iterator[Unit]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import z3
 
 from kvproof.models.arithmetic.sources import BLOCK_SIZE, SIZES, Sources, Subject, non_negative
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.proofs.multiplication_lemma import by_lemma
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
 
 WINDOW, COMPUTED, KNOWN, LOOKAHEAD, DROPPED = z3.Ints("window num_computed num_tokens num_lookahead_slots num_dropped")
 POSITION, READER = z3.Ints("position reader")

@@ -39,7 +39,7 @@ from kvproof.models.certificates.folder import (
 from kvproof.models.certificates.folder import row as row_of
 from kvproof.models.certificates.proving import unsound_rules
 from kvproof.models.certificates.questions import Questions, instances, with_instances
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.obligation import Obligation
 from kvproof.spec.verdict import Verdict
 
 ETHOS = "ethos"

@@ -7,7 +7,7 @@ from kvproof.models.counterexamples.clauses import false_clauses
 from kvproof.models.counterexamples.instances import Candidate, Search, instances_for
 from kvproof.models.counterexamples.replay import Replay, Replayed
 from kvproof.models.counterexamples.shrinking import shrink
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.solving import Allowance
 from kvproof.models.translation.text import Text, place_of, specification
 from kvproof.spec.sizes import Sizes

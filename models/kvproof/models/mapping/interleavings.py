@@ -24,7 +24,7 @@ from kvproof.models.mapping.lists import (
     X,
     mapping_obligation,
 )
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 
 Part = Callable[[z3.ArithRef, z3.ArithRef], Any]  # of a block or a copy, and a part of it
 

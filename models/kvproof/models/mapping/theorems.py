@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from kvproof.models.mapping import interleavings, lists, pairs, phases, programs
-from kvproof.models.proofs.obligation import Obligation
-from kvproof.models.proofs.units import Unit
+from kvproof.models.obligation import Obligation, Unit
 
 
 def units() -> Iterator[Unit]:

@@ -14,11 +14,10 @@ from typing import Any
 
 import z3
 
+from kvproof.models.obligation import WELL_DEFINED, Hypothesis, Obligation, Unit
 from kvproof.models.proofs.induction import Induction, guards, hypotheses
 from kvproof.models.proofs.least_element_lemma import by_lemma
 from kvproof.models.proofs.multiplication_lemma import by_lemma_where_divided
-from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis, Obligation
-from kvproof.models.proofs.units import Unit
 from kvproof.models.translation.conditions import Demand
 from kvproof.models.translation.maps import SymbolicState, Value
 from kvproof.models.translation.rules import Outcome

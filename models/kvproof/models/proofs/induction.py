@@ -12,8 +12,7 @@ from typing import Any
 
 import z3
 
-from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis, Obligation
-from kvproof.models.proofs.units import Unit
+from kvproof.models.obligation import WELL_DEFINED, Hypothesis, Obligation, Unit
 from kvproof.models.translation.conditions import Demand
 from kvproof.models.translation.dependencies import fields_read
 from kvproof.models.translation.maps import SymbolicState

@@ -16,9 +16,8 @@ from typing import Any
 
 import z3
 
+from kvproof.models.obligation import Obligation, Unit
 from kvproof.models.proofs.induction import Induction, Rule, hypotheses
-from kvproof.models.proofs.obligation import Obligation
-from kvproof.models.proofs.units import Unit
 from kvproof.models.translation.maps import Map, SymbolicState
 from kvproof.models.translation.terms import Truth, conjunction, equal, implication, negation
 from kvproof.models.translation.text import Text, specification

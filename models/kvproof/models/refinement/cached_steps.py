@@ -14,7 +14,7 @@ from kvproof.impl.cached_blocks import NEVER_ACCESSED, CachedBlocks
 from kvproof.impl.errors import UnknownBlockError
 from kvproof.models.concolic.scenario import Outcome
 from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicInt, number
-from kvproof.models.proofs.obligation import Hypothesis
+from kvproof.models.obligation import Hypothesis
 from kvproof.models.refinement.abstraction import NO_PREFIX_CACHE, Agreement
 from kvproof.models.refinement.device_steps import free_blocks
 from kvproof.models.refinement.replay import LENGTH_MAX, Specified, Value

@@ -18,7 +18,7 @@ from kvproof.impl.errors import DoubleFreeError, NoFreeBlocksError, UnknownBlock
 from kvproof.impl.vllm_api.refcount import CopyOnWriteTracker, RefCounter
 from kvproof.models.concolic.scenario import Outcome
 from kvproof.models.concolic.symbolic import SymbolicInt, number, truth
-from kvproof.models.proofs.obligation import Hypothesis
+from kvproof.models.obligation import Hypothesis
 from kvproof.models.refinement.abstraction import Agreement
 from kvproof.models.refinement.loops import Head, Items
 from kvproof.models.refinement.setting import Setting

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kvproof.models.proofs.obligation import Obligation
-from kvproof.models.proofs.units import Unit
+from kvproof.models.concolic.refusal import proof_of
+from kvproof.models.obligation import Obligation, Unit
 from kvproof.models.refinement import cached_steps, device_steps, simulation, table_steps
 from kvproof.models.refinement.setting import Setting
 from kvproof.models.refinement.simulation import Simulation
@@ -24,4 +24,5 @@ def units() -> Iterator[Unit]:
 
 def obligations() -> Iterator[Obligation]:
     for one in simulations():
-        yield from simulation.obligations(one)
+        with proof_of(f"{simulation.SUITE}/{one.subject}"):
+            yield from simulation.obligations(one)

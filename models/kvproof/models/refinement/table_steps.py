@@ -19,7 +19,7 @@ from kvproof.impl.table import Table
 from kvproof.models.concolic.frame import is_same
 from kvproof.models.concolic.scenario import Outcome
 from kvproof.models.concolic.symbolic import SymbolicInt, both, number, truth
-from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis
+from kvproof.models.obligation import WELL_DEFINED, Hypothesis
 from kvproof.models.refinement.abstraction import Agreement, as_truth
 from kvproof.models.refinement.device_steps import LISTS, each_block
 from kvproof.models.refinement.setting import Setting

@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from kvproof.models.proofs import obligation
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.models import obligation
+from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings
 from kvproof.spec.cache_folder import cache_folder, require_private
 from kvproof.spec.database import has_tables_of

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import z3
 
-from kvproof.models.proofs.obligation import NO_GOAL, Obligation
+from kvproof.models.obligation import NO_GOAL, Obligation
 from kvproof.spec.verdict import Verdict
 
 TIMEOUT_SECONDS = 20.0

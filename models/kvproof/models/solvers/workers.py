@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Protocol
 
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.interrupts import deaf_to_interrupts
 from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings, Together, ask
 from kvproof.spec.verdict import Verdict

@@ -25,8 +25,8 @@ import z3
 from kvproof.models.counterexamples.case import RULES
 from kvproof.models.counterexamples.instances import INSTANCES, Search
 from kvproof.models.counterexamples.replay import replay_of_rule
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.proofs import store_instance
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.proofs.satisfied import NativeStates
 from kvproof.models.proofs.store_instance import NotFired
 from kvproof.models.solvers.solving import ProofOutcome
