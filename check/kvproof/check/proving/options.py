@@ -24,7 +24,7 @@ import msgspec
 import z3
 
 from kvproof.check.proving.certificates import CERTIFICATES, KEPT, CertificateRun
-from kvproof.check.proving.report import Line, ProofProgress
+from kvproof.check.proving.report import ProofProgress, StyledLine
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError, explained
 from kvproof.check.runs.terminal import Output
@@ -139,7 +139,7 @@ class ProofOptions:
             proof_record.write_record(ProofRecord(result.run.version, *digests, *counts, solvers, date))
         return f"the record of the release is in {proof_record.FILE}"
 
-    def lines(self, result: Result) -> Iterator[Line]:
+    def lines(self, result: Result) -> Iterator[StyledLine]:
         """The lines of the report about the optional parts."""
         yield from second_solver_lines(result.checks, self.second_outcomes)
         if self.certified is not None:
@@ -185,7 +185,7 @@ def compare_answers(first: ProofOutcome, second: ProofOutcome, judge: str = SECO
     return Check(id, judge, obligation.property, verdict, round(answer.seconds, 4), counts, text)
 
 
-def second_solver_lines(checks: list[Check], outcomes: list[ProofOutcome]) -> Iterator[Line]:
+def second_solver_lines(checks: list[Check], outcomes: list[ProofOutcome]) -> Iterator[StyledLine]:
     """How many obligations the second solver proved, and its hardest one. Contradictions are listed as open checks."""
     verdicts = Counter(check.verdict for check in checks if check.judge == SECOND_SOLVER)
     if not verdicts:

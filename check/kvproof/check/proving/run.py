@@ -15,7 +15,7 @@ import z3
 from kvproof.check.hosts.interrupt import interruptible
 from kvproof.check.proving.asked import Asked
 from kvproof.check.proving.judge import Judge
-from kvproof.check.proving.kept import Checked, keep, kept
+from kvproof.check.proving.kept import ProofCheck, keep, kept
 from kvproof.check.proving.options import ProofOptions
 from kvproof.check.proving.questions import answer_cache, deciding
 from kvproof.check.proving.report import ProofProgress, proof_lines
@@ -147,7 +147,7 @@ class _Proving:
         self.result.totals["cached answers"] = sum(one.is_cached for one in self.outcomes)
         self.result.totals["bounded obligations"] = sum(one.obligation.suite in BOUNDED for one in self.outcomes)
 
-    def _kept_or_made(self) -> Iterator[Checked]:
+    def _kept_or_made(self) -> Iterator[ProofCheck]:
         """Every check: those of an earlier run if nothing has changed since, or else made now and kept."""
         cache, only = self.cache, self.request.only
         if cache is None or self.settings.wants_core or self.options.needs_formulas or self.text is not None:
@@ -158,13 +158,13 @@ class _Proving:
             self.result.messages.append(UNCHANGED)
             yield from known
             return
-        found: list[Checked] = []
+        found: list[ProofCheck] = []
         for one in self._made():
             found.append(one)
             yield one
         keep(cache, only, found)
 
-    def _made(self) -> Iterator[Checked]:
+    def _made(self) -> Iterator[ProofCheck]:
         """Every check that was asked for, with the obligation that it is about, if it is about one."""
         selection, judge = Selection(self.request.only), Judge(self.text)
         asked = Asked(SUITES if self.text is None else OF_A_TEXT, self.text, selection)

@@ -30,7 +30,7 @@ from kvproof.models.translation.maps import Map, SymbolicState
 from kvproof.spec.language import SLOTS
 
 # Whether a block is taken, whether it is a copy, its source, the block -> what else is true then.
-Taken = Callable[[z3.BoolRef, z3.BoolRef, z3.ArithRef, z3.ArithRef], Iterator[Agreement]]
+FrameClaims = Callable[[z3.BoolRef, z3.BoolRef, z3.ArithRef, z3.ArithRef], Iterator[Agreement]]
 
 
 class Device(Protocol):
@@ -41,7 +41,7 @@ class Device(Protocol):
     def made(self, setting: Setting) -> Any: ...
     def assumed(self, setting: Setting) -> tuple[Hypothesis, ...]: ...
     def agrees(self, setting: Setting, device: Any, state: SymbolicState) -> Iterator[Agreement]: ...
-    def frame(self, device: Any) -> Taken: ...
+    def frame(self, device: Any) -> FrameClaims: ...
 
 
 class UncachedDevice:
@@ -58,7 +58,7 @@ class UncachedDevice:
     def agrees(self, setting: Setting, device: Any, state: SymbolicState) -> Iterator[Agreement]:
         return setting.abstraction.device_agrees(device, state)
 
-    def frame(self, device: Any) -> Taken:
+    def frame(self, device: Any) -> FrameClaims:
         """Nothing more is noted of a block that is taken or copied."""
         return lambda *_: iter(())
 
