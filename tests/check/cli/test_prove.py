@@ -58,7 +58,7 @@ def mixed_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     makes(monkeypatch, lambda suite: mixed())
     monkeypatch.setattr("kvproof.check.proving.run.SUITES", {"mixed": ""})
     monkeypatch.setattr("kvproof.check.proving.vacuity.RULES", {})
-    monkeypatch.setattr("kvproof.check.proving.judge.refutation_of", refute_wrong)
+    monkeypatch.setattr("kvproof.check.proving.checks.refutation_of", refute_wrong)
     monkeypatch.setattr("kvproof.check.proving.asked.pinned_lines", lambda suites: pinned(mixed()))
     monkeypatch.setattr("kvproof.check.proving.asked.pinned_names", lambda: {one.id for one in mixed()})
     monkeypatch.setattr("kvproof.check.proving.asked.lints", lambda text=None: iter([]))
@@ -146,7 +146,7 @@ def test_an_open_obligation_is_reported_with_its_place_and_reason(tmp_path: Path
 
 @pytest.mark.usefixtures("mixed_suite")
 def test_what_only_the_solver_says_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvproof.check.proving.judge.refutation_of", lambda *_: None)
+    monkeypatch.setattr("kvproof.check.proving.checks.refutation_of", lambda *_: None)
     done = kvproof_prove("--only", "mixed/wrong")
     assert done.exit_code == 4
     assert "unknown: mixed/wrong/it is 1: kvproof/spec/rules.py:7: the solver has a model in which the" in done.output

@@ -545,7 +545,7 @@ AROUND = [
         ),
     ),
     *_tested(
-        f"{PROVING}/judge.py",
+        f"{PROVING}/checks.py",
         "check/cli/test_prove.py",
         (
             "what is open is proved",

@@ -14,7 +14,7 @@ import z3
 
 from kvproof.check.hosts.interrupt import interruptible
 from kvproof.check.proving.asked import Asked
-from kvproof.check.proving.judge import Judge
+from kvproof.check.proving.checks import Judge
 from kvproof.check.proving.kept import ProofCheck, keep, kept
 from kvproof.check.proving.options import ProofOptions
 from kvproof.check.proving.questions import answer_cache, deciding
