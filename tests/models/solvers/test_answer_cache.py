@@ -59,6 +59,13 @@ def test_a_proof_is_asked_once_and_what_is_no_proof_is_asked_again(file: Path) -
     assert effort["right"] == decide(RIGHT, SETTINGS).answer.effort
 
 
+def test_a_file_with_the_units_of_an_earlier_version_is_used_without_them(file: Path) -> None:
+    with sqlite3.connect(file) as database:
+        database.execute("CREATE TABLE units (key TEXT PRIMARY KEY, name TEXT, unit TEXT, digest TEXT)")
+    database.close()
+    assert decided(file)[1] == ["wrong"]
+
+
 def test_another_solver_or_setting_has_its_own_answers(file: Path) -> None:
     assert decided(file, solver="z3 2")[1] == ["right", "wrong"]
     assert decided(file, replace(SETTINGS, seed=1))[1] == ["right", "wrong"]
