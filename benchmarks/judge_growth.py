@@ -32,8 +32,8 @@ from kvproof.check.search.exhaustive.specification import explore_specification
 from kvproof.check.search.manager_operations import ManagerOperations
 from kvproof.check.search.random_walk import Parts
 from kvproof.check.subjects.builtin.manager import BuiltIn
+from kvproof.models.obligation import made
 from kvproof.models.proofs import induction
-from kvproof.models.proofs.units import made
 from kvproof.models.solvers.solving import Settings, decide
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.trace import Operation

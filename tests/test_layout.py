@@ -56,6 +56,24 @@ FLOOR = {
     "conformance": 8,
     "pytest_plugin": 8,
 }
+# The floors of `models`, in the same way; a name is a folder, or a file that lies in none.
+FLOOR_OF_MODELS = {
+    "obligation": 1,
+    "translation": 1,
+    "proof_record": 1,
+    "concolic": 2,
+    "crosscheck": 2,
+    "solvers": 2,
+    "proofs": 3,
+    "arithmetic": 4,
+    "counterexamples": 4,
+    "mapping": 4,
+    "refinement": 4,
+    "suites": 5,
+    "vacuity": 5,
+    "certificates": 6,
+    "pin": 6,
+}
 CHECK = TREE / "check" / "kvproof" / "check"
 FILES_IN_CHECK_MAX = 6
 
@@ -215,18 +233,25 @@ def module_name(module: Path, root: str) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def test_each_folder_of_check_imports_only_folders_on_lower_floors() -> None:
-    forbidden = set()
-    for module in modules_of("check"):
-        folder = module.relative_to(CHECK).parts[0].removesuffix(".py")
+@pytest.mark.parametrize(("root", "floors"), [("check", FLOOR), ("models", FLOOR_OF_MODELS)])
+def test_each_folder_imports_only_folders_on_lower_floors(root: str, floors: dict[str, int]) -> None:
+    forbidden, top = set(), TREE / root / "kvproof" / root
+    for module in modules_of(root):
+        folder = module.relative_to(top).parts[0].removesuffix(".py")
         if folder == "__init__":
             continue
-        for _, name in imported_names(module, "check"):
-            if name.startswith("kvproof.check."):
+        for _, name in imported_names(module, root):
+            if name.startswith(f"kvproof.{root}."):
                 other = name.split(".")[2]
-                if other != folder and FLOOR[other] >= FLOOR[folder]:
-                    forbidden.add(f"{module.relative_to(CHECK).as_posix()} -> {other}")
+                if other != folder and floors[other] >= floors[folder]:
+                    forbidden.add(f"{module.relative_to(top).as_posix()} -> {other}")
     assert forbidden == set()
+
+
+def test_every_folder_of_models_has_a_floor() -> None:
+    folder = TREE / "models" / "kvproof" / "models"
+    names = {path.stem for path in folder.iterdir() if path.is_dir() or path.suffix == ".py"} - LEFTOVERS
+    assert names == {*FLOOR_OF_MODELS, "__init__"}
 
 
 def test_every_folder_of_check_has_a_floor_and_few_files_lie_outside_of_folders() -> None:

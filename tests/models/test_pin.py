@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import z3
 
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.pin import INVARIANTS, Pin, PinError, pinned_lines
 from kvproof.models.proofs.induction import guards
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.translation.maps import SymbolicState
 from kvproof.models.translation.rules import Outcome, Required
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.proofs.digests import Digests
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.suites import OF_CODE, OF_TEXTS, SUITES, obligations_of
 from kvproof.spec.language import COLLECTED, COLLECTED_OF_STORES
 
@@ -66,30 +66,19 @@ class Pin:
         self._of_hypothesis: dict[tuple[str, str, int], tuple[str, str]] = {}  # with the line of the assumption, or ""
         self._given: dict[tuple[str, tuple[Hypothesis, ...]], Given] = {}  # many obligations have the same
 
-    def add(self, obligation: Obligation) -> Pinned:
+    def add(self, obligation: Obligation) -> None:
         """Add an obligation and its assumptions."""
         kind = TRIVIAL if obligation.is_trivial() else OBLIGATION
         goal = self._digests.of([obligation.goal], obligation.property)
         known = obligation.suite, obligation.hypotheses
         if known not in self._given:
             self._given[known] = frozenset(self._hypothesis(obligation.suite, one)[0] for one in obligation.hypotheses)
-            self._assumptions.update(self.assumptions_of(obligation))
-        pinned = Pinned(kind, goal, self._given[known])
-        self.add_known(obligation.id, pinned)
-        return pinned
-
-    def add_known(self, id: str, pinned: Pinned, assumptions: Iterable[str] = ()) -> None:
-        """Add what an earlier run has found of an obligation. assumptions: the lines of its assumptions."""
-        name = _one_line(id)
+            lines = (self._hypothesis(obligation.suite, one)[1] for one in obligation.hypotheses)
+            self._assumptions.update(line for line in lines if line)
+        name = _one_line(obligation.id)
         if name in self._obligations:  # such as two guards of a rule with one sentence: only one of them is pinned
             self._twice.add(name)
-        self._obligations[name] = pinned
-        self._assumptions.update(assumptions)
-
-    def assumptions_of(self, obligation: Obligation) -> list[str]:
-        """The lines of those hypotheses that are assumptions."""
-        lines = (self._hypothesis(obligation.suite, one)[1] for one in obligation.hypotheses)
-        return [line for line in lines if line]
+        self._obligations[name] = Pinned(kind, goal, self._given[known])
 
     def _hypothesis(self, suite: str, one: Hypothesis) -> tuple[str, str]:
         """The entry of a hypothesis, and the line of the assumption if it is one."""

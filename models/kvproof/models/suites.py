@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from kvproof.models.proofs.obligation import Obligation
-from kvproof.models.proofs.units import Unit, every_subject, made
+from kvproof.models.obligation import Obligation, Unit, every_subject, made
 from kvproof.models.solvers.solving import Allowance
 from kvproof.models.translation.text import Text
 

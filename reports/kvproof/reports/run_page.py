@@ -106,7 +106,6 @@ class SearchedScope(NamedTuple):
     word: str
     style: str
     counts: str
-    num_properties: int
 
 
 class ProofCell(NamedTuple):
@@ -281,7 +280,7 @@ def _scopes_searched(checks: list[Check]) -> list[SearchedScope]:
         for check in mine:
             counts |= {what: max(count, counts.get(what, 0)) for what, count in check.counts.items()}
         verdict = _weakest(mine)
-        found.append(SearchedScope(judge, name, verdict.value, _style(verdict), work_line(counts), len(mine)))
+        found.append(SearchedScope(judge, name, verdict.value, _style(verdict), work_line(counts)))
     return found
 
 

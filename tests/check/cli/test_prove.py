@@ -13,16 +13,15 @@ from typer.testing import CliRunner, Result
 
 import kvproof.reports
 from kvproof.check.cli.app import app
-from kvproof.check.cli.prove import TEXT_BYTES_MAX
 from kvproof.check.proving.options import compare_answers
-from kvproof.check.proving.run import Selection
+from kvproof.check.proving.run import TEXT_BYTES_MAX
+from kvproof.check.proving.selection import Selection
 from kvproof.check.runs.store import StoreError
+from kvproof.models.obligation import Hypothesis, Obligation, Unit
 from kvproof.models.pin import Pin, pinned_names
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
-from kvproof.models.proofs.units import Unit
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings, decide
 from kvproof.models.suites import Refutation
-from kvproof.models.translation.text import Text, specification
+from kvproof.models.translation.text import Text
 from kvproof.spec.verdict import Exit, Verdict
 
 X, Y, Z = z3.Ints("x y z")
@@ -58,20 +57,20 @@ def mixed_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kvproof.check.proving.questions.decide_all", decide_here)
     makes(monkeypatch, lambda suite: mixed())
     monkeypatch.setattr("kvproof.check.proving.run.SUITES", {"mixed": ""})
-    monkeypatch.setattr("kvproof.check.proving.run.RULES", {})
-    monkeypatch.setattr("kvproof.check.proving.run.refutation_of", refute_wrong)
-    monkeypatch.setattr("kvproof.check.proving.run.pinned_lines", lambda suites: pinned(mixed()))
-    monkeypatch.setattr("kvproof.check.proving.run.pinned_names", lambda: {one.id for one in mixed()})
-    monkeypatch.setattr("kvproof.check.proving.run.lints", lambda text=None: iter([]))
+    monkeypatch.setattr("kvproof.check.proving.vacuity.RULES", {})
+    monkeypatch.setattr("kvproof.check.proving.checks.refutation_of", refute_wrong)
+    monkeypatch.setattr("kvproof.check.proving.asked.pinned_lines", lambda suites: pinned(mixed()))
+    monkeypatch.setattr("kvproof.check.proving.asked.pinned_names", lambda: {one.id for one in mixed()})
+    monkeypatch.setattr("kvproof.check.proving.asked.lints", lambda text=None: iter([]))
 
 
 def makes(monkeypatch: pytest.MonkeyPatch, obligations_of: Callable[[str], Iterable[Obligation]]) -> None:
     """Let each suite be one unit with these obligations."""
 
     def units_of(suite: str, text: Text | None) -> Iterator[Unit]:
-        yield Unit(suite, suite, specification(), (), lambda: obligations_of(suite))
+        yield Unit(suite, suite, lambda: obligations_of(suite))
 
-    monkeypatch.setattr("kvproof.check.proving.run.units_of", units_of)
+    monkeypatch.setattr("kvproof.check.proving.asked.units_of", units_of)
 
 
 def pinned(obligations: Iterable[Obligation]) -> list[str]:
@@ -111,7 +110,7 @@ def test_a_broken_lint_is_a_refutation_of_whatever_is_selected(only: str, monkey
     from kvproof.models.proofs.lint_error import Finding
 
     findings = [("no-recursion", [Finding("kvproof/spec/rules.py:7", "calls in a circle: a < a")])]
-    monkeypatch.setattr("kvproof.check.proving.run.lints", lambda text=None: iter(findings))
+    monkeypatch.setattr("kvproof.check.proving.asked.lints", lambda text=None: iter(findings))
     done = kvproof_prove("--only", only)
     assert done.exit_code == 1
     assert "refuted: lint/no-recursion: kvproof/spec/rules.py:7: calls in a circle: a < a" in done.output
@@ -147,7 +146,7 @@ def test_an_open_obligation_is_reported_with_its_place_and_reason(tmp_path: Path
 
 @pytest.mark.usefixtures("mixed_suite")
 def test_what_only_the_solver_says_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvproof.check.proving.run.refutation_of", lambda *_: None)
+    monkeypatch.setattr("kvproof.check.proving.checks.refutation_of", lambda *_: None)
     done = kvproof_prove("--only", "mixed/wrong")
     assert done.exit_code == 4
     assert "unknown: mixed/wrong/it is 1: kvproof/spec/rules.py:7: the solver has a model in which the" in done.output
@@ -271,7 +270,7 @@ def test_bounded_obligations_are_counted_apart(monkeypatch: pytest.MonkeyPatch) 
     makes(monkeypatch, two_suites)
     both = [*two_suites("mixed"), *two_suites("concolic")]
     monkeypatch.setattr("kvproof.check.proving.run.SUITES", {"mixed": "", "concolic": ""})
-    monkeypatch.setattr("kvproof.check.proving.run.pinned_lines", lambda suites: pinned(both))
+    monkeypatch.setattr("kvproof.check.proving.asked.pinned_lines", lambda suites: pinned(both))
     done = kvproof_prove("--only", "*/right/*", "--json", "-")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["totals"]["bounded obligations"] == 1
@@ -327,7 +326,7 @@ def test_an_obligation_that_is_not_pinned_or_has_vanished_fails_the_run(
 ) -> None:
     right = next(mixed())
     old = Obligation("mixed", "right", "it is not -1", "conservation", right.hypotheses, X != -1)
-    monkeypatch.setattr("kvproof.check.proving.run.pinned_lines", lambda suites: pinned([old]))
+    monkeypatch.setattr("kvproof.check.proving.asked.pinned_lines", lambda suites: pinned([old]))
     done = kvproof_prove(*selected, "--timeout", "0.2", "--json", "-")
     assert done.exit_code == 1
     (check,) = [one for one in json.loads(done.stdout)["checks"] if one["judge"] == "pin"]
@@ -341,6 +340,15 @@ def test_that_rules_fire_is_part_of_it() -> None:
     done = kvproof_prove("--only", "vacuity/fires/evict", "--only", "vacuity/fires/admit")
     assert done.exit_code == 0, done.output
     assert "not vacuous: 2 of 2 rules fire" in done.output
+
+
+def test_a_rule_of_stores_is_selected_by_its_name_alone() -> None:
+    done = kvproof_prove("--only", "vacuity/fires/store/land")
+    assert done.exit_code == 0, done.output
+    assert "not vacuous: 1 of 1 rules fire" in done.output
+    wrong = kvproof_prove("--only", "vacuity/fires/store/lend")
+    assert wrong.exit_code == 2
+    assert "did you mean vacuity/fires/store/land?" in wrong.stderr
 
 
 def test_a_rule_that_never_fires_is_not_passed(tmp_path: Path) -> None:
@@ -403,7 +411,7 @@ def test_pinned_names_decide_whether_a_pattern_matches_and_new_names_are_found(m
     assert made == []
     assert kvproof_prove("--only", "mixed/right").exit_code == 0
     assert made == ["mixed"]
-    monkeypatch.setattr("kvproof.check.proving.run.pinned_names", lambda: set())
+    monkeypatch.setattr("kvproof.check.proving.asked.pinned_names", lambda: set())
     assert kvproof_prove("--only", "mixed/right").exit_code == 0
     assert made == ["mixed"] * 3
     assert kvproof_prove("--only", "mixed/right", "--only", "mixed/nosuch").exit_code == 2
@@ -411,7 +419,7 @@ def test_pinned_names_decide_whether_a_pattern_matches_and_new_names_are_found(m
 
 @pytest.mark.usefixtures("mixed_suite")
 def test_a_pinned_name_that_is_no_longer_made_is_not_selected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvproof.check.proving.run.pinned_names", lambda: {"mixed/right", "mixed/vanished"})
+    monkeypatch.setattr("kvproof.check.proving.asked.pinned_names", lambda: {"mixed/right", "mixed/vanished"})
     done = kvproof_prove("--only", "mixed/right", "--only", "mixed/vanished")
     assert done.exit_code == 2
     assert "nothing is named mixed/vanished" in done.stderr

@@ -27,7 +27,7 @@ from kvproof.models.certificates.folder import (
     read_index,
     read_text,
 )
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.solvers import second_solver
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings, ask
 from kvproof.models.solvers.workers import Asker, Decide, Printer

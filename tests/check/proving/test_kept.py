@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
-from kvproof.check.cli.prove import answer_cache
 from kvproof.check.hosts.sources import files_of
-from kvproof.check.proving.kept import Checked, digest_of_files, folders, keep, kept
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.check.proving.kept import ProofCheck, digest_of_files, folders, keep, kept
+from kvproof.check.proving.questions import answer_cache
+from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.answer_cache import AnswerCache, code_digest
 from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings
 from kvproof.reports.result import Check
@@ -22,7 +22,7 @@ HARD = Obligation("mapping", "an append", "it holds", "conservation", (), True, 
 EASY = replace(HARD, claim="it holds as it stands")
 CHECK = Check("prover/conservation/x", "prover", "conservation", Verdict.PROVED, counts={"hypotheses": 2})
 LINT = Check("lint/x", "lint", "x", Verdict.PROVED)
-RESULT: list[Checked] = [
+RESULT: list[ProofCheck] = [
     (ProofOutcome(HARD, Answer(Verdict.PROVED, 0.5, 700)), CHECK),
     (ProofOutcome(EASY, TRIVIAL, is_trivial=True), CHECK),
     (None, LINT),
@@ -82,13 +82,13 @@ def test_every_file_that_a_proof_may_depend_on_is_in_the_digest(
 def test_a_second_run_makes_no_obligation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     num_made = 0
 
-    def made(request: object, units: object) -> Iterator[Checked]:
+    def made(proving: object) -> Iterator[ProofCheck]:
         nonlocal num_made
         num_made += 1
         yield from RESULT
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("kvproof.check.proving.run._checks", made)
+    monkeypatch.setattr("kvproof.check.proving.run._Proving._made", made)
     for options, num_expected in ((), 1), ((), 1), (("--no-cache",), 2), (("--cores",), 3), (("--seed", "1"), 4):
         done = CliRunner().invoke(app, ["prove", "--only", "mapping", *options])
         assert (done.exit_code, num_made) == (0, num_expected)

@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
 from kvproof.check.proving.options import compare_answers
+from kvproof.models.obligation import Obligation
 from kvproof.models.proofs.induction import Induction
-from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solving import Answer, ProofOutcome
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.verdict import Exit, Verdict
@@ -92,7 +92,7 @@ def test_questions_are_not_written_where_a_file_is(tmp_path: Path) -> None:
 
 def test_cores_say_what_each_proof_rests_on_and_which_invariants_a_rule_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     unit = next(unit for unit in Induction(Translator()).units() if unit.name == "begin_swap")
-    monkeypatch.setattr("kvproof.check.proving.run.units_of", lambda *_: [unit])
+    monkeypatch.setattr("kvproof.check.proving.asked.units_of", lambda *_: [unit])
     done = kvproof_prove("--only", "specification/begin_swap", "--cores", "--json", "-")
     checks = json.loads(done.stdout)["checks"]
     texts = {one["id"].rpartition("/")[2]: one["text"] for one in checks}

@@ -8,7 +8,7 @@ import z3
 
 from kvproof.check.hosts.workers import Workers
 from kvproof.check.proving.questions import decide_by
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.solvers.solving import Settings
 from kvproof.spec.verdict import Verdict
 

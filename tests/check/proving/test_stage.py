@@ -1,13 +1,16 @@
 """The prover as a judge of `kvproof verify`: a property is proved if every obligation that names it is proved."""
 
+from pathlib import Path
+
 import pytest
 import z3
 
 from kvproof.check.oracle.level import LEVELS, MANAGER
+from kvproof.check.proving.asked import Asked
 from kvproof.check.proving.stage import OF_SYSTEMS, Proofs, prover_stage
 from kvproof.check.runs.session import StageBudget
+from kvproof.models.obligation import Hypothesis, Obligation, Unit
 from kvproof.models.proofs.lint_error import Finding
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.suites import SUITES, Refutation, obligations_of
 from kvproof.reports.result import Check
 from kvproof.spec.text.properties import MEANINGS
@@ -76,26 +79,38 @@ def test_every_level_has_suites_and_only_stores_those_of_stores() -> None:
         assert ("store" in suites) == (name == "store")
 
 
-def mapping_checks(obligations: list[Obligation]) -> dict[str, Check]:
-    proofs = Proofs(StageBudget(1, 60.0, lambda count: None), suites=("mapping",))
-    return {one.property: one for one in proofs.checks(iter(obligations)) if isinstance(one, Check)}
+def mapping_checks() -> dict[str, Check]:
+    asked = Asked(["mapping"])
+    proofs = Proofs(StageBudget(1, 60.0, lambda count: None), why_meaningless=asked.why_meaningless)
+    return {one.property: one for one in proofs.checks(asked.obligations()) if isinstance(one, Check)}
 
 
-def test_nothing_is_proved_unless_what_is_proved_is_what_is_pinned() -> None:
+def test_nothing_is_proved_unless_what_is_proved_is_what_is_pinned(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     whole = list(obligations_of("mapping"))
-    proved = {name for name, one in mapping_checks(whole).items() if one.verdict is Verdict.PROVED}
+    proved = {name for name, one in mapping_checks().items() if one.verdict is Verdict.PROVED}
     assert proved == {one.property for one in whole}
-    left = mapping_checks(whole[1:])
-    assert {left[name].verdict for name in proved} == {Verdict.UNKNOWN}
-    (text,) = {left[name].text for name in proved}
-    assert text.startswith("what is proved is not what is pinned: vanished ")
+
+    def text_of_all() -> str:
+        left = mapping_checks()
+        assert {left[name].verdict for name in proved} == {Verdict.UNKNOWN}
+        (text,) = {left[name].text for name in proved}
+        return text
+
+    monkeypatch.setattr("kvproof.models.pin.FILE", tmp_path / "pinned.txt")
+    assert text_of_all().startswith(f"{tmp_path / 'pinned.txt'} cannot be read")
+    monkeypatch.undo()
+    unit = Unit("mapping", "mapping", lambda: whole[1:])
+    monkeypatch.setattr("kvproof.check.proving.asked.units_of", lambda *_: [unit])
+    assert text_of_all().startswith("no proof counts: pin/obligations: what is proved is not what is pinned: vanished ")
 
 
 def test_nothing_is_proved_of_a_text_in_which_a_lint_finds_something(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [("guards-first", [Finding("rules.py:7", "a guard after a write"), Finding("rules.py:9", "another")])]
-    monkeypatch.setattr("kvproof.check.proving.stage.lints", lambda: iter(found))
-    checks = mapping_checks(list(obligations_of("mapping")))
+    monkeypatch.setattr("kvproof.check.proving.asked.lints", lambda: iter(found))
+    checks = mapping_checks()
     assert not any(one.verdict is Verdict.PROVED for one in checks.values())
-    assert "no proof of this text counts: rules.py:7: guards-first: a guard after a write, and 1 more" in (
-        checks["mapping-hazard-free"].text
+    assert checks["mapping-hazard-free"].text == (
+        "no proof counts: lint/guards-first: rules.py:7: a guard after a write; rules.py:9: another"
     )

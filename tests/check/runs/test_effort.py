@@ -23,7 +23,7 @@ from kvproof.check.runs.store import Store
 from kvproof.check.search.random_walk import WalkOptions, walk
 from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.registry import find
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.reports.result import Check
 from kvproof.spec.verdict import Verdict
 

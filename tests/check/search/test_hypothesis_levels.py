@@ -45,7 +45,7 @@ def test_our_own_subjects_of_every_level_are_not_refuted_and_a_seed_repeats(name
 
 
 @pytest.mark.parametrize("faulty", [pools.ForgetsAReference, pools.FindsByLastPage, pools.TakesBackTwice])
-def test_the_faults_of_a_pool_are_found_and_shrunk(faulty: Callable[[], Any]) -> None:
+def test_the_faults_of_a_pool_are_found_and_shrunk(faulty: type[pools.OwnPool]) -> None:
     one = driven(faulty, 0, 1, 2).counterexample
     assert one is not None
     assert one.finding.property in dict(pools.FAULTS)[faulty]

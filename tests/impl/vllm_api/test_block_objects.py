@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -47,8 +48,10 @@ def test_a_count_never_falls_below_zero_and_a_view_cannot_change_it() -> None:
         counter.decr(5)
     with pytest.raises(UnknownBlockError):
         counter.get(4)
-    with pytest.raises(ReadOnlyError):
-        view.incr(3)
+    for change in (view.incr, view.decr):
+        with pytest.raises(ReadOnlyError, match="the refcount of block 3"):
+            change(3)
+    assert [counter.incr(3), view.get(3), counter._refcounts] == [2, 2, {3: 2, 5: 0}]
 
 
 def test_a_block_with_one_holder_is_appendable_and_copies_are_returned_once() -> None:
@@ -56,11 +59,22 @@ def test_a_block_with_one_holder_is_appendable_and_copies_are_returned_once() ->
     tracker = CopyOnWriteTracker(allocator.refcounter)
     block = allocator.allocate_mutable_block(None)
     assert tracker.is_appendable(block)
+    assert tracker.is_appendable(SimpleNamespace(block_id=None)), "no id yet"
     allocator.fork(block)
     assert not tracker.is_appendable(block)
     block.append_token_ids([1])
     assert allocator.clear_copy_on_writes() == [(0, 1)]
     assert allocator.clear_copy_on_writes() == []
+
+
+@pytest.mark.parametrize("copy", [(None, 1), (1, None), (None, None)])
+def test_a_copy_without_an_id_is_refused_and_copies_come_in_their_order(copy: tuple[int | None, int | None]) -> None:
+    tracker = CopyOnWriteTracker(RefCounter(range(4)))
+    tracker.record_cow(0, 3)
+    with pytest.raises(InvalidValueError):
+        tracker.record_cow(*copy)
+    tracker.record_cow(2, 1)
+    assert [tracker.clear_cows(), tracker.clear_cows()] == [[(0, 3), (2, 1)], []]
 
 
 def test_a_pool_of_objects_doubles_and_refuses_foreign_objects() -> None:

@@ -13,7 +13,7 @@ import z3
 
 from kvproof.models.certificates import __main__ as command
 from kvproof.models.certificates import folder
-from kvproof.models.certificates.checking import Checked, Ethos, check_index, found_ethos, without_declarations
+from kvproof.models.certificates.checking import CheckedProof, Ethos, check_index, found_ethos, without_declarations
 from kvproof.models.certificates.folder import (
     INDEX,
     CertificateError,
@@ -30,7 +30,7 @@ from kvproof.models.certificates.folder import (
 )
 from kvproof.models.certificates.proving import ask
 from kvproof.models.certificates.questions import Questions
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.solvers.solving import Settings
 from kvproof.spec.verdict import Exit, Verdict
 
@@ -99,7 +99,7 @@ def write(tmp_path: Path, proofs: dict[str, str]) -> Write:
 
 def checked(
     folder: Path, rows: Iterable[Row], ethos: Ethos, obligations: Iterable[Obligation] = ALL
-) -> dict[str, Checked]:
+) -> dict[str, CheckedProof]:
     found = check_index(Index(SOLVER, list(rows)), folder, ethos, obligations)
     return {one.id.rpartition("/")[2]: one for one in found}
 

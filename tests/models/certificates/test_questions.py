@@ -3,7 +3,7 @@
 import z3
 
 from kvproof.models.certificates.questions import Questions, instances, with_instances
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 
 X, Y = z3.Ints("x y")
 F = z3.Function("f", z3.IntSort(), z3.IntSort())

@@ -22,7 +22,7 @@ from kvproof.models.concolic import scenario as scenarios
 from kvproof.models.concolic.eviction import LONG_SCENARIOS
 from kvproof.models.concolic.scenario import Scenario, Shape, explore, obligations_of, replay
 from kvproof.models.concolic.suite import SCENARIOS
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.solving import ProofOutcome
 from kvproof.models.suites import OF_CODE
 
@@ -37,6 +37,10 @@ WITH_A_PREFIX_CACHE = (
     "computed, pairs = target.computed, zip(moved, table.contents, strict=False)",
     "target.mark_all_computed([pair for pair in pairs if computed[pair[0]]])",
 )
+
+
+# Methods that are proved for every size, by `kvproof.models.refinement`.
+FOR_EVERY_SIZE = {"DeviceBlocks": ("take_one", "share", "release", "require_held")}
 
 
 class PathNotTaken(Exception):
@@ -75,9 +79,10 @@ def reached(subject: Any, pairs: Iterable[tuple[Scenario, Shape]]) -> Reached:
 
 
 def _codes(subject: Any) -> Iterator[CodeType]:
-    """The code of a function, or of every method and property of a class."""
-    parts = vars(subject).values() if isinstance(subject, type) else [subject]
-    for part in parts:
+    """The code of a function, or of every method and property of a class that is not proved for every size."""
+    others = FOR_EVERY_SIZE.get(subject.__name__, ())
+    methods = [part for name, part in vars(subject).items() if name not in others] if isinstance(subject, type) else []
+    for part in methods or [subject]:
         function = part.fget if isinstance(part, property) else part
         code = getattr(function, "__code__", None)
         if isinstance(code, CodeType):
@@ -140,7 +145,7 @@ def test_the_claims_are_those_that_are_pinned(made: list[Obligation]) -> None:
 
 def test_what_is_not_recorded_and_a_sample_of_what_is_are_proved(outcomes: list[ProofOutcome]) -> None:
     assert not_proved(outcomes) == []
-    assert len(outcomes) > 300 // SAMPLED
+    assert len(outcomes) > 200 // SAMPLED
     assert not all(one.is_trivial for one in outcomes)
 
 
@@ -180,13 +185,14 @@ def test_the_evictor_is_right_where_blocks_may_come_in_many_orders(name: str) ->
 
 
 def test_every_obligation_has_a_name_of_its_own_and_a_property(made: list[Obligation]) -> None:
-    assert len({one.id for one in made}) == len(made) > 300
-    assert {one.property for one in made if "release" in one.subject} == {"no-double-free"}
+    assert len({one.id for one in made}) == len(made) > 200
+    assert {one.property for one in made if "null_block" in one.subject} == {"frame-kept"}
 
 
 def test_a_path_that_is_left_out_is_missed() -> None:
-    scenario = next(one for one in SCENARIOS if one.name == "RefCounter.decr")
-    shape = explore(scenario, "")
+    scenario = next(one for one in SCENARIOS if one.name == "LRUEvictor.update")
+    shape = explore(scenario, list(scenario.shapes)[-1])
+    assert len(shape.paths) > 1
     for left_out in range(len(shape.paths)):
         paths = shape.paths[:left_out] + shape.paths[left_out + 1 :]
         *_, no_other = obligations_of(scenario, Shape("", shape.assumptions, paths, 0))

@@ -14,36 +14,9 @@ from kvproof.models.suites import refutation_of
 
 # The scenario that refutes it, the text of its subject that is replaced once, and by what.
 MUTANTS = [
-    ("RefCounter.incr", "self.get(block_id) + 1", "self.get(block_id) + 2"),
-    ("RefCounter.decr", "        self._counts[block_id] = count - 1\n", ""),
-    ("RefCounter.decr", "if count == 0:", "if count == 1:"),
-    ("RefCounter.get", "if block_id not in self._ids:", "if block_id > 3:"),
-    ("ReadOnlyRefCounter", 'raise ReadOnlyError(f"the refcount of block {block_id}")', "return 0"),
-    ("CopyOnWriteTracker.is_appendable", "<= 1", "<= 2"),
-    ("CopyOnWriteTracker.is_appendable", "block.block_id is None or ", ""),
-    ("CopyOnWriteTracker.record_cow", "is None or trg_block_id is None", "is None and trg_block_id is None"),
-    (
-        "CopyOnWriteTracker.record_cow",
-        "(src_block_id, trg_block_id))\n\n    def clear",
-        "(trg_block_id, src_block_id))\n\n    def clear",
-    ),
-    ("CopyOnWriteTracker.clear_cows", "copies, self._copies = self._copies, []", "copies = self._copies"),
     ("DeviceBlocks.take", "if num_blocks > len(self.free_ids):", "if num_blocks >= len(self.free_ids):"),
     ("DeviceBlocks.take", "        for block_id in taken:\n            refcounts[block_id] = 1\n", ""),
-    ("DeviceBlocks.take_one", "        self.refcounts[block_id] = 1\n", ""),
-    ("DeviceBlocks.share", "refcounts[block_id] += 1", "refcounts[block_id] = 2"),
-    ("DeviceBlocks.share", "refcounts[block_id] += 1", "refcounts[block_id] += 1\n            self.num_kept += 1"),
-    ("DeviceBlocks.take_one", "if not self.free_ids:", "if len(self.free_ids) <= self.num_kept:"),
-    ("DeviceBlocks.release", "            refcounts[block_id] = left\n", ""),
-    (
-        "DeviceBlocks.release",
-        "            if not left:",
-        "            self.null_id = block_id\n            if not left:",
-    ),
-    ("DeviceBlocks.release", "if not left:", "if left <= 1:"),
-    ("DeviceBlocks.release", "free_ids.appendleft(block_id)", "free_ids.append(block_id)"),
     ("DeviceBlocks.null_block", "if self.null_id == NO_NULL_BLOCK:", "if True:"),
-    ("DeviceBlocks.require_held", "or block_id == self.null_id", ""),
     ("DeviceBlocks counts", "- self.num_kept - (", "- ("),
     ("LRUEvictor.add", "(last_accessed, -num_hashed_tokens, block_id)", "(last_accessed, num_hashed_tokens, block_id)"),
     ("LRUEvictor.add", "        self._waiting.extend(ranks)\n", ""),
@@ -99,44 +72,40 @@ def test_a_planted_fault_is_refuted_by_numbers_on_which_it_shows(name: str, old:
 
 
 def test_a_refutation_names_the_numbers_and_the_claims_that_break() -> None:
-    scenario = scenario_named("DeviceBlocks.release")
-    faulty = mutant(scenario, "if not left:", "if left <= 1:")
-    refutation = next(refutations(scenario, faulty))
-    block = refutation.values["block_0"]
-    assert refutation.values[f"count_{block}"] == 2
-    assert f"block_0 = {block}" in str(refutation)
-    assert "exactly the blocks that nobody holds are free, each once" in str(refutation)
+    scenario = scenario_named("DeviceBlocks.take")
+    faulty = mutant(scenario, "num_blocks > len(self.free_ids)", "num_blocks >= len(self.free_ids)")
+    refutation = next(refutations(scenario, faulty, ["1 of 1 free"]))
+    assert f"free_0 = {refutation.values['free_0']}" in str(refutation)
+    assert "it refuses exactly if too few are free" in str(refutation)
 
 
 def test_a_refuted_obligation_is_reproduced_by_running_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario = scenario_named("DeviceBlocks.share")
-    made = list(obligations(scenario))
+    scenario = scenario_named("DeviceBlocks.take")
+    made = [one for one in obligations(scenario) if one.claim.startswith("2 of 2 free: ")]
     assert [refutation_of(one) for one in made] == [None] * len(made)
-    monkeypatch.setattr(
-        scenario.subject, "share", lambda blocks, ids: [blocks.refcounts.__setitem__(i, 2) for i in ids]
-    )
+    monkeypatch.setattr(scenario.subject, "take", lambda blocks, num: [blocks.free_ids.popleft() for _ in range(num)])
     found = refutation_of(made[0])
     assert found is not None
     text = found.text
-    assert text.startswith("DeviceBlocks.share 2 ids, 1 free: with count_0 = ")
-    assert text.endswith("it returns, but each has one reference more, no other count changes")
+    assert text.startswith("DeviceBlocks.take 2 of 2 free: with count_0 = ")
+    assert "each has one reference, no other count changes" in text
     assert all(len(number) < 3 for number in re.findall(r"= (\d+)", text)), "small numbers are tried first"
 
 
 def test_the_classes_as_they_are_are_not_refuted() -> None:
-    quick = [one for one in SCENARIOS if one.subject.__name__ in ("RefCounter", "CopyOnWriteTracker")]
+    quick = [one for one in SCENARIOS if one.subject.__name__ == "DeviceBlocks"]
     assert [list(refutations(scenario)) for scenario in quick] == [[]] * len(quick)
 
 
 def test_what_does_not_show_when_it_is_run_is_not_called_a_refutation() -> None:
-    scenario = scenario_named("RefCounter.incr")
-    counter = scenario.subject
+    scenario = scenario_named("DeviceBlocks.null_block")
+    device = scenario.subject
 
-    class ForgetsOnSymbols(counter):  # type: ignore[misc,valid-type]
+    class ForgetsOnSymbols(device):  # type: ignore[misc,valid-type]
         """Wrong only where it meets no plain number."""
 
-        def incr(self, block_id: Any) -> Any:
-            return super().incr(block_id) if isinstance(block_id, int) else self.get(block_id)
+        def null_block(self) -> Any:
+            return super().null_block() if isinstance(self.null_id, int) else 0
 
     with pytest.raises(NotReplayed):
         list(refutations(scenario, ForgetsOnSymbols))

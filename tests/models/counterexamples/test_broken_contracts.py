@@ -4,9 +4,9 @@ import pytest
 
 from kvproof.models.counterexamples.contracts import broken_contract, contract_case
 from kvproof.models.counterexamples.picture import contract_data, contract_lines
+from kvproof.models.obligation import Obligation
 from kvproof.models.proofs.contracts import contract_obligations
 from kvproof.models.proofs.induction import Induction
-from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solving import Allowance
 from kvproof.models.suites import is_searched, refutation_of
 from kvproof.models.translation.text import Text, specification

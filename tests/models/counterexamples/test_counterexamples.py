@@ -8,12 +8,12 @@ from kvproof.models.counterexamples.instances import INSTANCES, Candidate, Searc
 from kvproof.models.counterexamples.picture import data, lines
 from kvproof.models.counterexamples.replay import Replay
 from kvproof.models.counterexamples.search import counterexample
+from kvproof.models.obligation import Obligation
 from kvproof.models.proofs.induction import Induction
-from kvproof.models.proofs.obligation import Obligation
-from kvproof.models.proofs.vacuity import FIRING_EFFORT
 from kvproof.models.solvers.solving import Allowance
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator
+from kvproof.models.vacuity import FIRING_EFFORT
 from kvproof.spec.native import FIELDS, Machine
 
 GUARD_OF_SHARED = "require(state.refcount[block] == 1, 'a shared block is replaced before it is written', 'cow-copied')"

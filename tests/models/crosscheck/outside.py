@@ -14,7 +14,6 @@ from tests.models.crosscheck.running import FILE, Loaded, loaded
 
 from kvproof.models.proofs.lints import lint
 from kvproof.models.translation.errors import NotInLanguage
-from kvproof.models.translation.functions import Functions
 from kvproof.models.translation.text import Text
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.native import FIELDS
@@ -187,7 +186,7 @@ def with_piece(source: str, piece: str, place: int) -> tuple[str, range]:
 
 def text_of(source: str, program: Loaded) -> Text:
     functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
-    return Text(Functions({node.name: (node, FILE) for node in functions}), program.text.constants)
+    return Text({node.name: (node, FILE) for node in functions}, program.text.constants)
 
 
 def is_read(source: str, program: Loaded) -> bool:

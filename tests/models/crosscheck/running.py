@@ -16,7 +16,6 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from kvproof.models.translation.functions import Functions
 from kvproof.models.translation.text import Text, specification
 from kvproof.spec import language, native, syntax_trees
 from kvproof.spec.language import COLLECTED, Domain, Field
@@ -62,7 +61,7 @@ def loaded(source: str) -> Iterator[Loaded]:
         functions = {node.name: (node, FILE) for node in tree.body if isinstance(node, ast.FunctionDef)}
         with patch.dict(FIELDS, fields, clear=True):
             forget_fields()
-            yield Loaded(source, Text(Functions(functions), constants), names)
+            yield Loaded(source, Text(functions, constants), names)
     finally:
         forget_fields()
         for one, content in zip(lists, before, strict=True):

@@ -4,7 +4,7 @@ import pytest
 import z3
 
 from kvproof.models.mapping.theorems import obligations
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.spec.text.properties import MEANINGS
 
 OBLIGATIONS = list(obligations())

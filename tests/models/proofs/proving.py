@@ -13,8 +13,8 @@ import pytest
 import z3
 
 from kvproof.models import proof_record
+from kvproof.models.obligation import Obligation
 from kvproof.models.pin import Pin, pinned_lines
-from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solver_effort import Efforts, efforts, worse
 from kvproof.models.solvers.solving import ProofOutcome, Settings, decide
 from kvproof.models.solvers.workers import decide_all

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from kvproof.models.obligation import Obligation
 from kvproof.models.proofs import least_element_lemma
 from kvproof.models.proofs.contracts import Proof
 from kvproof.models.proofs.induction import Induction
-from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solving import Settings, decide
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator

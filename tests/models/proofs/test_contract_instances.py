@@ -3,9 +3,9 @@
 import pytest
 import z3
 
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.proofs.contract_instances import INSTANCES, fired, machine_of, reached, runs
 from kvproof.models.proofs.induction import Induction
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.proofs.satisfied import NativeStates
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator

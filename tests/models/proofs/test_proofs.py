@@ -11,15 +11,15 @@ import pytest
 from tests.models.proofs.proving import SAMPLED, baseline, decided, differences, grown, is_recorded, not_proved, proved
 
 from kvproof.models import proof_record
+from kvproof.models.obligation import Obligation
 from kvproof.models.proofs.contracts import contract_obligations
 from kvproof.models.proofs.induction import INITIAL, SUITE, Induction
-from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.proofs.satisfied import NativeStates
-from kvproof.models.proofs.vacuity import Hypotheses
 from kvproof.models.solvers.solving import ProofOutcome, Settings, decide
 from kvproof.models.suites import OF_CODE, SUITES, obligations_of
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator
+from kvproof.models.vacuity import Hypotheses
 from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.language import COLLECTED, Contract
 from kvproof.spec.verdict import Verdict

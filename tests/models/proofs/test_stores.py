@@ -3,10 +3,9 @@
 import pytest
 import z3
 
+from kvproof.models.obligation import Obligation, made
 from kvproof.models.proofs import store_instance, stores
-from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.proofs.store_instance import NotFired
-from kvproof.models.proofs.units import made
 from kvproof.models.translation.text import specification
 from kvproof.spec.store.machine import STORES
 

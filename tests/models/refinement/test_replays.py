@@ -6,13 +6,14 @@ import pytest
 import z3
 
 from kvproof.models.concolic.exploration import GaveUp
+from kvproof.models.concolic.refusal import NoProof
+from kvproof.models.concolic.scenario import Scenario
 from kvproof.models.concolic.symbolic import SymbolicInt
-from kvproof.models.proofs.units import NoProof, Unit
 from kvproof.models.refinement import suite
 from kvproof.models.refinement.replay import StrictList
 from kvproof.models.refinement.simulation import NO_STATE, Path, Simulation, explore
 from kvproof.models.refinement.unbounded import Cells, Ring
-from kvproof.models.translation.text import specification
+from kvproof.models.suites import units_of
 
 # No number takes these: a block has a slot; and what is about the relation alone calls nothing.
 WITHOUT_NUMBERS = {
@@ -76,9 +77,11 @@ def test_a_list_of_a_replay_does_not_count_from_its_end() -> None:
         items[-1] = 2
 
 
-def test_a_proof_that_comes_to_no_end_is_an_ordinary_error_outside_of_the_code() -> None:
-    def make() -> list[Any]:
+def test_a_proof_that_comes_to_no_end_is_an_ordinary_error_outside_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(one: Scenario) -> list[Any]:
         raise GaveUp("the solver does not decide it")
 
-    with pytest.raises(NoProof, match="concolic/take: the solver does not decide it"):
-        Unit("concolic", "take", specification(), (), make).obligations()
+    monkeypatch.setattr("kvproof.models.concolic.scenario.obligations", make)
+    unit = next(iter(units_of("concolic")))
+    with pytest.raises(NoProof, match=f"concolic/{unit.name}: the solver does not decide it"):
+        unit.obligations()

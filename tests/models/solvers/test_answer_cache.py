@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import z3
 
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.solvers import answer_cache, solving
 from kvproof.models.solvers.answer_cache import AnswerCache, Question, decide_with
 from kvproof.models.solvers.solving import ProofOutcome, Settings, decide
@@ -57,6 +57,13 @@ def test_a_proof_is_asked_once_and_what_is_no_proof_is_asked_again(file: Path) -
     }
     effort = {one.obligation.subject: one.answer.effort for one in outcomes}
     assert effort["right"] == decide(RIGHT, SETTINGS).answer.effort
+
+
+def test_a_file_with_the_units_of_an_earlier_version_is_used_without_them(file: Path) -> None:
+    with sqlite3.connect(file) as database:
+        database.execute("CREATE TABLE units (key TEXT PRIMARY KEY, name TEXT, unit TEXT, digest TEXT)")
+    database.close()
+    assert decided(file)[1] == ["wrong"]
 
 
 def test_another_solver_or_setting_has_its_own_answers(file: Path) -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import z3
 
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.solver_effort import FLOOR, Efforts, changes, efforts, worse
 from kvproof.models.solvers.solving import Answer, ProofOutcome
 from kvproof.spec.verdict import Verdict

@@ -3,11 +3,11 @@
 import pytest
 import z3
 
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.proofs.contracts import LOOP_INVARIANT, NUM_FIRED, contract_obligations
 from kvproof.models.proofs.induction import Induction
 from kvproof.models.proofs.instances import where_denied, where_next_fired
 from kvproof.models.proofs.multiplication_lemma import by_lemma_where_divided, lesser_has_less
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.solvers import second_solver
 from kvproof.models.solvers.second_solver import EFFORT_MAX, ask, version
 from kvproof.models.solvers.solving import Settings, decide

@@ -12,9 +12,9 @@ from dataclasses import replace
 import pytest
 import z3
 
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.solvers import solving
-from kvproof.models.solvers.solving import SEARCH_EFFORT, Answer, ProofOutcome, Settings, Together, decide
+from kvproof.models.solvers.solving import SEARCH_EFFORT, Answer, IncrementalSolver, ProofOutcome, Settings, decide
 from kvproof.models.solvers.workers import decide_all
 from kvproof.spec.verdict import Verdict
 
@@ -68,8 +68,8 @@ def test_the_same_question_takes_the_same_effort_whatever_was_asked_before() -> 
 def test_questions_that_are_asked_together_have_the_same_answers_as_alone() -> None:
     grown = [obligation(f"grown {number}", F(F(Y)) > Y + number, grows=GROWS) for number in range(4)]
     questions = [WRONG, EASY, *grown, obligation("shrinks", F(Y) < Y, grows=GROWS), EASY, WRONG]
-    together, settings = Together(), Settings(timeout_seconds=2)
-    verdicts = [together(*one.question(), settings).verdict for one in questions]
+    solver, settings = IncrementalSolver(), Settings(timeout_seconds=2)
+    verdicts = [solver(*one.question(), settings).verdict for one in questions]
     assert verdicts == [decide(one, settings).answer.verdict for one in questions]
     assert verdicts.count(Verdict.PROVED) == 4
 
@@ -77,20 +77,20 @@ def test_questions_that_are_asked_together_have_the_same_answers_as_alone() -> N
 def test_what_only_the_default_solver_proves_is_proved_together_too() -> None:
     outside = z3.ForAll([X], z3.Or(X < Y, X > Z))  # no term leads to an instance
     between = obligation("between", Y > Z, outside=outside)
-    assert Together()(*between.question(), Settings()).verdict is Verdict.PROVED
+    assert IncrementalSolver()(*between.question(), Settings()).verdict is Verdict.PROVED
 
 
 def test_a_goal_that_is_asked_is_no_hypothesis_of_the_next_question() -> None:
     """The goals deny each other, so of both together anything would follow."""
-    together = Together()
+    solver = IncrementalSolver()
     goals = [obligation("more", Y > 4, positive=Y > 3), obligation("less", Y < 4, positive=Y > 3)]
-    assert [together(*one.question(), Settings()).verdict for one in goals * 2] == [Verdict.REFUTED] * 4
+    assert [solver(*one.question(), Settings()).verdict for one in goals * 2] == [Verdict.REFUTED] * 4
 
 
 def test_a_hypothesis_of_one_question_is_none_of_the_next_that_has_others() -> None:
-    together = Together()
+    solver = IncrementalSolver()
     enough, too_little = obligation("enough", Y > 4, enough=Y > 5), obligation("too little", Y > 4, positive=Y > 3)
-    verdicts = [together(*one.question(), Settings()).verdict for one in (enough, too_little, enough)]
+    verdicts = [solver(*one.question(), Settings()).verdict for one in (enough, too_little, enough)]
     assert verdicts == [Verdict.PROVED, Verdict.REFUTED, Verdict.PROVED]
 
 
@@ -101,21 +101,21 @@ def test_the_goal_of_a_question_that_the_solver_did_not_end_is_no_hypothesis_of_
         solver.add(*negated_goal)
         raise z3.Z3Exception("out of memory")
 
-    together = Together()
+    solver = IncrementalSolver()
     more, less = obligation("more", Y > 4, positive=Y > 3), obligation("less", Y < 5, positive=Y > 3)
-    assert together(*WRONG.question(), Settings()).verdict is Verdict.REFUTED
+    assert solver(*WRONG.question(), Settings()).verdict is Verdict.REFUTED
     with monkeypatch.context() as patched:
         patched.setattr(solving, "_check", ended)
         with pytest.raises(z3.Z3Exception):
-            together(*more.question(), Settings())
-    assert together(*less.question(), Settings()).verdict is Verdict.REFUTED
+            solver(*more.question(), Settings())
+    assert solver(*less.question(), Settings()).verdict is Verdict.REFUTED
 
 
 def test_alone_the_effort_of_a_question_does_not_depend_on_those_before() -> None:
-    together, alone = Together(), Settings(is_alone=True)
-    efforts = [together(*one.question(), alone).effort for one in (EASY, EASY)]
+    solver, alone = IncrementalSolver(), Settings(is_alone=True)
+    efforts = [solver(*one.question(), alone).effort for one in (EASY, EASY)]
     assert efforts == [decide(EASY).answer.effort] * 2
-    assert together(*EASY.question(), Settings()).effort > together(*EASY.question(), Settings()).effort
+    assert solver(*EASY.question(), Settings()).effort > solver(*EASY.question(), Settings()).effort
 
 
 def test_a_search_for_a_contradiction_finds_one_or_a_model_or_neither() -> None:
@@ -126,7 +126,7 @@ def test_a_search_for_a_contradiction_finds_one_or_a_model_or_neither() -> None:
         ({"cubes": cubes}, Verdict.UNKNOWN),
     ):
         search = replace(obligation("search", False, **hypotheses), is_search=True)
-        answers = decide(search).answer, Together()(*search.question(), Settings())
+        answers = decide(search).answer, IncrementalSolver()(*search.question(), Settings())
         assert [one.verdict for one in answers] == [expected] * 2
         assert all(one.effort < 2 * SEARCH_EFFORT for one in answers)
 

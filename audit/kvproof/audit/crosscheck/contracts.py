@@ -29,9 +29,9 @@ from kvproof.audit.crosscheck.walk import corrupted
 from kvproof.models.counterexamples.replay import watched, watched_values
 from kvproof.models.crosscheck.evaluation import Evaluator
 from kvproof.models.crosscheck.interpretation import Interpretation, OutOfDomain, Undecided, given, interpretation
+from kvproof.models.obligation import Obligation
 from kvproof.models.proofs.contract_instances import begun, firings, machine_of
 from kvproof.models.proofs.contracts import Proof
-from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.translation.maps import Map
 from kvproof.spec.language import Contract
 from kvproof.spec.native import Machine

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from kvproof.audit.mutation.machinery import Plant
-from kvproof.models.solvers.solving import Settings, Together
+from kvproof.models.solvers.solving import IncrementalSolver, Settings
 from kvproof.models.suites import obligations_of
 
 CODE = "code"
@@ -42,12 +42,12 @@ def _faults() -> Iterator[Plant]:
 
 def first_open(suites: tuple[str, ...]) -> str:
     """The first obligation about code that is not proved, with its verdict; empty if all are proved."""
-    together, settings = Together(), Settings.by_effort(EFFORT)
+    solver, settings = IncrementalSolver(), Settings.by_effort(EFFORT)
     for suite in suites:
         for one in obligations_of(suite):
             if one.is_trivial():
                 continue
-            verdict = together(*one.question(), settings).verdict.value
+            verdict = solver(*one.question(), settings).verdict.value
             if verdict != "proved":
                 return f"{one.id} ({verdict})"
     return ""

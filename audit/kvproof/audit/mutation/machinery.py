@@ -223,12 +223,12 @@ OBLIGATIONS = [
             "if not changed & self._depends[name]:",
             "if changed is not None:",
         ),
-        ("no first state", "        yield Unit(self.suite, INITIAL, text, first, self.initial)\n", ""),
-        ("no theorems", "        yield Unit(self.suite, THEOREM, text, theorems, self.theorems)\n", ""),
+        ("no first state", "        yield Unit(self.suite, INITIAL, self.initial)\n", ""),
+        ("no theorems", "        yield Unit(self.suite, THEOREM, self.theorems)\n", ""),
         (
             "the last rule is lost",
-            "        for rule in collected.rules:\n",
-            "        for rule in collected.rules[:-1]:\n",
+            "        for rule in self.collected.rules:\n",
+            "        for rule in self.collected.rules[:-1]:\n",
         ),
         (
             "checks are not proved",
@@ -314,7 +314,7 @@ OBLIGATIONS = [
         ),
     ),
     *_proofs(
-        "proofs/obligation",
+        "obligation",
         "specification",
         (
             "a goal with any hypothesis is trivial",
@@ -353,7 +353,7 @@ QUESTIONS = [
         ),
     ),
     *_tested(
-        f"{MODELS}/proofs/obligation.py",
+        f"{MODELS}/obligation.py",
         "models/solvers/test_solving.py",
         ("a goal that is False is trivial", "            return self.goal\n", "            return True\n"),
         ("the negated goal is False", "else z3.Not(self.goal)", "else z3.BoolVal(False)"),
@@ -466,8 +466,8 @@ AROUND = [
         ),
     ),
     *_tested(
-        f"{MODELS}/proofs/vacuity.py",
-        "models/proofs/test_vacuity.py",
+        f"{MODELS}/vacuity.py",
+        "models/test_vacuity.py",
         (
             "no contradiction is found",
             "        if outcome.answer.verdict is Verdict.PROVED:\n",
@@ -525,47 +525,55 @@ AROUND = [
         ),
     ),
     *_tested(
-        f"{PROVING}/run.py",
+        f"{PROVING}/asked.py",
         "check/cli/test_prove.py",
         (
             "the pin is not compared",
-            "    if pin.lines:\n",
-            "    if not pin.lines:\n",
+            "        if self._pin.lines:\n",
+            "        if not self._pin.lines:\n",
         ),
         (
             "a pattern that matches nothing is accepted",
-            'has matched nothing."""\n        for pattern in self.unmatched:\n',
-            'has matched nothing."""\n        for pattern in self.unmatched[:0]:\n',
+            "                        yield one\n        for pattern in self.selection.unmatched:\n",
+            "                        yield one\n        for pattern in self.selection.unmatched[:0]:\n",
         ),
+        (
+            "every second obligation is lost on the way",
+            "                        self._pin.add(one)\n                        yield one\n",
+            "                        self._pin.add(one)\n                        if len(one.id) % 2:\n"
+            "                            yield one\n",
+        ),
+    ),
+    *_tested(
+        f"{PROVING}/checks.py",
+        "check/cli/test_prove.py",
         (
             "what is open is proved",
             "        if one.answer.verdict is Verdict.PROVED:\n            return one",
             "        if one.answer.verdict is not None:\n            return one",
         ),
-        (
-            "every second obligation is lost on the way",
-            "                    pinned.append(pin.add(one))\n                    yield one\n",
-            "                    pinned.append(pin.add(one))\n                    if len(pinned) % 2:\n"
-            "                        yield one\n",
-        ),
+    ),
+    *_tested(
+        f"{PROVING}/vacuity.py",
+        "check/cli/test_prove.py",
         (
             "no contradiction is searched",
-            "                    if searches and search is not None:\n",
-            "                    if searches and search is None:\n",
+            "            if search is not None and (",
+            "            if search is None and (",
         ),
     ),
     *_tested(
-        f"{PROVING}/stage.py",
+        f"{PROVING}/asked.py",
         "check/proving/test_stage.py",
         (
             "the gate compares no pin",
-            "_lint_findings() or self._pin_differences()",
-            "_lint_findings()",
+            "(*self.lint_checks(), *self.pin_checks())",
+            "(*self.lint_checks(),)",
         ),
         (
             "the gate runs no lints",
-            "_lint_findings() or self._pin_differences()",
-            "self._pin_differences()",
+            "(*self.lint_checks(), *self.pin_checks())",
+            "(*self.pin_checks(),)",
         ),
     ),
     *_tested(
@@ -580,53 +588,6 @@ AROUND = [
             "findings of lints are no failure",
             "    verdict = Verdict.REFUTED if findings else Verdict.PROVED\n",
             "    verdict = Verdict.PROVED\n",
-        ),
-    ),
-    *_tested(
-        f"{PROVING}/units.py",
-        "check/proving/test_units.py",
-        (
-            "a unit is found by the rest of the files alone",
-            "return digest_of_part(self._rest, unit.text, unit.part)",
-            "return self._rest",
-        ),
-        (
-            "a unit is kept although it is not proved",
-            "check is None or check.verdict is not Verdict.PROVED or place is None",
-            "check is None or place is None",
-        ),
-        (
-            "a unit is kept although its hypotheses have no model",
-            "        if digest and not hypotheses.has_model(digest):\n",
-            "        if digest and not digest:\n",
-        ),
-    ),
-    *_tested(
-        f"{PROVING}/text_digests.py",
-        "check/proving/test_text_digests.py",
-        (
-            "heads of functions are in no digest",
-            "ast.dump(node) for node in module.body if not _is_docstring(node)",
-            "ast.dump(node) for node in module.body if not isinstance(node, ast.FunctionDef)",
-        ),
-        (
-            "lines of a function are in no digest",
-            "_digest([ast.dump(function), str(lines)])",
-            "_digest([ast.dump(function)])",
-        ),
-        (
-            "bodies that run when a text is imported are in no digest",
-            "    if are_plain(parsed):\n",
-            "    if parsed:\n",
-        ),
-    ),
-    *_tested(
-        f"{MODELS}/proofs/units.py",
-        "models/proofs/test_units.py",
-        (
-            "a unit may read all of the text",
-            "        with self.text.functions.reading_only(self.part):\n",
-            "        if self.part is not None:\n",
         ),
     ),
     *_tested(

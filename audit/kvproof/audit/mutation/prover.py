@@ -14,9 +14,9 @@ import z3
 
 from kvproof.audit.mutation.operators import SYSTEMS, Mutant, changed
 from kvproof.audit.mutation.weakenings import contracts_of
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.proofs.contracts import contract_obligations
 from kvproof.models.proofs.induction import Induction, Rule, guards, hypotheses
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.translation.dependencies import reached
 from kvproof.models.translation.rules import Outcome
 from kvproof.models.translation.terms import conjunction, equal

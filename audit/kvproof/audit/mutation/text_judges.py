@@ -10,12 +10,12 @@ from functools import cached_property, partial
 from kvproof.audit.mutation.operators import SYSTEMS
 from kvproof.audit.mutation.prover import first_open, functions_of
 from kvproof.audit.mutation.weakenings import Weakening, contracts_of
+from kvproof.models.obligation import Obligation
 from kvproof.models.pin import Pin, pinned_lines, subject_of
 from kvproof.models.proofs import contracts
 from kvproof.models.proofs.contracts import contract_obligations
 from kvproof.models.proofs.induction import INITIAL, THEOREM, Induction
 from kvproof.models.proofs.lints import lints
-from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.translation.dependencies import reached
 from kvproof.models.translation.text import specification
 from kvproof.models.translation.translator import Translator

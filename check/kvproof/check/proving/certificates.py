@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kvproof.check.proving.report import Line, ProofProgress
+from kvproof.check.proving.report import ProofProgress, StyledLine
 from kvproof.check.runs.store import explained
 from kvproof.check.runs.terminal import Output
 from kvproof.models.certificates.folder import (
@@ -38,8 +38,8 @@ from kvproof.models.certificates.folder import (
 )
 from kvproof.models.certificates.proving import CertifiedAnswer, ask, unsound_rules
 from kvproof.models.certificates.questions import Questions, instances, with_instances
+from kvproof.models.obligation import Obligation
 from kvproof.models.pin import OBLIGATION, pinned_names
-from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers import second_solver
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings
 from kvproof.models.solvers.workers import Decide
@@ -79,7 +79,7 @@ class CertificateRun:
             raise
         self._write_index(self.is_whole)
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[StyledLine]:
         """The lines of the report: how many obligations have a complete proof, and which rows were dropped."""
         rows = self.rows.values()
         num_proofs, num_instances = sum(one.is_complete for one in rows), sum(bool(one.instances) for one in rows)

@@ -18,17 +18,17 @@ import kvproof.impl
 import kvproof.models
 import kvproof.spec
 from kvproof.check.hosts.sources import digest_of
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.answer_cache import AnswerCache
 from kvproof.models.solvers.solving import Answer, ProofOutcome
 from kvproof.reports.result import Check
 from kvproof.spec.verdict import Verdict
 
-Checked = tuple[ProofOutcome | None, Check]  # a check, and the obligation that it is about, if it is about one
+ProofCheck = tuple[ProofOutcome | None, Check]  # a check, and the obligation that it is about, if it is about one
 
 
 @dataclass(frozen=True)
-class Decided:
+class KeptOutcome:
     """An obligation without its formulas, and the solver's answer."""
 
     suite: str
@@ -42,27 +42,27 @@ class Decided:
 
 
 @dataclass(frozen=True)
-class Line:
+class KeptCheck:
     """One check, and what was decided, if the check is about an obligation."""
 
     check: Check
-    decided: Decided | None
+    decided: KeptOutcome | None
 
 
-def kept(cache: AnswerCache, only: tuple[str, ...]) -> list[Checked] | None:
+def kept(cache: AnswerCache, only: tuple[str, ...]) -> list[ProofCheck] | None:
     """The result of an earlier run with the same files, settings and patterns; None if there is none."""
     text = cache.result(_name(only), digest_of_files())
     if text is None:
         return None
     try:
-        return [restored(line) for line in msgspec.json.decode(text, type=list[Line])]
+        return [restored(line) for line in msgspec.json.decode(text, type=list[KeptCheck])]
     except msgspec.MsgspecError:
         return None
 
 
-def keep(cache: AnswerCache, only: tuple[str, ...], result: Iterable[Checked]) -> None:
+def keep(cache: AnswerCache, only: tuple[str, ...], result: Iterable[ProofCheck]) -> None:
     """Keep a result, if everything in it is proved."""
-    lines = [Line(check, None if one is None else decided_of(one)) for one, check in result]
+    lines = [KeptCheck(check, None if one is None else decided_of(one)) for one, check in result]
     if all(line.check.verdict is Verdict.PROVED for line in lines):
         cache.add_result(_name(only), digest_of_files(), msgspec.json.encode(lines).decode())
 
@@ -82,14 +82,14 @@ def _name(only: tuple[str, ...]) -> str:
     return msgspec.json.encode(sorted(only)).decode()
 
 
-def decided_of(one: ProofOutcome) -> Decided:
+def decided_of(one: ProofOutcome) -> KeptOutcome:
     """What is kept of an outcome."""
     obligation, answer = one.obligation, one.answer
     names = obligation.suite, obligation.subject, obligation.claim, obligation.property, obligation.place
-    return Decided(*names, answer.seconds, answer.effort, one.is_trivial)
+    return KeptOutcome(*names, answer.seconds, answer.effort, one.is_trivial)
 
 
-def restored(line: Line) -> Checked:
+def restored(line: KeptCheck) -> ProofCheck:
     """A kept check, with its outcome if it is about an obligation; the solver's answer counts as cached."""
     one = line.decided
     if one is None:

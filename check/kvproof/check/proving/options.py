@@ -24,15 +24,15 @@ import msgspec
 import z3
 
 from kvproof.check.proving.certificates import CERTIFICATES, KEPT, CertificateRun
-from kvproof.check.proving.report import Line, ProofProgress
+from kvproof.check.proving.report import ProofProgress, StyledLine
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError, explained
 from kvproof.check.runs.terminal import Output
 from kvproof.models import proof_record
 from kvproof.models.certificates.folder import file_stem
+from kvproof.models.obligation import Obligation
 from kvproof.models.proof_record import ProofRecord
 from kvproof.models.proofs.instances import where_denied, where_next_fired
-from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers import second_solver
 from kvproof.models.solvers.solver_effort import Efforts, changes, efforts, worse
 from kvproof.models.solvers.solving import ProofOutcome, Settings
@@ -50,10 +50,9 @@ SOLVER = f"z3 {z3.get_version_string()}"
 class ProofOptions:
     """The optional parts that the user asked for, and their results.
 
-    smt2: folder for SMT-LIB files. certificates: folder for questions and proofs. record: write the
-    record of the release. before: the efforts read from the
-    baseline. second_outcomes: the answers of the
-    second solver. certified: the run for certificates.
+    smt2: folder for SMT-LIB files. certificates: folder for questions and proofs. record: write the record of the
+    release. before: the efforts read from the baseline. second_outcomes: the answers of the second solver. certified:
+    the run for certificates.
     """
 
     second_solver: bool = False
@@ -67,6 +66,11 @@ class ProofOptions:
     certified: CertificateRun | None = None
 
     @property
+    def compares_efforts(self) -> bool:
+        """Whether efforts are compared or kept, so that each question must be asked alone."""
+        return self.baseline is not None or self.save_baseline is not None
+
+    @property
     def needs_formulas(self) -> bool:
         """Whether an option needs the obligations themselves, and not only the answers."""
         return self.second_solver or self.smt2 is not None or self.certificates is not None
@@ -76,7 +80,7 @@ class ProofOptions:
 
         is_whole: everything is proved. is_other_text: the text of the specification is replaced.
         """
-        if (self.baseline or self.save_baseline) and settings.wants_core:
+        if self.compares_efforts and settings.wants_core:
             raise UsageError("--cores changes the efforts; use it without --baseline and --save-baseline")
         if self.save_baseline and not is_whole:
             raise UsageError("--save-baseline needs a run of everything; leave out --only and --text")
@@ -135,7 +139,7 @@ class ProofOptions:
             proof_record.write_record(ProofRecord(result.run.version, *digests, *counts, solvers, date))
         return f"the record of the release is in {proof_record.FILE}"
 
-    def lines(self, result: Result) -> Iterator[Line]:
+    def lines(self, result: Result) -> Iterator[StyledLine]:
         """The lines of the report about the optional parts."""
         yield from second_solver_lines(result.checks, self.second_outcomes)
         if self.certified is not None:
@@ -181,7 +185,7 @@ def compare_answers(first: ProofOutcome, second: ProofOutcome, judge: str = SECO
     return Check(id, judge, obligation.property, verdict, round(answer.seconds, 4), counts, text)
 
 
-def second_solver_lines(checks: list[Check], outcomes: list[ProofOutcome]) -> Iterator[Line]:
+def second_solver_lines(checks: list[Check], outcomes: list[ProofOutcome]) -> Iterator[StyledLine]:
     """How many obligations the second solver proved, and its hardest one. Contradictions are listed as open checks."""
     verdicts = Counter(check.verdict for check in checks if check.judge == SECOND_SOLVER)
     if not verdicts:

@@ -1,13 +1,19 @@
-"""The questions of proofs, asked by the workers that `--workers` names."""
+"""The questions of proofs: asked by the workers that `--workers` names, or answered by what earlier runs kept."""
 
+import sqlite3
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
+from kvproof.check import hosts
 from kvproof.check.hosts.choice import is_number, opened
 from kvproof.check.hosts.workers import Workers
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.check.proving.options import SOLVER
+from kvproof.check.runs.terminal import output, say
+from kvproof.models.obligation import Obligation
+from kvproof.models.solvers.answer_cache import AnswerCache, default_file
 from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings, ask
 from kvproof.models.solvers.workers import Asker, Decide, Printer, Question, answers_of, decide_all, is_full
 
@@ -78,3 +84,13 @@ def answers_to(batch: Batch) -> list[Answer]:
     """The answers to a batch of questions, in a worker."""
     asker, settings, questions = batch
     return list(answers_of(asker, questions, settings))
+
+
+def answer_cache(settings: Settings) -> AnswerCache | None:
+    """The answers of earlier runs; None if their file cannot be used, which is reported."""
+    handed_on_by = Path(__file__).parent, Path(hosts.__file__).parent
+    try:
+        return AnswerCache(default_file(), SOLVER, settings, handed_on_by)
+    except (OSError, sqlite3.Error, UnicodeDecodeError, RuntimeError) as error:  # RuntimeError: there is no home folder
+        say(output(), f"no answers of earlier runs are used: {error}", "yellow")
+        return None

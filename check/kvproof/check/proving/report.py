@@ -14,16 +14,16 @@ from types import TracebackType
 from rich.status import Status
 
 from kvproof.check.runs.terminal import PLAIN_INTERVAL_SECONDS, Output, say
+from kvproof.models.obligation import WELL_DEFINED
 from kvproof.models.proofs.induction import SUITE
-from kvproof.models.proofs.obligation import WELL_DEFINED
-from kvproof.models.proofs.vacuity import FIRES, HYPOTHESES, RUNS, SETS, VACUITY, WITH_MODEL
 from kvproof.models.solvers.solving import ProofOutcome
 from kvproof.models.suites import BOUNDED
+from kvproof.models.vacuity import FIRES, HYPOTHESES, RUNS, SETS, VACUITY, WITH_MODEL
 from kvproof.reports.result import Result
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.verdict import Exit, Verdict
 
-Line = tuple[str, str]  # text and style
+StyledLine = tuple[str, str]  # text and style
 
 SIGNS = {Verdict.PROVED: "+", Verdict.REFUTED: "!", Verdict.UNKNOWN: "?"}
 TRIVIAL = "."
@@ -70,7 +70,7 @@ class ProofProgress:
             say(self.console, line)
 
 
-def proof_lines(result: Result, outcomes: list[ProofOutcome]) -> Iterator[Line]:
+def proof_lines(result: Result, outcomes: list[ProofOutcome]) -> Iterator[StyledLine]:
     """The report at the end of a run, without the optional parts of `options`."""
     yield from _rules_by_invariants(outcomes)
     yield from _subjects(outcomes)
@@ -88,7 +88,7 @@ def core_text(one: ProofOutcome) -> str:
     return f"rests on: {', '.join(one.core_names()) or 'nothing'}"
 
 
-def _rules_by_invariants(outcomes: list[ProofOutcome]) -> Iterator[Line]:
+def _rules_by_invariants(outcomes: list[ProofOutcome]) -> Iterator[StyledLine]:
     names = [claim.name for claim in COLLECTED.invariants]
     rules = [rule.__name__ for rule in COLLECTED.rules]
     signs = {
@@ -107,7 +107,7 @@ def _rules_by_invariants(outcomes: list[ProofOutcome]) -> Iterator[Line]:
         yield f"  {number:2d} {claim.name}: {claim.property}", "dim"
 
 
-def _needed_invariants(outcomes: list[ProofOutcome]) -> Iterator[Line]:
+def _needed_invariants(outcomes: list[ProofOutcome]) -> Iterator[StyledLine]:
     names = [claim.name for claim in COLLECTED.invariants]
     needed: dict[str, set[str]] = {}
     for one in outcomes:
@@ -137,7 +137,7 @@ def _table(rows: dict[str, list[str]]) -> Iterator[tuple[str, list[str], str]]:
         yield row, cells, f"  {row:{width}}  {' '.join(groups)}".rstrip()
 
 
-def _subjects(outcomes: list[ProofOutcome]) -> Iterator[Line]:
+def _subjects(outcomes: list[ProofOutcome]) -> Iterator[StyledLine]:
     """One line for each subject; the rules of the specification are grouped by the kind of their obligations."""
     names = {claim.name for claim in COLLECTED.invariants}
     groups: dict[str, list[ProofOutcome]] = {}
@@ -161,7 +161,7 @@ def _subjects(outcomes: list[ProofOutcome]) -> Iterator[Line]:
         yield f"{name}: {num_proved:,} of {len(group):,} proved, {seconds:.1f} s", "" if is_whole else "bold yellow"
 
 
-def _open_checks(result: Result) -> Iterator[Line]:
+def _open_checks(result: Result) -> Iterator[StyledLine]:
     found = [check for check in result.checks if check.verdict in (Verdict.UNKNOWN, Verdict.REFUTED)]
     if found:
         yield "", ""
@@ -172,7 +172,7 @@ def _open_checks(result: Result) -> Iterator[Line]:
         yield from ((f"  {line}", "") for line in rest)
 
 
-def _slowest(outcomes: list[ProofOutcome]) -> Iterator[Line]:
+def _slowest(outcomes: list[ProofOutcome]) -> Iterator[StyledLine]:
     asked = sorted((one for one in outcomes if not one.is_trivial), key=lambda one: -one.answer.seconds)
     if asked:
         yield "", ""
@@ -180,7 +180,7 @@ def _slowest(outcomes: list[ProofOutcome]) -> Iterator[Line]:
         yield f"slowest {one.answer.seconds:.2f} s, effort {one.answer.effort:,}: {one.obligation.id}", "dim"
 
 
-def _totals(result: Result, outcomes: list[ProofOutcome]) -> Iterator[Line]:
+def _totals(result: Result, outcomes: list[ProofOutcome]) -> Iterator[StyledLine]:
     lints = [check.verdict is Verdict.PROVED for check in result.checks if check.judge == "lint"]
     yield "", ""
     if lints:
@@ -228,7 +228,7 @@ def _proved(outcomes: list[ProofOutcome]) -> str:
     )
 
 
-def _vacuity(result: Result) -> Iterator[Line]:
+def _vacuity(result: Result) -> Iterator[StyledLine]:
     """Whether rules fire, contracts run, and hypotheses have models."""
     fired = [check for check in result.checks if check.judge == VACUITY and check.property == FIRES]
     runs = [check for check in result.checks if check.judge == VACUITY and check.property == RUNS]

@@ -4,25 +4,24 @@ The proofs are about the specification, for every size, and about the arithmetic
 They say nothing about the subject: the other judges check that. A store is judged by the specification of stores, so
 its obligations are asked for a store, and those of block managers for every other subject.
 
-As in `kvproof prove`, proofs mean what they say only if the lints find nothing in the text, and if what is proved is
-what is pinned. Otherwise nothing is proved, and every property is unknown with the reason. `kvproof prove` lists the
-single obligations, and also proves facts about kvproof's own code, some of them for small objects only.
+It asks as `kvproof prove` does (`asked`): if a lint finds something in the text, or what is proved is not what is
+pinned, nothing is proved, and every property is unknown with the reason. `kvproof prove` lists the single obligations,
+and also proves facts about kvproof's own code, some of them for small objects only.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from kvproof.check.oracle.level import Level
+from kvproof.check.proving.asked import Asked
 from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput
 from kvproof.check.search.result import UNLIMITED
-from kvproof.models.pin import Pin, PinError, pinned_lines
-from kvproof.models.proofs.lints import lints
-from kvproof.models.proofs.obligation import WELL_DEFINED, Obligation
+from kvproof.models.obligation import WELL_DEFINED, Obligation
 from kvproof.models.solvers.solving import SEED_MAX, TIMEOUT_SECONDS, ProofOutcome, Settings
 from kvproof.models.solvers.workers import decide_all
-from kvproof.models.suites import obligations_of, refutation_of
+from kvproof.models.suites import refutation_of
 from kvproof.reports.result import Check
 from kvproof.spec.store.machine import STORES
 from kvproof.spec.systems import BLOCK_MANAGERS
@@ -44,7 +43,8 @@ def prover_stage(share: float, level: Level, num_processes: int = NUM_PROCESSES)
     suites = OF_SYSTEMS[level.system.name]
 
     def run(budget: StageBudget) -> Iterator[StageOutput]:
-        return Proofs(budget, num_processes, suites).checks(_obligations(suites))
+        asked = Asked(suites)
+        return Proofs(budget, num_processes, asked.why_meaningless).checks(asked.obligations())
 
     return Stage(PROVER, share, planned_checks, run)
 
@@ -53,57 +53,36 @@ def _id(property: str) -> str:
     return f"{PROVER}/{property}"
 
 
-def _obligations(suites: Iterable[str]) -> Iterator[Obligation]:
-    for suite in suites:
-        yield from obligations_of(suite)
-
-
 @dataclass
 class Proofs:
     """The obligations decided so far, by property.
 
-    suites: those whose pinned obligations these must be; without any, neither pin nor lints are asked. is_whole: all
-    obligations are decided. meaningless: why no proof of this text counts; empty if proofs do.
+    why_meaningless: asked when all are decided; why no proof counts, or nothing. meaningless: its answer. is_whole: all
+    obligations are decided.
     """
 
     budget: StageBudget
     num_processes: int = NUM_PROCESSES
-    suites: tuple[str, ...] = ()
+    why_meaningless: Callable[[], str] = lambda: ""
     proved: dict[str, int] = field(default_factory=dict)
     open: dict[str, list[Obligation]] = field(default_factory=dict)
     num_decided: int = 0
     is_whole: bool = False
     meaningless: str = ""
-    _pin: Pin = field(default_factory=Pin)
 
     def checks(self, obligations: Iterable[Obligation]) -> Iterator[StageOutput]:
         """Decide as many obligations as there is time for, then yield a check for each property."""
         began = time.monotonic()
         if self.budget.seconds >= LEAST_SECONDS:
-            self._decide(self._pinned(obligations), began + self.budget.seconds)
-        if self.suites and self.is_whole:
-            self.meaningless = _lint_findings() or self._pin_differences()
+            self._decide(obligations, began + self.budget.seconds)
+        if self.is_whole:
+            self.meaningless = self.why_meaningless()
         seconds = round(time.monotonic() - began, 3)
         counts = {"obligations": self.num_decided}
         names = [*MEANINGS, WELL_DEFINED] if WELL_DEFINED in self.open else list(MEANINGS)
         for name in names:
             check = self._check(name)
             yield check if check.verdict is Verdict.UNSUPPORTED else replace(check, seconds=seconds, counts=counts)
-
-    def _pinned(self, obligations: Iterable[Obligation]) -> Iterator[Obligation]:
-        """The same obligations; adds each to the pin, if there is one to compare it with."""
-        for one in obligations:
-            if self.suites:
-                self._pin.add(one)
-            yield one
-
-    def _pin_differences(self) -> str:
-        """What is proved and is not what is pinned, as one sentence; empty if nothing is."""
-        try:
-            found = list(self._pin.differences(pinned_lines(self.suites)))
-        except PinError as error:
-            return str(error)
-        return _first_of("what is proved is not what is pinned", found)
 
     def _decide(self, obligations: Iterable[Obligation], deadline: float) -> None:
         settings = Settings.by_effort(TIMEOUT_SECONDS, self.budget.seed % SEED_MAX)
@@ -150,17 +129,6 @@ class Proofs:
                 return replace(check, verdict=Verdict.REFUTED, text=text, counterexample=found.data)
         more = f", and {len(obligations) - 1} more" if len(obligations) > 1 else ""
         return replace(check, text=f"neither proved nor refuted: {obligations[0].id}{more}")
-
-
-def _lint_findings() -> str:
-    """What the lints find in the texts, as one sentence; empty if they find nothing."""
-    found = [f"{one.place}: {name}: {one.text}" for name, findings in lints() for one in findings]
-    return _first_of("no proof of this text counts", found)
-
-
-def _first_of(what: str, found: list[str]) -> str:
-    more = f", and {len(found) - 1} more (kvproof prove lists them)" if len(found) > 1 else ""
-    return f"{what}: {found[0]}{more}" if found else ""
 
 
 def _until(deadline: float, obligations: Iterable[Obligation]) -> Iterator[Obligation]:

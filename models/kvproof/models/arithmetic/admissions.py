@@ -11,7 +11,7 @@ import z3
 
 from kvproof.impl.admission import AllocStatus
 from kvproof.models.arithmetic.sources import BLOCK_SIZE, SIZES, Sources, Subject, non_negative
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.translation.integer_functions import ordinal
 
 TOKENS, LOOKAHEAD, FREE, USABLE, TOTAL, WATERMARK = z3.Ints(

@@ -18,7 +18,7 @@ from typing import Any
 import z3
 
 from kvproof.models.arithmetic.sources import BLOCK_SIZE, SIZES, Sources, Subject, added, assigned, non_negative
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.translation.translator import Translator
 
 SEEN, HELD, NEW, LOOKAHEAD = z3.Ints("seen held new_tokens num_lookahead_slots")

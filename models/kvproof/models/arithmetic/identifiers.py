@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import z3
 
 from kvproof.models.arithmetic.sources import Sources, Subject, returned_pair
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 
 GPU_BLOCKS, HOST_BLOCKS = z3.Ints("NUM_GPU_BLOCKS num_host_blocks")
 GPU, HOST, OTHER_GPU, OTHER_HOST = z3.Ints("gpu_block host_block other_gpu_block other_host_block")

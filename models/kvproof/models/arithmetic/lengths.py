@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import z3
 
 from kvproof.models.arithmetic.sources import BLOCK_SIZE, SIZES, Sources, Subject, non_negative
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.proofs.multiplication_lemma import LEMMA, by_lemma, lesser_has_less
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.translation.terms import every
 from kvproof.models.translation.translator import Translator
 

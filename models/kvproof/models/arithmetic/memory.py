@@ -13,7 +13,7 @@ import z3
 
 from kvproof.impl.kv_layout import KVLayout
 from kvproof.models.arithmetic.sources import Sources, Subject, assigned, non_negative
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.translation.integer_functions import source_of
 
 TOKENS, LAYERS, HEADS, SIZE, ITEM, BLOCKS = z3.Ints(

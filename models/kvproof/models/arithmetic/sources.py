@@ -24,7 +24,7 @@ from kvproof.impl.device_blocks import DeviceBlocks
 from kvproof.impl.growth import Growth
 from kvproof.impl.kv_layout import KVBlockShape, block_bytes
 from kvproof.impl.vllm_api.block_table import BlockTable
-from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis, Obligation
+from kvproof.models.obligation import WELL_DEFINED, Hypothesis, Obligation
 from kvproof.models.translation.conditions import Demand
 from kvproof.models.translation.integer_functions import Translated, source_of, translate_expression, translate_function
 from kvproof.models.translation.rules import Run

@@ -4,20 +4,13 @@ from collections.abc import Iterator
 
 from kvproof.models.arithmetic import admissions, appends, identifiers, lengths, memory, windows
 from kvproof.models.arithmetic.sources import Sources
+from kvproof.models.obligation import Obligation, Unit
 from kvproof.models.proofs import least_element_lemma
-from kvproof.models.proofs.obligation import Obligation
-from kvproof.models.proofs.units import Unit
-from kvproof.models.translation.text import specification
-
-READ = (  # functions of the specification
-    *("blocks_for", "num_tokens_known", "entries_missing", "entries_in_window"),
-    *("may_answer_ok", "may_end_for_good", "pool_of"),
-)
 
 
 def units() -> Iterator[Unit]:
     """One unit."""
-    yield Unit("arithmetic", "arithmetic", specification(), READ, obligations)
+    yield Unit("arithmetic", "arithmetic", obligations)
 
 
 def obligations(sources: Sources | None = None) -> Iterator[Obligation]:

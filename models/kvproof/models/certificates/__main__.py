@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kvproof.models.certificates.checking import check_index, found_ethos
 from kvproof.models.certificates.folder import CertificateError, read_index
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.obligation import Obligation
 from kvproof.models.suites import SUITES, obligations_of
 from kvproof.spec.verdict import Exit, Verdict
 

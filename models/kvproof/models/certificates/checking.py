@@ -39,7 +39,7 @@ from kvproof.models.certificates.folder import (
 from kvproof.models.certificates.folder import row as row_of
 from kvproof.models.certificates.proving import unsound_rules
 from kvproof.models.certificates.questions import Questions, instances, with_instances
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.obligation import Obligation
 from kvproof.spec.verdict import Verdict
 
 ETHOS = "ethos"
@@ -67,7 +67,7 @@ CONTROLS = (  # question, proof, whether it is a proof
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedProof:
     """The result for one obligation. verdict: proved, refuted (the certificate is wrong) or unknown."""
 
     id: str
@@ -136,58 +136,58 @@ def found_ethos(program: str | None, signature: Path | None, solver: str) -> Eth
 
 def check_index(
     index: Index, folder: Path, ethos: Ethos, obligations: Iterable[Obligation], num_threads: int = 2
-) -> Iterator[Checked]:
+) -> Iterator[CheckedProof]:
     """Check every row of the index. obligations: those for which kvproof asks a solver today."""
     rows: dict[str, Row] = {}
     for row in index.obligations:
         if row.id in rows:
-            yield Checked(row.id, Verdict.REFUTED, "it is in the index twice")
+            yield CheckedProof(row.id, Verdict.REFUTED, "it is in the index twice")
         rows[row.id] = row
-    questions, running = Questions(), deque[Future[Checked]]()
+    questions, running = Questions(), deque[Future[CheckedProof]]()
     with ThreadPoolExecutor(num_threads) as pool:
         for one in obligations:
             found = rows.pop(one.id, None)
             if found is None:
-                yield Checked(one.id, Verdict.UNKNOWN, "it is not in the index")
+                yield CheckedProof(one.id, Verdict.UNKNOWN, "it is not in the index")
                 continue
             if found.instances and found.instances != instances(one):
-                yield Checked(one.id, Verdict.REFUTED, "the index names other instances than the question has")
+                yield CheckedProof(one.id, Verdict.REFUTED, "the index names other instances than the question has")
                 continue
             question = questions.text(with_instances(one) if found.instances else one)
             running.append(pool.submit(check_row, found, folder, ethos, question, index.solver))
             if len(running) > WAITING_MAX:
                 yield running.popleft().result()
         yield from (one.result() for one in running)
-    yield from (Checked(id, Verdict.REFUTED, "kvproof has no such obligation today") for id in rows)
+    yield from (CheckedProof(id, Verdict.REFUTED, "kvproof has no such obligation today") for id in rows)
 
 
-def check_row(row: Row, folder: Path, ethos: Ethos, question: str, solver: str) -> Checked:
+def check_row(row: Row, folder: Path, ethos: Ethos, question: str, solver: str) -> CheckedProof:
     """Check one certificate for the question that kvproof asks. solver: the one that the index names."""
     if row.question_sha256 != sha256(question):
-        return Checked(row.id, Verdict.REFUTED, "its question is not the one that kvproof asks today")
+        return CheckedProof(row.id, Verdict.REFUTED, "its question is not the one that kvproof asks today")
     if not row.proof:
-        return Checked(row.id, Verdict.UNKNOWN, f"no proof: {row.reason}")
+        return CheckedProof(row.id, Verdict.UNKNOWN, f"no proof: {row.reason}")
     try:
         stem = file_stem(row.id)
         proof = read_text(folder / (stem + PROOF))
         if read_text(folder / (stem + QUESTION)) != question:
-            return Checked(row.id, Verdict.REFUTED, f"{stem}{QUESTION} has another question")
+            return CheckedProof(row.id, Verdict.REFUTED, f"{stem}{QUESTION} has another question")
         if sha256(proof) != row.proof_sha256:
-            return Checked(row.id, Verdict.REFUTED, f"{stem}{PROOF} has another proof")
+            return CheckedProof(row.id, Verdict.REFUTED, f"{stem}{PROOF} has another proof")
         origin = origin_of(proof)
         is_bound = (origin.solver, origin.proof_sha256) == (solver, sha256(proof.partition("\n")[2]))
         if not is_bound or row_of(row.id, origin, proof, row.reason) != row:
-            return Checked(row.id, Verdict.REFUTED, f"{INDEX} and the first line of {stem}{PROOF} do not agree")
+            return CheckedProof(row.id, Verdict.REFUTED, f"{INDEX} and the first line of {stem}{PROOF} do not agree")
         if rules := unsound_rules(proof):
-            return Checked(row.id, Verdict.UNKNOWN, f"steps without a justification: {', '.join(rules)}")
+            return CheckedProof(row.id, Verdict.UNKNOWN, f"steps without a justification: {', '.join(rules)}")
         answer = ethos.answer(question, without_declarations(proof))
     except CertificateError as error:
-        return Checked(row.id, Verdict.REFUTED, str(error))
+        return CheckedProof(row.id, Verdict.REFUTED, str(error))
     except subprocess.TimeoutExpired:
-        return Checked(row.id, Verdict.UNKNOWN, f"{ETHOS} gave no answer in {TIMEOUT_SECONDS:.0f} s")
+        return CheckedProof(row.id, Verdict.UNKNOWN, f"{ETHOS} gave no answer in {TIMEOUT_SECONDS:.0f} s")
     if answer == CORRECT:
-        return Checked(row.id, Verdict.PROVED)
-    return Checked(row.id, Verdict.REFUTED, f"{ETHOS}: {answer}")
+        return CheckedProof(row.id, Verdict.PROVED)
+    return CheckedProof(row.id, Verdict.REFUTED, f"{ETHOS}: {answer}")
 
 
 def without_declarations(proof: str) -> str:

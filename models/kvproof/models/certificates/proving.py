@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from importlib import import_module
 
-from kvproof.models.proofs.obligation import joined
+from kvproof.models.obligation import joined
 from kvproof.models.solvers.second_solver import ALWAYS, NAME, STRATEGIES, effort_of, run_script
 from kvproof.models.solvers.solving import VERDICTS, Answer, Settings
 from kvproof.spec.verdict import Verdict

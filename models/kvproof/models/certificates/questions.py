@@ -9,8 +9,8 @@ import re
 
 import z3
 
+from kvproof.models.obligation import Obligation, joined
 from kvproof.models.proofs.instances import where_denied, where_next_fired
-from kvproof.models.proofs.obligation import Obligation, joined
 
 ABBREVIATION = re.compile(r"[$?]x\d+")  # as Z3 names what it abbreviates
 DECLARES, ASSERTS = "(declare-", "(assert"

@@ -7,6 +7,4 @@ module for each class. What is proved is the inductive step: from any state that
 over at most four blocks with unbounded counts, each method returns, raises and changes what is claimed, and the
 invariant holds afterwards. Nothing is proved for more blocks; `kvproof.models.refinement` does that, for the functions
 that it covers.
-
-`RefCounter` and `CopyOnWriteTracker` belong to `kvproof.impl.vllm_api`; the built-in manager does not run them.
 """

@@ -32,7 +32,7 @@ class Container(Hidden):
 
 
 @dataclass(frozen=True)
-class Kept:
+class Snapshot:
     """An attribute before the call: its value, and the content of the value if it is a container."""
 
     value: Any
@@ -62,7 +62,8 @@ class Frame:
     def __init__(self, *subjects: Any, changes: Collection[str] = (), replaced: Collection[str] = ()) -> None:
         self._changes, self._replaced = frozenset(changes), frozenset(replaced)
         self._before = [
-            (one, {name: Kept(value, _content(value)) for name, value in fields_of(one).items()}) for one in subjects
+            (one, {name: Snapshot(value, _content(value)) for name, value in fields_of(one).items()})
+            for one in subjects
         ]
 
     def parts(self) -> Iterator[tuple[str, Any]]:

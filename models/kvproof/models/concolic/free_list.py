@@ -1,4 +1,6 @@
-"""`DeviceBlocks`: refcounts and the free list of one device of four blocks, with any counts.
+"""`DeviceBlocks.take`, `null_block` and the counts of one device of four blocks, with any counts.
+
+The other methods are proved for every size (`kvproof.models.refinement.device_steps`).
 
 The device has the ids 1 to 4 of six, so that a write outside of the device is noticed. The invariant: the free list
 has each block at most once, and exactly those with refcount 0; no refcount is negative; the null block, once it is
@@ -10,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvproof.impl.device_blocks import NO_NULL_BLOCK, DeviceBlocks
-from kvproof.impl.errors import DoubleFreeError, NoFreeBlocksError, UnknownBlockError
+from kvproof.impl.errors import NoFreeBlocksError
 from kvproof.models.concolic.frame import Frame
 from kvproof.models.concolic.scenario import Claim, Inputs, Outcome, Scenario, Step
 from kvproof.models.concolic.symbolic import at, both, count_of, either, equal, negated, same_truth
@@ -102,55 +104,6 @@ def _take(inputs: Inputs, subject: Any, num_free: int, num_blocks: int) -> Step:
     return Step(lambda: device.blocks.take(num_blocks), claims, (NoFreeBlocksError,))
 
 
-def _take_one(inputs: Inputs, subject: Any, num_free: int) -> Step:
-    device = _device(inputs, subject, num_free)
-
-    def claims(outcome: Outcome) -> Iterator[Claim]:
-        yield Claim("it refuses exactly if none is free", (outcome.error is not None) == (num_free == 0))
-        yield from [_unchanged(device)] if outcome.error else _taking(device, [outcome.value], 1)
-
-    return Step(device.blocks.take_one, claims, (NoFreeBlocksError,))
-
-
-def _held(inputs: Inputs, device: Device, num_ids: int) -> list[Any]:
-    """Ids of blocks of the device that tables hold; none occurs more often than it is held, or is the null block."""
-    held = [inputs.integer(f"block_{place}") for place in range(num_ids)]
-    inputs.assume(
-        lambda: both(both((is_among(block, IDS), at(device.counts, block) >= count_of(block, held))) for block in held)
-    )
-    inputs.assume(lambda: negated(either(equal(block, device.blocks.null_id) for block in held)))
-    return held
-
-
-def _share(inputs: Inputs, subject: Any, num_free: int, num_ids: int) -> Step:
-    device = _device(inputs, subject, num_free)
-    held = _held(inputs, device, num_ids)
-
-    def claims(outcome: Outcome) -> Iterator[Claim]:
-        yield Claim("each has one reference more, no other count changes", _changed_by(device, 1, held))
-        yield Claim("the free list is as before", equal(list(device.blocks.free_ids), device.free))
-        yield Claim("the free list stays exact", is_sound(device.blocks))
-        yield device.is_kept
-
-    return Step(lambda: device.blocks.share(held), claims)
-
-
-def _release(inputs: Inputs, subject: Any, num_free: int, num_ids: int) -> Step:
-    device = _device(inputs, subject, num_free)
-    held = _held(inputs, device, num_ids)
-
-    def claims(outcome: Outcome) -> Iterator[Claim]:
-        free = list(device.blocks.free_ids)
-        num_freed = len(free) - num_free
-        yield Claim("each has one reference less, no other count changes", _changed_by(device, -1, held))
-        yield Claim("what was free stays free, in its order", num_freed >= 0 and equal(free[num_freed:], device.free))
-        yield Claim("what is freed was given back", both(count_of(block, held) > 0 for block in free[:num_freed]))
-        yield Claim("exactly the blocks that nobody holds are free, each once", is_sound(device.blocks))
-        yield device.is_kept
-
-    return Step(lambda: device.blocks.release(held), claims)
-
-
 def _null_block(inputs: Inputs, subject: Any, num_free: int, has_null: bool) -> Step:
     device = _device(inputs, subject, num_free, has_null)
     null_before = device.blocks.null_id
@@ -168,23 +121,6 @@ def _null_block(inputs: Inputs, subject: Any, num_free: int, has_null: bool) -> 
             yield Claim("the null block is given", equal(outcome.value, device.blocks.null_id))
 
     return Step(device.blocks.null_block, claims, (NoFreeBlocksError,))
-
-
-def _require_held(inputs: Inputs, subject: Any, num_free: int, has_null: bool, has_id: bool = True) -> Step:
-    device = _device(inputs, subject, num_free, has_null)
-    block = inputs.integer("block") if has_id else None
-
-    def claims(outcome: Outcome) -> Iterator[Claim]:
-        yield _unchanged(device)
-        is_foreign = not has_id or either((negated(is_among(block, IDS)), equal(block, device.blocks.null_id)))
-        is_free = has_id and either(equal(block, one) for one in device.free)
-        yield Claim("a foreign id is refused", same_truth(outcome.raised(UnknownBlockError), is_foreign))
-        is_double = both((negated(is_foreign), is_free))
-        yield Claim("a free block is refused", same_truth(outcome.raised(DoubleFreeError), is_double))
-        if outcome.error is None:
-            yield Claim("the id is given back", equal(outcome.value, block))
-
-    return Step(lambda: device.blocks.require_held(block), claims, (UnknownBlockError, DoubleFreeError))
 
 
 def _numbers(inputs: Inputs, subject: Any, num_free: int, has_null: bool) -> Step:
@@ -205,10 +141,6 @@ def _numbers(inputs: Inputs, subject: Any, num_free: int, has_null: bool) -> Ste
     return Step(lambda: (blocks.num_free, blocks.num_usable, blocks.is_idle, blocks.all_free_ids()), claims)
 
 
-def _free_shapes(*also: Any) -> dict[str, tuple[Any, ...]]:
-    return {f"{num_free} free": (num_free, *also) for num_free in range(len(IDS) + 1)}
-
-
 _NULL_SHAPES = {
     f"{num_free} free, {'a null block' if has_null else 'no null block'}": (num_free, has_null)
     for has_null in (False, True)
@@ -227,23 +159,6 @@ SCENARIOS = (
             for num_blocks in sorted({0, 1, num_free, num_free + 1})
         },
     ),
-    Scenario("DeviceBlocks.take_one", "no-use-after-free", DeviceBlocks, _take_one, _free_shapes()),
-    Scenario("DeviceBlocks.share", "refcount-exact", DeviceBlocks, _share, {"2 ids, 1 free": (1, 2), "none": (4, 0)}),
-    Scenario(
-        "DeviceBlocks.release",
-        "no-double-free",
-        DeviceBlocks,
-        _release,
-        {f"1 id, {free} free": (free, 1) for free in range(len(IDS))}
-        | {"2 ids, none free": (0, 2), "2 ids, 2 free": (2, 2)},
-    ),
     Scenario("DeviceBlocks.null_block", "frame-kept", DeviceBlocks, _null_block, _NULL_SHAPES),
-    Scenario(
-        "DeviceBlocks.require_held",
-        "no-double-free",
-        DeviceBlocks,
-        _require_held,
-        _NULL_SHAPES | {"no id": (1, False, False)},
-    ),
     Scenario("DeviceBlocks counts", "conservation", DeviceBlocks, _numbers, _NULL_SHAPES),
 )

@@ -38,6 +38,19 @@ class Refused(EndsProof):
     """Proved code does what a proof cannot follow; the message says what, and where."""
 
 
+class NoProof(Exception):
+    """A proof about code came to no end; the message says of what, and why. No such code can catch it."""
+
+
+@contextmanager
+def proof_of(name: str) -> Iterator[None]:
+    """Within the block, what ends a proof is an ordinary error, `NoProof`."""
+    try:
+        yield
+    except EndsProof as error:
+        raise NoProof(f"{name}: {error}") from error
+
+
 @contextmanager
 def noting() -> Iterator[list[EndsProof]]:
     """Collects what ends the proof in a call of proved code, in the order in which it was made."""

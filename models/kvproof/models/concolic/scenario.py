@@ -19,7 +19,7 @@ from kvproof.models.concolic.constructs import watched
 from kvproof.models.concolic.exploration import Exploration
 from kvproof.models.concolic.refusal import EndsProof, Refused, noting
 from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicId, SymbolicInt, truth
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.translation.terms import every, some
 
 SUITE = "concolic"

@@ -3,14 +3,12 @@
 from collections.abc import Iterator
 from functools import partial
 
-from kvproof.models.concolic import counting, eviction, free_list, scenario, swap_step
+from kvproof.models.concolic import eviction, free_list, scenario, swap_step
+from kvproof.models.concolic.refusal import proof_of
 from kvproof.models.concolic.scenario import Scenario
-from kvproof.models.proofs.obligation import Obligation
-from kvproof.models.proofs.units import Unit
-from kvproof.models.translation.text import specification
+from kvproof.models.obligation import Obligation, Unit
 
 SCENARIOS: tuple[Scenario, ...] = (
-    *counting.SCENARIOS,
     *free_list.SCENARIOS,
     *eviction.SCENARIOS,
     *swap_step.SCENARIOS,
@@ -18,9 +16,14 @@ SCENARIOS: tuple[Scenario, ...] = (
 
 
 def units() -> Iterator[Unit]:
-    """One unit for each scenario. None reads a function of the specification."""
+    """One unit for each scenario."""
     for one in SCENARIOS:
-        yield Unit(scenario.SUITE, one.name, specification(), (), partial(scenario.obligations, one))
+        yield Unit(scenario.SUITE, one.name, partial(_obligations, one))
+
+
+def _obligations(one: Scenario) -> Iterator[Obligation]:
+    with proof_of(f"{scenario.SUITE}/{one.name}"):
+        yield from scenario.obligations(one)
 
 
 def refutation_of(obligation: Obligation) -> str:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from kvproof.models.obligation import WELL_DEFINED, Obligation
 from kvproof.models.proofs.induction import INITIAL, SUITE, THEOREM
-from kvproof.models.proofs.obligation import WELL_DEFINED, Obligation
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.state import State

@@ -17,8 +17,8 @@ import z3
 from kvproof.models.counterexamples.case import RULES
 from kvproof.models.counterexamples.instances import INSTANCES, Search
 from kvproof.models.counterexamples.replay import OutOfRange, TooSmall, watched
+from kvproof.models.obligation import Obligation
 from kvproof.models.proofs.contracts import LEFT_AT_FIRST, NUM_FIRED, Proof
-from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solving import Allowance
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Parameter

@@ -12,8 +12,8 @@ from typing import Any
 import z3
 
 from kvproof.models.counterexamples.case import Case, Kind
+from kvproof.models.obligation import Obligation
 from kvproof.models.proofs.induction import INITIAL, THEOREM, Induction
-from kvproof.models.proofs.obligation import Obligation
 from kvproof.models.solvers.solving import Allowance
 from kvproof.models.translation.maps import Map, SymbolicState
 from kvproof.models.translation.sizes import WITHOUT_END, Universe

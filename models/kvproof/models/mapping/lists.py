@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 import z3
 
 from kvproof.models.mapping.copies import CONTENT, INTEGER, Copy, CopyList, Memory, commute, forward_free, race_free
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 
 NUM_COPIES = z3.Int("num_copies")
 COPIES = CopyList(z3.Function("source", INTEGER, INTEGER), z3.Function("target", INTEGER, INTEGER), NUM_COPIES)

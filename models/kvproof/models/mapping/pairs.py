@@ -19,7 +19,7 @@ from kvproof.models.mapping.copies import (
     tag_memory,
     written,
 )
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 
 FIRST = Copy(z3.Int("first_source"), z3.Int("first_target"))
 SECOND = Copy(z3.Int("second_source"), z3.Int("second_target"))

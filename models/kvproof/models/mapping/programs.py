@@ -15,7 +15,7 @@ from kvproof.models.mapping.copies import Copy, Memory, any_memory, apart, tag_m
 from kvproof.models.mapping.lists import mapping_obligation
 from kvproof.models.mapping.pairs import agree
 from kvproof.models.mapping.phases import COPY, SWAP_IN, SWAP_OUT
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.translation.terms import every
 
 NUM_GPU_BLOCKS = z3.Int("num_gpu_blocks")

@@ -3,16 +3,12 @@
 from collections.abc import Iterator
 
 from kvproof.models.mapping import interleavings, lists, pairs, phases, programs
-from kvproof.models.proofs.obligation import Obligation
-from kvproof.models.proofs.units import Unit
-from kvproof.models.translation.text import specification
-
-READ = ("are_apart", "commute", "is_forward_free", "is_race_free")  # predicates of the specification
+from kvproof.models.obligation import Obligation, Unit
 
 
 def units() -> Iterator[Unit]:
     """One unit."""
-    yield Unit("mapping", "mapping", specification(), READ, obligations)
+    yield Unit("mapping", "mapping", obligations)
 
 
 def obligations() -> Iterator[Obligation]:

@@ -14,11 +14,10 @@ from typing import Any
 
 import z3
 
+from kvproof.models.obligation import WELL_DEFINED, Hypothesis, Obligation, Unit
 from kvproof.models.proofs.induction import Induction, guards, hypotheses
 from kvproof.models.proofs.least_element_lemma import by_lemma
 from kvproof.models.proofs.multiplication_lemma import by_lemma_where_divided
-from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis, Obligation
-from kvproof.models.proofs.units import Unit
 from kvproof.models.translation.conditions import Demand
 from kvproof.models.translation.maps import SymbolicState, Value
 from kvproof.models.translation.rules import Outcome
@@ -48,19 +47,7 @@ def units(text: Text | None = None) -> Iterator[Unit]:
     """One unit for each contract of the specification, or of another text."""
     induction = Induction(Translator(text=text))
     for contract in CONTRACTS:
-        make = partial(contract_obligations, induction, contract)
-        roots = (*induction.roots, *_functions(contract))
-        yield Unit(SUITE, contract.name, induction.translator.text, roots, make)
-
-
-def _functions(contract: Contract) -> Iterator[str]:
-    """The names of all functions of a contract, and of its rules."""
-    yield from (contract.name, contract.precondition, contract.variant, contract.loop_invariant)
-    yield from (name for firing in contract.firings for name in firing if name is not None)
-    if contract.can_choose is not None:
-        yield contract.can_choose
-    for witness in (one for each in contract.witnesses.values() for one in each.values()):
-        yield from (witness.among, witness.before, witness.some) if isinstance(witness, Least) else (witness,)
+        yield Unit(SUITE, contract.name, partial(contract_obligations, induction, contract))
 
 
 def contract_obligations(induction: Induction, contract: Contract) -> Iterator[Obligation]:

@@ -12,8 +12,7 @@ from typing import Any
 
 import z3
 
-from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis, Obligation
-from kvproof.models.proofs.units import Unit
+from kvproof.models.obligation import WELL_DEFINED, Hypothesis, Obligation, Unit
 from kvproof.models.translation.conditions import Demand
 from kvproof.models.translation.dependencies import fields_read
 from kvproof.models.translation.maps import SymbolicState
@@ -30,7 +29,7 @@ Rule = Callable[..., Any]
 
 
 def units(text: Text | None = None) -> Iterator[Unit]:
-    """The units of the specification, or of another text: the first state, the theorems, each claim, each rule."""
+    """The units of the specification, or of another text."""
     return Induction(Translator(text=text)).units()
 
 
@@ -43,23 +42,13 @@ class Induction:
         self.before = translator.unknown_state()
 
     def units(self) -> Iterator[Unit]:
-        """Each reads the invariants, and what its name says."""
-        text, collected, invariants = self.translator.text, self.collected, self.roots
-        starts = (field.start for field in self.translator.system.fields.values())
-        first = (*invariants, *(start.__name__ for start in starts if callable(start)))
-        yield Unit(self.suite, INITIAL, text, first, self.initial)
-        theorems = (*invariants, *(claim.name for claim in collected.theorems))
-        yield Unit(self.suite, THEOREM, text, theorems, self.theorems)
-        for claim in (*collected.invariants, *collected.theorems):
-            make = partial(self.claim_is_defined, claim.name)
-            yield Unit(self.suite, claim.name, text, (*invariants, claim.name), make)
-        for rule in collected.rules:
-            yield Unit(self.suite, rule.__name__, text, (*invariants, rule.__name__), partial(self.rule, rule))
-
-    @property
-    def roots(self) -> tuple[str, ...]:
-        """The functions that each unit reads: those of the invariants."""
-        return tuple(claim.name for claim in self.collected.invariants)
+        """The first state, the theorems, each claim, each rule."""
+        yield Unit(self.suite, INITIAL, self.initial)
+        yield Unit(self.suite, THEOREM, self.theorems)
+        for claim in (*self.collected.invariants, *self.collected.theorems):
+            yield Unit(self.suite, claim.name, partial(self.claim_is_defined, claim.name))
+        for rule in self.collected.rules:
+            yield Unit(self.suite, rule.__name__, partial(self.rule, rule))
 
     @cached_property
     def _depends(self) -> dict[str, frozenset[str]]:

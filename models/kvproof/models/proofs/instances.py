@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import z3
 
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.proofs.contracts import LOOP_INVARIANT, NUM_FIRED
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
 
 
 def where_denied(obligation: Obligation) -> Obligation:

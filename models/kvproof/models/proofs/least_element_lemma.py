@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import z3
 
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.translation.terms import Number, Truth, conjunction, implication
 
 LEMMA = "a finite set that is not empty has a least member"

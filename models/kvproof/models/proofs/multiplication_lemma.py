@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import z3
 
-from kvproof.models.proofs.obligation import Hypothesis
+from kvproof.models.obligation import Hypothesis
 
 LEMMA = "the lesser number of blocks has less slots"
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from kvproof.models.crosscheck.evaluation import Evaluators
 from kvproof.models.crosscheck.interpretation import Interpretation, OutOfDomain, Undecided, given, interpretation
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.proofs import store_instance
 from kvproof.models.proofs.contract_instances import (
     INSTANCES,
@@ -25,7 +26,6 @@ from kvproof.models.proofs.contract_instances import (
     machine_of,
 )
 from kvproof.models.proofs.induction import SUITE
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.contract_run import PARAMETERS, ContractBroken

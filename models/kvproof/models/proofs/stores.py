@@ -16,9 +16,8 @@ from typing import Any
 
 import z3
 
+from kvproof.models.obligation import Obligation, Unit
 from kvproof.models.proofs.induction import Induction, Rule, hypotheses
-from kvproof.models.proofs.obligation import Obligation
-from kvproof.models.proofs.units import Unit
 from kvproof.models.translation.maps import Map, SymbolicState
 from kvproof.models.translation.terms import Truth, conjunction, equal, implication, negation
 from kvproof.models.translation.text import Text, specification
@@ -32,10 +31,9 @@ ENDING = ("land", "fail", "report", "end_load", "commit", "abort")  # the rules 
 def units(text: Text | None = None) -> Iterator[Unit]:
     """The units of stores, or of another text about them."""
     text = text or specification(STORES)
-    of_rules = Induction(Translator(text=text))
-    yield from of_rules.units()
-    yield Unit(STORES.name, COMMUTING, text, (*of_rules.roots, *ENDING), partial(commuting, text))
-    yield Unit(STORES.name, GROUPS, text, ("first_needed", "is_needed"), partial(_groups, Translator(text=text)))
+    yield from Induction(Translator(text=text)).units()
+    yield Unit(STORES.name, COMMUTING, partial(commuting, text))
+    yield Unit(STORES.name, GROUPS, partial(_groups, Translator(text=text)))
 
 
 def commuting(text: Text) -> Iterator[Obligation]:

@@ -14,13 +14,13 @@ from kvproof.impl.cached_blocks import NEVER_ACCESSED, CachedBlocks
 from kvproof.impl.errors import UnknownBlockError
 from kvproof.models.concolic.scenario import Outcome
 from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicInt, number
-from kvproof.models.proofs.obligation import Hypothesis
+from kvproof.models.obligation import Hypothesis
 from kvproof.models.refinement.abstraction import NO_PREFIX_CACHE, Agreement
 from kvproof.models.refinement.device_steps import free_blocks
 from kvproof.models.refinement.replay import LENGTH_MAX, Specified, Value
 from kvproof.models.refinement.setting import Setting
 from kvproof.models.refinement.simulation import Call, Simulation
-from kvproof.models.refinement.table_steps import Taken, appending
+from kvproof.models.refinement.table_steps import FrameClaims, appending
 from kvproof.models.refinement.unbounded import Cells
 from kvproof.models.refinement.unknown import unknown_content
 from kvproof.models.translation.maps import SymbolicState
@@ -93,7 +93,7 @@ class CachedDevice:
     def agrees(self, setting: Setting, device: Any, state: SymbolicState) -> Iterator[Agreement]:
         return _agrees(setting, device, state)
 
-    def frame(self, device: Any) -> Taken:
+    def frame(self, device: Any) -> FrameClaims:
         """A block that is taken was never accessed, and is no source of a copy; the source of a copy is noted."""
         copied, accessed = device.was_copied.content()[1], device.last_accessed.content()[1]
 

@@ -18,7 +18,7 @@ from kvproof.impl.errors import DoubleFreeError, NoFreeBlocksError, UnknownBlock
 from kvproof.impl.vllm_api.refcount import CopyOnWriteTracker, RefCounter
 from kvproof.models.concolic.scenario import Outcome
 from kvproof.models.concolic.symbolic import SymbolicInt, number, truth
-from kvproof.models.proofs.obligation import Hypothesis
+from kvproof.models.obligation import Hypothesis
 from kvproof.models.refinement.abstraction import Agreement
 from kvproof.models.refinement.loops import Head, Items
 from kvproof.models.refinement.setting import Setting
@@ -199,13 +199,15 @@ def _counting(setting: Setting, change: int) -> Simulation:
             old = setting.abstraction.refcount(before, block)
             other = z3.Int("some_block")
             is_block = z3.And(other >= 0, other < setting.abstraction.size("NUM_BLOCKS"))
+            in_pool = z3.And(block >= 0, block < setting.abstraction.size("NUM_GPU_BLOCKS"))
             if outcome.error is not None:
-                in_pool = z3.And(block >= 0, block < setting.abstraction.size("NUM_GPU_BLOCKS"))
                 is_refused = z3.Or(z3.Not(in_pool), z3.And(old == 0, change == -1))
                 yield "there is no such reference", "no-double-free", is_refused
                 same = counts.read(other) == setting.abstraction.refcount(before, other)
                 yield "no count changes", "refcount-exact", z3.Implies(is_block, same)
                 return
+            there_is = z3.And(in_pool, old + change >= 0)
+            yield "there is such a reference", "no-double-free", there_is
             yield "the new count is given", "refcount-exact", number(outcome.value) == old + change
             added = z3.If(other == block, z3.IntVal(change), z3.IntVal(0))
             counted = counts.read(other) == setting.abstraction.refcount(before, other) + added

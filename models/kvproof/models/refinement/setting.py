@@ -5,8 +5,8 @@ from typing import Any
 
 import z3
 
+from kvproof.models.obligation import Hypothesis
 from kvproof.models.proofs.induction import hypotheses
-from kvproof.models.proofs.obligation import Hypothesis
 from kvproof.models.refinement.abstraction import Abstraction, Code, as_truth
 from kvproof.models.translation.maps import SymbolicState
 from kvproof.models.translation.translator import Translator

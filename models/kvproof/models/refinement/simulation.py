@@ -20,7 +20,7 @@ from kvproof.models.concolic.frame import Frame
 from kvproof.models.concolic.refusal import short
 from kvproof.models.concolic.scenario import Outcome, called
 from kvproof.models.concolic.symbolic import truth
-from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis, Obligation
+from kvproof.models.obligation import WELL_DEFINED, Hypothesis, Obligation
 from kvproof.models.refinement.abstraction import Agreement
 from kvproof.models.refinement.loops import Items, NextItem
 from kvproof.models.refinement.replay import Twin, agrees, numbers_for, plain

@@ -3,17 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kvproof.models.proofs.obligation import Obligation
-from kvproof.models.proofs.units import Unit
+from kvproof.models.concolic.refusal import proof_of
+from kvproof.models.obligation import Obligation, Unit
 from kvproof.models.refinement import cached_steps, device_steps, simulation, table_steps
-from kvproof.models.refinement.setting import RELIED_ON, Setting
+from kvproof.models.refinement.setting import Setting
 from kvproof.models.refinement.simulation import Simulation
-from kvproof.models.translation.text import specification
-
-READ = (  # rules, steps and predicates of the specification
-    *("append", "reserve", "fork", "gain", "lose"),
-    *("at_rest", "free_in", "has_entry", "unused_in"),
-)
 
 
 def simulations(setting: Setting | None = None) -> Iterator[Simulation]:
@@ -25,9 +19,10 @@ def simulations(setting: Setting | None = None) -> Iterator[Simulation]:
 
 def units() -> Iterator[Unit]:
     """One unit."""
-    yield Unit(simulation.SUITE, simulation.SUITE, specification(), (*RELIED_ON, *READ), obligations)
+    yield Unit(simulation.SUITE, simulation.SUITE, obligations)
 
 
 def obligations() -> Iterator[Obligation]:
     for one in simulations():
-        yield from simulation.obligations(one)
+        with proof_of(f"{simulation.SUITE}/{one.subject}"):
+            yield from simulation.obligations(one)

@@ -8,6 +8,8 @@ k + 1.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import z3
@@ -19,7 +21,7 @@ from kvproof.impl.table import Table
 from kvproof.models.concolic.frame import is_same
 from kvproof.models.concolic.scenario import Outcome
 from kvproof.models.concolic.symbolic import SymbolicInt, both, number, truth
-from kvproof.models.proofs.obligation import WELL_DEFINED, Hypothesis
+from kvproof.models.obligation import WELL_DEFINED, Hypothesis
 from kvproof.models.refinement.abstraction import Agreement, as_truth
 from kvproof.models.refinement.device_steps import LISTS, each_block
 from kvproof.models.refinement.setting import Setting
@@ -30,7 +32,10 @@ from kvproof.models.translation.maps import Map, SymbolicState
 from kvproof.spec.language import SLOTS
 
 # Whether a block is taken, whether it is a copy, its source, the block -> what else is true then.
-Taken = Callable[[z3.BoolRef, z3.BoolRef, z3.ArithRef, z3.ArithRef], Iterator[Agreement]]
+FrameClaims = Callable[[z3.BoolRef, z3.BoolRef, z3.ArithRef, z3.ArithRef], Iterator[Agreement]]
+
+
+KNOWN, END = z3.Ints("known end")  # the tokens that are known after an append, and the end of its slots
 
 
 class Device(Protocol):
@@ -41,7 +46,7 @@ class Device(Protocol):
     def made(self, setting: Setting) -> Any: ...
     def assumed(self, setting: Setting) -> tuple[Hypothesis, ...]: ...
     def agrees(self, setting: Setting, device: Any, state: SymbolicState) -> Iterator[Agreement]: ...
-    def frame(self, device: Any) -> Taken: ...
+    def frame(self, device: Any) -> FrameClaims: ...
 
 
 class UncachedDevice:
@@ -58,7 +63,7 @@ class UncachedDevice:
     def agrees(self, setting: Setting, device: Any, state: SymbolicState) -> Iterator[Agreement]:
         return setting.abstraction.device_agrees(device, state)
 
-    def frame(self, device: Any) -> Taken:
+    def frame(self, device: Any) -> FrameClaims:
         """Nothing more is noted of a block that is taken or copied."""
         return lambda *_: iter(())
 
@@ -92,6 +97,107 @@ def _dividing(setting: Setting) -> Simulation:
     return Simulation("the entry that num_tokens names", Table.__init__, (*ordered, setting.is_seq), start)
 
 
+@dataclass(frozen=True)
+class Appended:
+    """A call of `append_within_block`, and what is claimed of it.
+
+    rule, arguments: what it simulates. writable_before: the slots that the table might write unseen before the call.
+    """
+
+    setting: Setting
+    device_of: Device
+    rule: str
+    arguments: tuple[Any, ...]
+    device: Any
+    table: Any
+    writable_before: Any
+    taken: FrameClaims
+
+    @classmethod
+    def call(cls, setting: Setting, device_of: Device, rule: str, arguments: tuple[Any, ...]) -> Call:
+        """The call, for any number of known tokens and any end."""
+        device, table = device_of.made(setting), setting.abstraction.table(setting.before, setting.seq)
+        growth = class_with_length(setting.code.growth)(
+            device, SymbolicInt(setting.abstraction.size("BLOCK_SIZE")), None
+        )
+        forget(growth, ("blocks", "block_size", "cache"))
+        taken = device_of.frame(device)
+        made = cls(setting, device_of, rule, arguments, device, table, table.writable_slots, taken)
+        return Call(
+            growth,
+            "append_within_block",
+            made.claims,
+            (table, SymbolicInt(KNOWN), SymbolicInt(END)),
+            (*device_of.changes, "Table.ids"),
+            ("Table.num_tokens", "Table.writable_slots"),
+            (device, table),
+        )
+
+    @property
+    def index(self) -> z3.ArithRef:
+        """The entry that is written."""
+        return self.setting.read("num_full", self.setting.seq)
+
+    @property
+    def old(self) -> z3.ArithRef:
+        """The block of that entry before the call, if the table has one."""
+        return self.setting.read("table", self.setting.seq, self.index)
+
+    @property
+    def is_new(self) -> z3.BoolRef:
+        """Whether the entry is a new one."""
+        return self.index == self.setting.read("num_blocks", self.setting.seq)
+
+    @property
+    def is_shared(self) -> z3.BoolRef:
+        """Whether others hold the block of the entry."""
+        return z3.And(z3.Not(self.is_new), self.setting.read("refcount", self.old) > 1)
+
+    @property
+    def block(self) -> z3.ArithRef:
+        """The block of the entry after the call."""
+        first_free = self.setting.abstraction.free(self.setting.before, z3.IntVal(0))
+        found: z3.ArithRef = z3.If(z3.Or(self.is_new, self.is_shared), first_free, self.old)
+        return found
+
+    def claims(self, outcome: Outcome) -> Iterator[Agreement]:
+        if outcome.error is not None:
+            yield "a block is needed, and none is free", "no-use-after-free", self.setting.no_free_block()
+            yield from self._unchanged()
+        elif outcome.value is None:
+            fits = END <= (self.index + 1) * self.setting.abstraction.size("BLOCK_SIZE")
+            yield "without an answer, the slots do not fit into the block", "read-back", z3.Not(fits)
+            yield from self._unchanged()
+        else:
+            yield from self._as_the_rule(outcome.value)
+
+    def _unchanged(self) -> Iterator[Agreement]:
+        before = self.setting.before
+        yield from self.device_of.agrees(self.setting, self.device, before)
+        yield from self.taken(z3.BoolVal(False), z3.BoolVal(False), self.old, self.block)
+        yield from self.setting.abstraction.table_agrees(self.table, before, self.setting.seq)
+        same = number(self.table.writable_slots) == number(self.writable_before)
+        yield "as many slots are written unseen as before", "exclusive-writer", same
+
+    def _as_the_rule(self, pairs: Any) -> Iterator[Agreement]:
+        """The claims about a call that returns the pairs of blocks to copy."""
+        setting, abstraction, seq = self.setting, self.setting.abstraction, self.setting.seq
+        ran = setting.translator.run(self.rule, setting.before, seq, self.block, *self.arguments)
+        for guard in ran.guards:
+            yield f"the guard holds: {guard.text}", guard.property or WELL_DEFINED, as_truth(guard.formula)
+        yield from self.device_of.agrees(setting, self.device, ran.state)
+        yield from self.taken(z3.Or(self.is_new, self.is_shared), self.is_shared, self.old, self.block)
+        yield from abstraction.table_agrees(self.table, ran.state, seq)
+        as_the_rule = self.is_shared == z3.BoolVal(bool(pairs)) if len(pairs) <= 1 else z3.BoolVal(False)
+        yield "a copy is asked for exactly if the rule copies", "cow-copied", as_the_rule
+        for source, target in pairs:
+            named = z3.And(number(source) == self.old, number(target) == self.block)
+            yield "it is from the shared block to the new one", "cow-copied", named
+        alone = abstraction.refcount(ran.state, abstraction.read(ran.state, "table", seq, self.index)) == 1
+        writable = number(self.table.writable_slots) == (self.index + 1) * abstraction.size("BLOCK_SIZE")
+        yield "only this table holds what it may write unseen", "exclusive-writer", z3.And(alone, writable)
+
+
 def within_block(
     setting: Setting,
     subject: str,
@@ -101,65 +207,6 @@ def within_block(
     device_of: Device = UNCACHED,
 ) -> Simulation:
     """`append_within_block` simulates a rule, for the calls that satisfy `known`, with a device of some kind."""
-    before, abstraction, seq = setting.before, setting.abstraction, setting.seq
-    size = abstraction.size("BLOCK_SIZE")
-    num_known, end = z3.Ints("known end")
-    index, num_blocks = setting.read("num_full", seq), setting.read("num_blocks", seq)
-    old = setting.read("table", seq, index)
-    is_new = index == num_blocks
-    is_shared = z3.And(z3.Not(is_new), setting.read("refcount", old) > 1)
-    block = z3.If(z3.Or(is_new, is_shared), abstraction.free(before, z3.IntVal(0)), old)
-
-    def start() -> Call:
-        device, table = device_of.made(setting), abstraction.table(before, seq)
-        growth = class_with_length(setting.code.growth)(device, SymbolicInt(size), None)
-        forget(growth, ("blocks", "block_size", "cache"))
-        writable_before = table.writable_slots
-        taken, agrees = device_of.frame(device), device_of.agrees
-
-        def unchanged() -> Iterator[Agreement]:
-            yield from agrees(setting, device, before)
-            yield from taken(z3.BoolVal(False), z3.BoolVal(False), old, block)
-            yield from abstraction.table_agrees(table, before, seq)
-            same = number(table.writable_slots) == number(writable_before)
-            yield "as many slots are written unseen as before", "exclusive-writer", same
-
-        def claims(outcome: Outcome) -> Iterator[Agreement]:
-            if outcome.error is not None:
-                yield "a block is needed, and none is free", "no-use-after-free", setting.no_free_block()
-                yield from unchanged()
-                return
-            if outcome.value is None:
-                fits = end <= (index + 1) * size
-                yield "without an answer, the slots do not fit into the block", "read-back", z3.Not(fits)
-                yield from unchanged()
-                return
-            ran = setting.translator.run(rule, before, seq, block, *arguments)
-            for guard in ran.guards:
-                yield f"the guard holds: {guard.text}", guard.property or WELL_DEFINED, as_truth(guard.formula)
-            yield from agrees(setting, device, ran.state)
-            yield from taken(z3.Or(is_new, is_shared), is_shared, old, block)
-            yield from abstraction.table_agrees(table, ran.state, seq)
-            pairs = outcome.value
-            as_the_rule = is_shared == z3.BoolVal(bool(pairs)) if len(pairs) <= 1 else z3.BoolVal(False)
-            yield "a copy is asked for exactly if the rule copies", "cow-copied", as_the_rule
-            for source, target in pairs:
-                named = z3.And(number(source) == old, number(target) == block)
-                yield "it is from the shared block to the new one", "cow-copied", named
-            alone = abstraction.refcount(ran.state, abstraction.read(ran.state, "table", seq, index)) == 1
-            writable = number(table.writable_slots) == (index + 1) * size
-            yield "only this table holds what it may write unseen", "exclusive-writer", z3.And(alone, writable)
-
-        return Call(
-            growth,
-            "append_within_block",
-            claims,
-            (table, SymbolicInt(num_known), SymbolicInt(end)),
-            (*device_of.changes, "Table.ids"),
-            ("Table.num_tokens", "Table.writable_slots"),
-            (device, table),
-        )
-
     hypotheses = (
         *device_of.assumed(setting),
         setting.is_seq,
@@ -167,6 +214,7 @@ def within_block(
         Hypothesis("the entry that num_tokens names", _division(setting)),
         *known,
     )
+    start = partial(Appended.call, setting, device_of, rule, arguments)
     return Simulation(subject, Growth.append_within_block, hypotheses, start, (NoFreeBlocksError,))
 
 
@@ -174,20 +222,18 @@ def appending(
     setting: Setting, subject: str = "Growth.append_within_block refines append", device_of: Device = UNCACHED
 ) -> Simulation:
     """`append_within_block` where tokens become known."""
-    num_known, end = z3.Ints("known end")
     seen = setting.abstraction.num_tokens(setting.before, setting.seq)
     row = Map((SLOTS,), z3.Function("given_row", z3.IntSort(), z3.IntSort()))
     index = setting.read("num_full", setting.seq)
-    stop = num_known - index * setting.abstraction.size("BLOCK_SIZE")
-    new = Hypothesis("tokens become known", z3.And(seen < num_known, num_known <= end))
+    stop = KNOWN - index * setting.abstraction.size("BLOCK_SIZE")
+    new = Hypothesis("tokens become known", z3.And(seen < KNOWN, KNOWN <= END))
     return within_block(setting, subject, (new,), "append", (row, stop), device_of)
 
 
 def _reserving(setting: Setting) -> Simulation:
-    num_known, end = z3.Ints("known end")
     seen = setting.abstraction.num_tokens(setting.before, setting.seq)
     is_new = setting.read("num_full", setting.seq) == setting.read("num_blocks", setting.seq)
-    only = z3.And(num_known == seen, seen < end, is_new)
+    only = z3.And(KNOWN == seen, seen < END, is_new)
     subject = "Growth.append_within_block refines reserve"
     return within_block(setting, subject, (Hypothesis("only slots are added, in a new block", only),), "reserve")
 

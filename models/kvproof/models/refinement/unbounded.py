@@ -9,7 +9,7 @@ asking it, such as whether it equals a list, is refused.
 
 import types
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import z3
 
@@ -18,7 +18,6 @@ from kvproof.models.concolic.refusal import Hidden, refuse
 from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicInt, number
 
 Read = Callable[[z3.ArithRef], z3.ArithRef]
-Class = TypeVar("Class", bound=type)
 
 
 def symbolic_length(container: Any) -> Any:

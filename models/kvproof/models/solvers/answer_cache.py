@@ -2,13 +2,13 @@
 
 An entry belongs to one question: its key is a digest of the hypotheses, the goal, the solver with its version, the
 settings, and kvproof's code that asks solvers and hands their answers on, since a fault there must not outlive its
-repair. Only proofs are kept; a
-question without a proof is asked again, and a refutation is replayed anyway. So an entry can be wrong only if somebody
-wrote it. Who can write to the file could also change the program: the file is used only if it belongs to the user
-and nobody else can write to it. An entry that is damaged does not fit its own digest, and is no entry.
+repair. Only proofs are kept; a question without a proof is asked again, and a refutation is replayed anyway. So an
+entry can be wrong only if somebody wrote it. Who can write to the file could also change the program: the file is used
+only if it belongs to the user and nobody else can write to it. An entry that is damaged does not fit its own digest,
+and is no entry.
 
-The file also has whole results, and units of obligations, of which not even the questions need to be made again. What
-they belong to is decided by who keeps them.
+The file also has whole results, for which not even the questions need to be made again. What a result belongs to is
+decided by who keeps it.
 
 The file is `answers.sqlite` in `$XDG_CACHE_HOME/kvproof`, by default `~/.cache/kvproof`. If it cannot be used, every
 question is asked.
@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from kvproof.models.proofs import obligation
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.models import obligation
+from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings
 from kvproof.spec.cache_folder import cache_folder, require_private
 from kvproof.spec.database import has_tables_of
@@ -35,9 +35,7 @@ SECONDS_MAX = 5.0  # to wait for another process that writes
 TABLES = (
     "CREATE TABLE answers (key TEXT PRIMARY KEY, answer TEXT, digest TEXT)",
     "CREATE TABLE results (key TEXT PRIMARY KEY, files TEXT, result TEXT, digest TEXT)",
-    "CREATE TABLE units (key TEXT PRIMARY KEY, name TEXT, unit TEXT, digest TEXT)",
 )
-VERSIONS_MAX = 8  # of one unit that are kept
 Question = tuple[str, str]
 Decide = Callable[[Iterable[Obligation], Callable[[Obligation], Question]], Iterator[ProofOutcome]]
 
@@ -66,6 +64,7 @@ class AnswerCache:
             on_error.callback(self._database.close)
             file.chmod(0o600)
             self._database.execute("PRAGMA synchronous = OFF")  # a lost entry is asked again
+            self._database.execute("DROP TABLE IF EXISTS units")  # earlier versions of kvproof had it
             for table in TABLES:
                 self._database.execute(table.replace("TABLE", "TABLE IF NOT EXISTS"))
             if not has_tables_of(self._database, TABLES):
@@ -106,25 +105,6 @@ class AnswerCache:
         with suppress(sqlite3.Error):
             row = key, files, result, _digest(key, files, result)
             self._database.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", row)
-
-    def unit(self, name: str, digest: str) -> str | None:
-        """What is kept of a unit of this name that was made of an input of this digest."""
-        key = self._key((name, digest))
-        with suppress(sqlite3.Error, TypeError):
-            row = self._database.execute("SELECT unit, digest FROM units WHERE key = ?", (key,)).fetchone()
-            if row is not None and row[1] == _digest(key, *map(_text, row[:1])):
-                return _text(row[0])
-        return None
-
-    def add_unit(self, name: str, digest: str, unit: str) -> None:
-        """Keep a unit. Of one name, the latest few are kept."""
-        key, of_name = self._key((name, digest)), self._key(("unit", name))
-        latest = "SELECT rowid FROM units WHERE name = ? ORDER BY rowid DESC LIMIT ?"
-        with suppress(sqlite3.Error):
-            row = key, of_name, unit, _digest(key, unit)
-            self._database.execute("INSERT OR REPLACE INTO units VALUES (?, ?, ?, ?)", row)
-            old = f"DELETE FROM units WHERE name = ? AND rowid NOT IN ({latest})"
-            self._database.execute(old, (of_name, of_name, VERSIONS_MAX))
 
     def close(self) -> None:
         """Write what was added."""

@@ -15,7 +15,7 @@ import time
 from importlib import import_module
 from typing import Any
 
-from kvproof.models.proofs.obligation import joined
+from kvproof.models.obligation import joined
 from kvproof.models.solvers.solving import VERDICTS, Answer, Settings
 
 NAME = "cvc5"  # also the name of its module, which has no type annotations

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import z3
 
-from kvproof.models.proofs.obligation import NO_GOAL, Obligation
+from kvproof.models.obligation import NO_GOAL, Obligation
 from kvproof.spec.verdict import Verdict
 
 TIMEOUT_SECONDS = 20.0
@@ -109,14 +109,16 @@ def ask(assumed: str, goal: str, settings: Settings) -> Answer:
     return Answer(VERDICTS[answer], seconds, _effort(solver), reason, core)
 
 
-class Together:
+class IncrementalSolver:
     """Asks questions as `ask` does, but with one solver as long as the hypotheses stay the same.
 
     Each goal is asked in a scope of its own, which is left afterwards.
     """
 
     def __init__(self) -> None:
-        self._assumed: str | None = None
+        self._assumed: str | None = None  # the hypotheses that the solver has; None if it cannot be used
+        self._context = z3.Context()
+        self._solver = z3.SimpleSolver(ctx=self._context)
         self._effort = 0
 
     def __call__(self, assumed: str, goal: str, settings: Settings) -> Answer:

@@ -1,11 +1,11 @@
 """Decide many obligations with several solver processes.
 
 Questions are sent as text, a batch at a time, to a process that has few left. Z3 is asked those of a batch that have
-the same hypotheses together (`Together`). Batches are made while the processes answer earlier ones, and which questions
-a batch has depends only on their order. A process has questions in advance, so it goes on while this one is busy; once
-there is nothing left to make, this process does other work (`meanwhile`), step by step. No question is asked a second
-time: its answer decides every obligation with the same question. Answers are yielded as soon as they arrive, in any
-order. If a process ends, or does not answer for much longer than the timeout, the question it was working on is
+the same hypotheses together (`IncrementalSolver`). Batches are made while the processes answer earlier ones, and which
+questions a batch has depends only on their order. A process has questions in advance, so it goes on while this one is
+busy; once there is nothing left to make, this process does other work (`meanwhile`), step by step. No question is asked
+a second time: its answer decides every obligation with the same question. Answers are yielded as soon as they arrive,
+in any order. If a process ends, or does not answer for much longer than the timeout, the question it was working on is
 unknown, and the rest of what it had is given to a new process. Closing the generator kills the processes. A Ctrl-C at
 the terminal is for all processes; they leave it to the one that started them.
 """
@@ -22,9 +22,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Protocol
 
-from kvproof.models.proofs.obligation import Obligation
+from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.interrupts import deaf_to_interrupts
-from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings, Together, ask
+from kvproof.models.solvers.solving import TRIVIAL, Answer, IncrementalSolver, ProofOutcome, Settings, ask
 from kvproof.spec.verdict import Verdict
 
 BATCH = 16  # questions sent at once: few, so that at the end no process has much more work left than the others
@@ -101,7 +101,7 @@ def is_full(batch: Sequence[Question], following: Question) -> bool:
 
 def answers_of(asker: Asker, batch: Iterable[Question], settings: Settings) -> Iterator[Answer]:
     """The answers to the questions of a batch. Z3 is asked together those in a row that have the same hypotheses."""
-    one_by_one = Together() if asker is ask else asker
+    one_by_one = IncrementalSolver() if asker is ask else asker
     for assumed, goal in batch:
         yield _answer_of(one_by_one, assumed, goal, settings)
 

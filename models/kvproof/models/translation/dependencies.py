@@ -2,7 +2,7 @@
 
 import ast
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from kvproof.models.translation.text import Text
 from kvproof.spec.syntax_trees import target_of
@@ -27,22 +27,6 @@ def reached(text: Text, name: str) -> list[str]:
     for one in found:
         found += [callee for callee in dict.fromkeys(called for called, _ in calls(text, one)) if callee not in found]
     return found
-
-
-@functools.lru_cache(maxsize=4096)
-def _named(function: ast.FunctionDef) -> frozenset[str]:
-    return frozenset(node.id for node in ast.walk(function) if isinstance(node, ast.Name))
-
-
-def part_of(text: Text, roots: Iterable[str]) -> frozenset[str]:
-    """These functions, and all that they name, directly or through others."""
-    found = dict.fromkeys(roots)
-    left = list(found)
-    while left:
-        more = [name for name in _named(text.functions[left.pop()][0]) if name in text.functions and name not in found]
-        found.update(dict.fromkeys(more))
-        left += more
-    return frozenset(found)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -4,14 +4,14 @@ import ast
 import functools
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
 from kvproof.models.translation.errors import NotInLanguage
-from kvproof.models.translation.functions import Functions
 from kvproof.spec import syntax_trees
+from kvproof.spec.syntax_trees import Functions
 from kvproof.spec.systems import BLOCK_MANAGERS, System
 
 OF_THE_WHOLE = (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal)  # each decides about a whole function
@@ -29,13 +29,9 @@ class Text:
     constants: Mapping[str, Any]
     system: System = BLOCK_MANAGERS
 
-    def part(self, names: Iterable[str]) -> "Text":
-        """The text with these functions only."""
-        return replace(self, functions=Functions({name: self.functions[name] for name in names}))
-
     def replaced(self, name: str, function: ast.FunctionDef) -> "Text":
         """The text with one function replaced, as in a mutant."""
-        return replace(self, functions=self.functions.replaced(name, (function, self.functions[name][1])))
+        return replace(self, functions={**self.functions, name: (function, self.functions[name][1])})
 
     def rewritten(self, source: str, file: str = "<text>") -> "Text":
         """The text in which the functions of a piece of Python replace those of the same names.
@@ -62,7 +58,7 @@ class Text:
                 raise NotInLanguage(file, node, f"{name} is no function of the text", "rewrite an existing function")
             _require_same_head(node, file, *self.functions[node.name])
             found[node.name] = (node, file)
-        return replace(self, functions=Functions({**self.functions, **found}))
+        return replace(self, functions={**self.functions, **found})
 
     def edited(self, name: str, old: str, new: str) -> "Text":
         """The text in which `old` reads `new` in one function. Raises LookupError if the function has no `old`."""
@@ -103,7 +99,7 @@ def specification(system: System = BLOCK_MANAGERS) -> Text:
             for name, value in vars(text).items()
             if isinstance(value, int) and name == name.upper() and not name.startswith(OF_SIZES)
         }
-    functions = Functions({**syntax_trees.functions(system), **syntax_trees.contract_functions(system)})
+    functions = {**syntax_trees.functions(system), **syntax_trees.contract_functions(system)}
     return Text(functions, constants, system)
 
 

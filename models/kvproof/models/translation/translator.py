@@ -1,6 +1,5 @@
 """The translator: runs the functions of the specification on unknown or initial states."""
 
-import ast
 import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -112,7 +111,3 @@ class Translator:
         (domain,) = domains
         number = z3.Int(term)
         return Parameter(name, number, self.universe.contains(domain, number), domain)
-
-    def function_node(self, name: str) -> ast.FunctionDef:
-        """The syntax tree of a function of the text."""
-        return self.text.functions[name][0]

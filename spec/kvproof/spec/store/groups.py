@@ -27,9 +27,3 @@ def first_needed(boundary: int, reach: int) -> int:
 def is_needed(stop: int, boundary: int, reach: int) -> bool:
     """A hit of `boundary` tokens needs the chunk that ends at `stop`, in a group of that reach."""
     return stop == boundary if reach < 0 else first_needed(boundary, reach) < stop and stop <= boundary
-
-
-@predicate
-def is_boundary(boundary: int, num_tokens: int) -> bool:
-    """A chunk of a group with chunks of `num_tokens` tokens ends at the boundary."""
-    return boundary % num_tokens == 0

@@ -29,10 +29,9 @@ DEFINED = frozenset({"swapped-in-too-early", "written-by-two-lists"})
 
 @dataclass(frozen=True)
 class Complaint:
-    """A rule that the mapping of one step breaks: the rule, the list, the pair, and a sentence for the reader."""
+    """A rule that the mapping of one step breaks: the rule, the pair, and a sentence for the reader."""
 
     rule: str
-    list_name: str
     pair: Pair
     text: str
 
@@ -63,9 +62,9 @@ def _out_of_range(moves: Moves, sizes: dict[PoolId, int]) -> Iterator[Complaint]
                 relative = block - sizes[PoolId.GPU]
                 if pool is PoolId.CPU and mapping.is_block_of(relative, sizes[pool]):
                     hint = f"; if ids count over both pools, it is block {relative}"
-                    yield Complaint("absolute-id", name, pair, where + hint)
+                    yield Complaint("absolute-id", pair, where + hint)
                 else:
-                    yield Complaint("id-out-of-range", name, pair, where)
+                    yield Complaint("id-out-of-range", pair, where)
 
 
 # The words decide whether two pairs disturb each other; the dictionaries only spare looking at every two pairs.
@@ -78,7 +77,7 @@ def _twice(name: str, pool: PoolId, pairs: tuple[Pair, ...]) -> Iterator[Complai
         first = writer.get(target)
         if first is not None and mapping.write_one_block(first[1], target):
             text = f"{name} writes block {target} of {pool} twice, from block {first[0]} and from block {source}"
-            yield Complaint("target-twice", name, pair, text)
+            yield Complaint("target-twice", pair, text)
         writer.setdefault(target, pair)
 
 
@@ -87,11 +86,11 @@ def _read_and_written(name: str, pairs: tuple[Pair, ...]) -> Iterator[Complaint]
     for pair in pairs:
         source, target = pair
         if mapping.is_self_copy(source, target):
-            yield Complaint("copied-onto-itself", name, pair, f"{name} copies block {source} onto itself")
+            yield Complaint("copied-onto-itself", pair, f"{name} copies block {source} onto itself")
         elif source in writer and mapping.reads_what_was_written(writer[source][1], source):
             first = writer[source]
             text = f"{name} writes block {source} by {first[0]} -> {first[1]} and reads it by {source} -> {target}"
-            yield Complaint("target-read", name, pair, text)
+            yield Complaint("target-read", pair, text)
 
 
 def _between_lists(moves: Moves) -> Iterator[Complaint]:
@@ -102,11 +101,11 @@ def _between_lists(moves: Moves) -> Iterator[Complaint]:
                 f"block {source} of the GPU pool is overwritten by a swap in from block {landing[source][0]} before it "
                 f"is swapped out to block {target}"
             )
-            yield Complaint("swapped-in-too-early", "swap_out", (source, target), text)
+            yield Complaint("swapped-in-too-early", (source, target), text)
     for source, target in moves.copy:
         if target in landing and mapping.write_one_block(landing[target][1], target):
             text = (
                 f"block {target} of the GPU pool is the target of a swap in from block {landing[target][0]} and of a "
                 f"copy from block {source}"
             )
-            yield Complaint("written-by-two-lists", "copy", (source, target), text)
+            yield Complaint("written-by-two-lists", (source, target), text)

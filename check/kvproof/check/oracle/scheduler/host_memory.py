@@ -17,7 +17,7 @@ the one before, and `offloading/worker.py` of its connector.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kvproof.check.oracle.expected import ExpectedSequence
@@ -179,8 +179,3 @@ class HostMemory:
 
 def _name_of(copy: Copy) -> str:
     return f"store {copy.job}" if copy.seq is None else f"load {copy.job} of sequence {copy.seq}"
-
-
-def copies_of(memory: HostMemory | None) -> Iterator[Copy]:
-    """The copies under way, if there is a connector."""
-    return iter(memory.copies.values() if memory else ())

@@ -25,11 +25,10 @@ import z3
 from kvproof.models.counterexamples.case import RULES
 from kvproof.models.counterexamples.instances import INSTANCES, Search
 from kvproof.models.counterexamples.replay import replay_of_rule
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.proofs import store_instance
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
 from kvproof.models.proofs.satisfied import NativeStates
 from kvproof.models.proofs.store_instance import NotFired
-from kvproof.models.proofs.units import Unit
 from kvproof.models.solvers.solving import ProofOutcome
 from kvproof.models.translation.text import Text, specification
 from kvproof.spec.verdict import Verdict
@@ -56,20 +55,9 @@ def firings(names: list[str], text: Text | None = None, effort: int = FIRING_EFF
     yield from ((name, False) for name in left)
 
 
-def firing(name: str, text: Text | None = None) -> Unit:
-    """What `firings` reads for a rule, as a unit without obligations."""
-    text = text or specification()
-    invariants = (claim.name for claim in text.system.collected.invariants)
-    return Unit(VACUITY, f"{FIRES}/{name}", text, (*invariants, name), tuple)
-
-
 def _fires(search: Search, name: str, effort: int) -> bool:
-    text = search.translator.text
-    part = firing(name, text).part
-    with text.functions.reading_only(part):
-        found = search.enabled(RULES[name], effort)
-        native = text.part(part)
-    return found is not None and replay_of_rule(name, search.sizes, native).is_enabled(found)
+    found = search.enabled(RULES[name], effort)
+    return found is not None and replay_of_rule(name, search.sizes, search.translator.text).is_enabled(found)
 
 
 def firings_of_stores(names: list[str]) -> Iterator[tuple[str, bool]]:
@@ -85,7 +73,6 @@ class Hypotheses:
     """The sets of hypotheses of the obligations by their digests, each with the first obligation that has it."""
 
     sets: dict[str, Obligation] = field(default_factory=dict)
-    known: set[str] = field(default_factory=set)  # those of which an earlier run has found a model
     contradictory: list[Obligation] = field(default_factory=list)
     open: list[Obligation] = field(default_factory=list)  # neither a contradiction nor a model was found
     undecided: list[Obligation] = field(default_factory=list)
@@ -94,34 +81,21 @@ class Hypotheses:
     @property
     def num_sets(self) -> int:
         """How many sets there are."""
-        return len(self.sets.keys() | self.known)
+        return len(self.sets)
 
     @property
     def num_satisfied(self) -> int:
         """How many sets have a model."""
         return self.num_sets - len(self.contradictory) - len(self.undecided)
 
-    def has_model(self, digest: str) -> bool:
-        """Whether a model of this set is known, once all is decided."""
-        without = {set_of(one) for one in (*self.contradictory, *self.undecided)}
-        return digest in self.known or (digest in self.sets and digest not in without)
-
     def note(self, obligation: Obligation) -> Obligation | None:
         """Add the hypotheses of an obligation. Returns the search for a contradiction if they are new.
 
         A contradiction is not an error if the goal is `False`.
         """
-        if not is_searched(obligation):
-            return None
-        digest = set_of(obligation)
-        if digest in self.known or self.sets.setdefault(digest, obligation) is not obligation:
+        if not _needs_model(obligation) or self.sets.setdefault(_set_of(obligation), obligation) is not obligation:
             return None
         return replace(obligation, goal=False, is_search=True)
-
-    def know(self, digest: str) -> None:
-        """Note that an earlier run has found a model of a set. An empty digest is no set."""
-        if digest:
-            self.known.add(digest)
 
     def searched(self, outcome: ProofOutcome) -> None:
         """Note what the search for a contradiction has found."""
@@ -140,12 +114,12 @@ class Hypotheses:
     def decide(self) -> None:
         """Look for a small model of each set that a search has left open, and that holds in no native state."""
         for obligation in sorted(self.open, key=lambda one: one.id):  # the answers arrive in any order
-            has_model = set_of(obligation) in self.native | self.known or _has_small_model(obligation)
+            has_model = _set_of(obligation) in self.native or _has_small_model(obligation)
             if not has_model:
                 self.undecided.append(obligation)
 
 
-def is_searched(obligation: Obligation) -> bool:
+def _needs_model(obligation: Obligation) -> bool:
     """Whether its hypotheses need a model: not if its claim is that they contradict each other."""
     return obligation.goal is not False and (isinstance(obligation.goal, bool) or not z3.is_false(obligation.goal))
 
@@ -155,7 +129,7 @@ def _digest(hypotheses: tuple[Hypothesis, ...]) -> str:
     return hashlib.sha256(Obligation("", "", "", "", hypotheses, True).question()[0].encode()).hexdigest()
 
 
-def set_of(obligation: Obligation) -> str:
+def _set_of(obligation: Obligation) -> str:
     """The digest of the set of its hypotheses."""
     return _digest(obligation.hypotheses)
 

@@ -5,11 +5,11 @@ from collections import deque
 
 import z3
 
-from kvproof.models.proofs.obligation import Hypothesis, Obligation
+from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.proofs.satisfied import NativeStates
-from kvproof.models.proofs.vacuity import Hypotheses, firings
 from kvproof.models.solvers.solving import decide
 from kvproof.models.translation.text import specification
+from kvproof.models.vacuity import Hypotheses, firings
 from kvproof.spec.language import COLLECTED
 
 X = z3.Int("x")

@@ -1,12 +1,15 @@
-"""Obligations: hypotheses and a goal, with the names that people and reports use.
+"""Obligations: hypotheses and a goal, with the names that people and reports use; and which are made together.
 
 An obligation is proved when its hypotheses and the negation of its goal have no model. The identifier
 `suite/subject/claim` is stable: results, baselines and the command line use it.
+
+A unit has obligations that are made together, such as those of one rule. A run makes only the units that it selects.
 """
 
 import builtins
 import functools
 import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import z3
@@ -104,3 +107,31 @@ def _text(*formulas: z3.BoolRef) -> str:
 @functools.cache
 def _printing() -> z3.Context:
     return z3.Context()
+
+
+# Units -------------------------------------------------------------------------------------------------------------
+
+
+def every_subject(subject: str) -> bool:
+    """Selects the units of all subjects."""
+    return True
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """Obligations that are made together. name: of their subject, or of the suite. make: makes the obligations."""
+
+    suite: str
+    name: str
+    make: Callable[[], Iterable[Obligation]]
+
+    def obligations(self) -> list[Obligation]:
+        """The obligations. Raises NotInLanguage and NoProof."""
+        return list(self.make())
+
+
+def made(units: Iterable[Unit], wants: Callable[[str], bool] = every_subject) -> Iterator[Obligation]:
+    """The obligations of the units whose names are wanted."""
+    for unit in units:
+        if wants(unit.name):
+            yield from unit.obligations()
