@@ -18,7 +18,7 @@ from typing import Any, NoReturn, cast
 from kvproof.check.counterexample.keeping import KeptFinding
 from kvproof.check.counterexample.store import refutation
 from kvproof.check.hosts.limits import Limits
-from kvproof.check.hunting.findings import NUM_WALKS_MAX
+from kvproof.check.hunting.unit import NUM_WALKS_MAX
 from kvproof.check.isolation.factory import factory_for, isolated
 from kvproof.check.isolation.remote_search import explore, method_called, shortest, walk
 from kvproof.check.isolation.remote_subject import RemoteFactory

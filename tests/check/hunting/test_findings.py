@@ -50,13 +50,6 @@ def test_what_one_method_does_wrong_in_two_operations_has_one_signature(leaking:
     assert first.trace != second.trace
 
 
-def test_a_hunt_that_goes_on_remembers_the_signature(leaking: Factory, tmp_path: Path) -> None:
-    (first,) = saved(Saving(leaking, "leaking", 1, Store(tmp_path)), PREEMPTED)
-    later = Saving(leaking, "leaking", 1, Store(tmp_path))
-    later.remember("walker", (first.property, first.signature, ()), first)
-    assert saved(later, ENDED)[0].signature == first.signature
-
-
 def test_what_two_methods_do_wrong_has_two_signatures(altered: Altered, tmp_path: Path) -> None:
     def preempt(self: Any, group: int) -> None:
         for seq in self.groups[group]:

@@ -42,7 +42,7 @@ def campaign(
         from kvproof.check.hunting.campaign import Campaign, as_data, check_fields
         from kvproof.check.hunting.campaign_display import Display
         from kvproof.check.hunting.plan import read_plan, schema_text
-        from kvproof.check.hunting.store import DOCUMENT, CampaignStore
+        from kvproof.check.hunting.store import DOCUMENT, ResultStore
         from kvproof.check.runs.json_output import write_document
         from kvproof.check.runs.store import StoreError, explained
         from kvproof.check.runs.terminal import output, say
@@ -57,7 +57,7 @@ def campaign(
             raise UsageError("no campaign is given: name its file, or print the schema of such a file with --schema")
         plan = read_plan(file)
         plan = plan if out is None else replace(plan, folder=out)
-        console, store = output(), CampaignStore(plan.folder)
+        console, store = output(), ResultStore.of_campaign(plan.folder)
         say(console, f"kvproof campaign, {len(plan.searches):,} searches, results in {plan.folder}")
         reasons = check_fields(plan)
         code = None

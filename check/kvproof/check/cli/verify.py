@@ -70,9 +70,10 @@ def verify(
         from kvproof.check.hosts.choice import opened
         from kvproof.check.hunting.explore_stage import specification_stage_of, subject_stage
         from kvproof.check.hunting.findings import saving_of
+        from kvproof.check.hunting.head import Head, here
         from kvproof.check.hunting.hypothesis_stage import hypothesis_stage
         from kvproof.check.hunting.scope_unit import ScopeUnits
-        from kvproof.check.hunting.unit import Judged, WalkUnits
+        from kvproof.check.hunting.unit import Judged
         from kvproof.check.hunting.walk_stage import walker_stage
         from kvproof.check.oracle.level import MANAGER
         from kvproof.check.runs.arguments import factory_of
@@ -97,7 +98,8 @@ def verify(
         options.assumptions, options.messages, options.baseline = chosen.assumptions, chosen.messages, baseline
         options.history, options.words = history, options_to_repeat(context)
         options.required = chosen.required
-        saving = saving_of(options, make)
+        judged = Judged(subject, isolation, budget)
+        saving = saving_of(options, make, judged)
         bytes_stages: list[Stage] = []
         plane, environment = None, dict[str, str]()
         if chosen.has(DATA_PLANE):
@@ -109,10 +111,9 @@ def verify(
         if chosen.has(SPECIFICATION):
             stages.append(specification_stage_of(strategy.level, share=40))
         with opened(workers, SHIPPING) as pool:
-            walk_units = scope_units = None
+            head, scope_units = here(make), None
             if pool is not None:
-                judged = Judged(subject, isolation, budget)
-                walk_units, scope_units = WalkUnits(pool, judged), ScopeUnits(pool, judged)
+                head, scope_units = Head(pool), ScopeUnits(pool, judged)
                 environment["workers"] = pool.name
             if chosen.has(EXPLORER):
                 scopes, most = strategy.exhaustive.gate, chosen_effort.transitions
@@ -122,7 +123,7 @@ def verify(
             stages += bytes_stages
             if chosen.has(strategy.judge):
                 share, most = 20 if strategy.level is MANAGER else 60, chosen_effort.operations
-                stages.append(walker_stage(make, one, saving, share, most, units=walk_units))
+                stages.append(walker_stage(make, one, saving, share, most, head=head))
             if chosen.has(HYPOTHESIS):
                 stages.append(hypothesis_stage(make, one, saving, 10, chosen_effort))
             raise typer.Exit(run_stages(options, stages, one, data_plane=plane, environment=environment))
