@@ -1,4 +1,4 @@
-"""There is one hunt: one seed and effort give the same runs and findings, whoever does the units and on whose behalf."""
+"""There is one hunt: a seed and an effort give the same runs and findings, whoever does the units."""
 
 import ast
 import json
@@ -18,7 +18,6 @@ from kvproof.check.hunting.findings import Saving
 from kvproof.check.hunting.head import Head, Here
 from kvproof.check.hunting.plan import Plan, Search
 from kvproof.check.hunting.store import ResultStore
-from kvproof.check.hunting.unit import Judged
 from kvproof.check.hunting.walk_stage import walker_stage
 from kvproof.check.isolation.factory import factory_for
 from kvproof.check.runs.effort import effort_of
@@ -82,9 +81,7 @@ def run_of(folder: Path, trace: str | None) -> Any:
     return [document[name] for name in ("seed", "operations", "num_operations_before")]
 
 
-@settings(
-    max_examples=3, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), effort=st.sampled_from(["6000", "12000"]))
 def test_a_seed_and_an_effort_give_one_hunt_alone_by_workers_and_in_a_campaign(
     subject: str, pools: list[Workers], tmp_path_factory: pytest.TempPathFactory, seed: int, effort: str

@@ -19,6 +19,7 @@ from kvproof.check.hunting.store import ResultStore
 from kvproof.check.hunting.unit import INFINITE, Done, Walk, WalkUnit, walk_unit, walked
 from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.search.random_walk import CALL_SECONDS_MAX
 from kvproof.check.search.result import SearchResult
 
 
@@ -67,6 +68,12 @@ class Head:
     lacks: Callable[[Walk, str], None] = lambda walk, reason: None
     on_progress: Callable[[int], None] = lambda count: None
     cuts_units: bool = True
+
+    def walk_on(self, walk: Walk, deadline: float = INFINITE) -> Iterator[SearchResult]:
+        """The results of one walk to its end. Who takes them adds what they have found to what the walk knows."""
+        while walk.is_left and not walk.total.is_unsupported and time.monotonic() < deadline:
+            for taken in self.results([walk], deadline=deadline):
+                yield taken.done
 
     def results(
         self, walks: Sequence[Walk], ends: Sequence[float] = (), deadline: float = INFINITE
@@ -133,12 +140,17 @@ class Head:
         yield taken
 
 
-def here(make: Callable[[], ManagerSubject], store: ResultStore | None = None) -> Head:
-    """The head of a hunt whose units are done in this process, with subjects of this factory."""
+def here(
+    make: Callable[[], ManagerSubject], store: ResultStore | None = None, call_seconds: float = CALL_SECONDS_MAX
+) -> Head:
+    """The head of a hunt whose units are done in this process, with subjects of this factory.
+
+    call_seconds: for an operation of a subject in this process.
+    """
 
     def do(unit: WalkUnit) -> Done:
         began = time.monotonic()
-        done = walked(unit, make, head.on_progress)
+        done = walked(unit, make, head.on_progress, call_seconds)
         seconds = time.monotonic() - began
         return Done(Here.name, seconds, done, seconds < unit.seconds)
 

@@ -34,7 +34,7 @@ from kvproof.check.oracle.level import level_of_config
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import ManagerSubject
-from kvproof.check.search.random_walk import NUM_REPEATED_RUNS, WalkOptions
+from kvproof.check.search.random_walk import CALL_SECONDS_MAX, NUM_REPEATED_RUNS, WalkOptions
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import STRATEGIES, strategy_of
 from kvproof.check.search.suppression import KnownFailure
@@ -193,10 +193,13 @@ class Walk:
 
 
 def walked(
-    unit: WalkUnit, make: Callable[[], ManagerSubject], progress: Callable[[int], None] | None = None
+    unit: WalkUnit,
+    make: Callable[[], ManagerSubject],
+    progress: Callable[[int], None] | None = None,
+    call_seconds: float = CALL_SECONDS_MAX,
 ) -> SearchResult:
-    """Do a unit of a walk with subjects of this factory."""
-    options = WalkOptions(unit.first_run, known=unit.known, runs_before=unit.runs_before)
+    """Do a unit of a walk with subjects of this factory. call_seconds: for an operation in this process."""
+    options = WalkOptions(unit.first_run, known=unit.known, runs_before=unit.runs_before, call_seconds=call_seconds)
     limits: dict[str, Any] = {"fixed": dict(unit.fixed) if unit.fixed else None, "progress": progress}
     with search_ends_after(unit.seconds):
         subject = make()

@@ -91,12 +91,10 @@ class WalkReport:
 
     def findings(self, head: Head, deadline: float) -> Iterator[StageOutput]:
         """Walk on, and yield a check for each finding that is new."""
-        walk = self.walk
-        while walk.is_left and not walk.total.is_unsupported and time.monotonic() < deadline:
-            for taken in head.results([walk], deadline=deadline):
-                head.on_progress(0)
-                if (found := taken.done.counterexample) is not None:
-                    yield from self._finding(found)
+        for done in head.walk_on(self.walk, deadline):
+            head.on_progress(0)
+            if done.counterexample is not None:
+                yield from self._finding(done.counterexample)
             if self.outcome.verdict is not Verdict.NOT_REFUTED:
                 return
 
