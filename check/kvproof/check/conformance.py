@@ -74,23 +74,9 @@ def run_conformance(
     """
     __tracebackhide__ = True
     strategy = STRATEGIES[level_named(level).name]
-    if operations < 1:
-        raise ValueError(f"operations is at least 1; {operations} was given")
-    if seconds is not None and seconds <= 0:
-        raise ValueError(f"seconds is more than 0; {seconds} was given")
-    if not isinstance(seed, int):
-        raise ValueError(f"seed is an integer; {seed!r} was given")
+    _require_arguments(factory, operations, seconds, seed)
     check_fixed(config or {}, strategy.level.config)
-    if not callable(factory) and not isinstance(factory, str):
-        raise ValueError(f"factory must be a callable that makes a subject; it is a {type(factory).__name__}")
-    limits = Limits.within(seconds)
-    try:
-        if isinstance(factory, str):
-            make = factory_for(factory, isolation, limits)
-        else:
-            make = isolated(factory, isolation, limits)
-    except UnknownSubject as error:
-        raise AdapterError(f"{error} (in a process of its own; isolation=False keeps it in this one)") from None
+    make = _factory(factory, isolation, Limits.within(seconds))
     subject: Any = None
     try:
         subject, limit = make(), math.inf if seconds is None else seconds
@@ -114,6 +100,27 @@ def run_conformance(
     finally:
         if isinstance(make, RemoteFactory):
             make.close()
+
+
+def _require_arguments(factory: object, operations: int, seconds: float | None, seed: object) -> None:
+    """Raise ValueError for an argument that makes no sense."""
+    if operations < 1:
+        raise ValueError(f"operations is at least 1; {operations} was given")
+    if seconds is not None and seconds <= 0:
+        raise ValueError(f"seconds is more than 0; {seconds} was given")
+    if not isinstance(seed, int):
+        raise ValueError(f"seed is an integer; {seed!r} was given")
+    if not callable(factory) and not isinstance(factory, str):
+        raise ValueError(f"factory must be a callable that makes a subject; it is a {type(factory).__name__}")
+
+
+def _factory(factory: Callable[[], Any] | str, isolation: bool | None, limits: Limits) -> Callable[[], Any]:
+    try:
+        if isinstance(factory, str):
+            return factory_for(factory, isolation, limits)
+        return isolated(factory, isolation, limits)
+    except UnknownSubject as error:
+        raise AdapterError(f"{error} (in a process of its own; isolation=False keeps it in this one)") from None
 
 
 def _explore(strategy: Strategy, make: Callable[[], Any], name: str, seconds: float, seed: int, folder: Path) -> None:

@@ -64,7 +64,7 @@ def report(subject: str, folder: Path, head: Head | None, *, keeps_going: bool =
     """What the stage yields, without times."""
     make = find(subject)
     saving = Saving(make, subject, 1, Store(folder), max_operations=2_000)
-    saving.judged = Judged(subject, isolation=False)
+    saving.isolation = False
     stage = walker_stage(make, make(), saving, 1.0, NUM_OPERATIONS, keeps_going, head=head)
     return outputs_of(stage)
 
@@ -123,7 +123,7 @@ def without_time(walk: Any) -> Any:
 
 
 def test_a_walk_has_enough_units_for_many_workers_and_a_longer_one_begins_with_them() -> None:
-    assert [num_units_of(number) for number in (1, 5_000, 5_001, 100_000, 100_001, 500_000)] == [1, 1, 2, 20, 21, 40]
+    assert [num_units_of(number) for number in (1, 5_000, 5_001, 100_000, 100_001, 500_000)] == [1, 1, 2, 11, 12, 31]
     for number in (5_000, 101_000, 500_000):
         sizes = [unit.num_operations for unit in Walk(Judged("kvproof"), 1, number).units()]
         assert (len(sizes), sum(sizes)) == (num_units_of(number), number)

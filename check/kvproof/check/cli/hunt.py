@@ -24,50 +24,57 @@ from kvproof.check.cli.options import (
 )
 from kvproof.check.runs.errors import error_boundary
 
+HuntedOption = Annotated[
+    str | None,
+    typer.Option("--subject", metavar="S", help="A name of `kvproof subjects`, or module:factory of your own."),
+]
+LevelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--level",
+        metavar="LEVEL",
+        help="A level of `kvproof subjects`, such as scheduler (or loop): fail unless the subject has this level.",
+    ),
+]
+KeepGoingOption = Annotated[
+    bool,
+    typer.Option(
+        "--keep-going/--stop-at-first",
+        help="Go on until the effort is spent and report one finding of each kind, or stop at the first finding.",
+    ),
+]
+WantedOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        metavar="ID",
+        help="Search for this property; other findings are reported but are no failure. Repeatable.",
+    ),
+]
+FixOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fix",
+        metavar="NAME=VALUE",
+        help="Fix a field of the configuration in every run, for example caching=false. Repeatable.",
+    ),
+]
+ResumeOption = Annotated[
+    Path | None, typer.Option("--resume", metavar="DIR", help="Continue the hunt whose --out folder this is.")
+]
+
 
 def hunt(
     context: typer.Context,
-    subject: Annotated[
-        str | None,
-        typer.Option("--subject", metavar="S", help="A name of `kvproof subjects`, or module:factory of your own."),
-    ] = None,
-    level: Annotated[
-        str | None,
-        typer.Option(
-            "--level",
-            metavar="LEVEL",
-            help="A level of `kvproof subjects`, such as scheduler (or loop): fail unless the subject has this level.",
-        ),
-    ] = None,
+    subject: HuntedOption = None,
+    level: LevelOption = None,
     effort: EffortOption = None,
     budget: BudgetOption = None,
     seed: SeedOption = None,
-    keep_going: Annotated[
-        bool,
-        typer.Option(
-            "--keep-going/--stop-at-first",
-            help="Go on until the effort is spent and report one finding of each kind, or stop at the first finding.",
-        ),
-    ] = True,
-    wanted: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--property",
-            metavar="ID",
-            help="Search for this property; other findings are reported but are no failure. Repeatable.",
-        ),
-    ] = None,
-    fix: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--fix",
-            metavar="NAME=VALUE",
-            help="Fix a field of the configuration in every run, for example caching=false. Repeatable.",
-        ),
-    ] = None,
-    resume: Annotated[
-        Path | None, typer.Option("--resume", metavar="DIR", help="Continue the hunt whose --out folder this is.")
-    ] = None,
+    keep_going: KeepGoingOption = True,
+    wanted: WantedOption = None,
+    fix: FixOption = None,
+    resume: ResumeOption = None,
     workers: WorkersOption = None,
     is_trusted: TrustOption = False,
     isolation: IsolationOption = None,

@@ -277,7 +277,7 @@ class Campaign:
         if one.subject not in self._savings:
             make, _ = factory_of(one.subject)
             saving = Saving(make, one.subject, one.seed, Store(self.plan.folder), KnownFindings())
-            saving.judged, saving.results = Judged(one.subject, None), self.store
+            saving.isolation, saving.results = self._walks[place].subject.isolation, self.store
             self._savings[one.subject] = saving
         saving = self._savings[one.subject]
         saving.seed = one.seed

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, cast
 from kvproof.check.hosts.time_limit import search_ends_after, time_limit_of
 from kvproof.check.hunting.findings import Saving
 from kvproof.check.hunting.scope_unit import OnCount, Past, ScopeUnits, Search, kept, key_of_scope
-from kvproof.check.hunting.unit import Judged
 from kvproof.check.isolation.remote_search import explore
 from kvproof.check.oracle.coverage import properties_of_the_specification
 from kvproof.check.oracle.level import Level
@@ -282,7 +281,7 @@ def subject_stage(
         with search_ends_after(seconds):
             return explore(strategy, make(), scope, progress=progress, **bounds)
 
-    chosen, judged, store = cast(Search, search), saving.judged or Judged(saving.subject), saving.results
+    chosen, judged, store = cast(Search, search), saving.judged, saving.results
     if units is not None and is_hunt:
         first = next(iter(scopes.values()), None)
         is_resumed = store is not None and first and store.find(key_of_scope(judged, first, max_transitions))

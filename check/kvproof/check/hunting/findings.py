@@ -46,13 +46,19 @@ class Saving:
     max_operations: int = UNLIMITED  # replayed to shorten one finding
     wanted: frozenset[str] = frozenset()  # properties that are hunted for; all, if empty
     accepted: frozenset[tuple[str, str]] = frozenset()  # properties and signatures that the baseline has
-    judged: Judged | None = None  # the subject as a worker makes it; by default of this name
+    isolation: bool | None = None  # of the subject, where a worker makes it
+    budget: float | None = None  # of the run, in seconds
     results: ResultStore | None = None  # which keeps the shortest runs
     _saved: list[tuple[str, KnownFailure, ReportedFinding]] = field(
         default_factory=list, init=False
     )  # with their judges
     # Of each finding without an exception: its property, words and method, and the signature that it was reported with
     _signatures: dict[tuple[str, str, CodePlace], str] = field(default_factory=dict, init=False)
+
+    @property
+    def judged(self) -> Judged:
+        """The subject as a worker makes it."""
+        return Judged(self.subject, self.isolation, self.budget)
 
     def save(self, judge: str, found: Counterexample, num_before: int) -> ReportedFinding:
         """Save the shortest run that can be found, if the subject repeats itself.
@@ -154,7 +160,7 @@ class Saving:
 
     def unit_of(self, found: Counterexample) -> ShortenUnit:
         """The search for the shortest run of a finding, as a unit."""
-        return ShortenUnit(self.judged or Judged(self.subject), self.seed, pack(found), self._operations_for(found))
+        return ShortenUnit(self.judged, self.seed, pack(found), self._operations_for(found))
 
     def _share_of(self, found: Counterexample) -> float:
         return 1.0 if self._is_wanted(found.finding) else UNWANTED_SHARE
@@ -188,7 +194,7 @@ def features_of_both(found: Counterexample, short: Counterexample) -> Features:
 def saving_of(
     options: RunOptions,
     make: Callable[[], ManagerSubject],
-    judged: Judged | None = None,
+    isolation: bool | None = None,
     results: ResultStore | None = None,
 ) -> Saving:
     """The saver of a run's counterexamples. Raises ConfigurationError, UsageError."""
@@ -198,7 +204,7 @@ def saving_of(
         seconds = min(SHORTEN_SECONDS_MAX, max(SHORTEN_SECONDS_MIN, options.seconds * SHORTEN_SHARE))
     saving = Saving(make, options.subject, options.seed, options.store, known, options.contract_fails, seconds)
     saving.max_operations = options.effort.shrinking_operations
-    saving.judged, saving.results = judged, results
+    saving.isolation, saving.budget, saving.results = isolation, options.seconds, results
     if options.baseline is not None:
         try:
             saving.accepted = frozenset(findings(read_baseline(options.baseline, options.subject)))

@@ -89,7 +89,7 @@ def hunt(given: HuntOptions) -> Exit:
         if results is None:
             store.claim()
             results = ending.enter_context(closing(begun(store.folder, plan)))
-        saving = saving_of(options, make, judged, results)
+        saving = saving_of(options, make, given.isolation, results)
         saving.wanted = frozenset(plan.properties)
         for name, reason in level_of(one).excluded_witnesses(plan.fixed).items():
             say(output(), f"not expected with these fixed fields: {name} ({reason})")

@@ -41,7 +41,7 @@ from kvproof.check.search.suppression import KnownFailure
 from kvproof.check.search.worlds import NUM_SMALL_RUNS
 from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 
-SMALL, NUM_SMALL, LARGE = 5_000, 20, 20_000  # operations of the first units, how many these are, and of the later ones
+SMALL, NUM_SMALL, LARGE = 5_000, 8, 20_000  # operations of the first units, how many these are, and of the later ones
 LONG = 12  # operations; for a longer run, other walks look for a shorter one
 NUM_WALKS_MAX = 4  # of these walks
 NUM_SUBJECTS = 4  # whose processes one worker keeps

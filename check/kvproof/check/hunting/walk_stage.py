@@ -7,7 +7,7 @@ from typing import Any
 
 from kvproof.check.hunting.findings import Saving
 from kvproof.check.hunting.head import Head, here
-from kvproof.check.hunting.unit import Judged, Walk
+from kvproof.check.hunting.unit import Walk
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.arguments import Narrowed
@@ -63,7 +63,7 @@ def walker_stage(
     checks = planned_checks(strategy.level, strategy.judge, narrowed)
 
     def run(stint: StageBudget) -> Iterator[StageOutput]:
-        walk = Walk(saving.judged or Judged(saving.subject), stint.seed, max_operations, fixed)
+        walk = Walk(saving.judged, stint.seed, max_operations, fixed)
         done = WalkReport(strategy, saving, walk, keeps_going)
         chosen = head or here(make)
         deadline = time.monotonic() + stint.seconds
