@@ -11,6 +11,7 @@ from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.verdicts import ReportedFinding
+from kvproof.reports.identity import Identity
 from kvproof.spec.trace import Operation
 
 Factory = Callable[[], ManagerSubject]
@@ -64,7 +65,7 @@ def test_what_two_methods_do_wrong_has_two_signatures(altered: Altered, tmp_path
 def test_a_known_finding_keeps_its_signature(leaking: Factory, tmp_path: Path) -> None:
     saving = Saving(leaking, "leaking", 1, Store(tmp_path))
     accepted = "free: GPU: blocks in tables so are free"
-    saving.accepted = frozenset({("no-leak-at-rest", accepted)})
+    saving.accepted = frozenset({Identity("no-leak-at-rest", accepted)})
     first, second = saved(saving, PREEMPTED, ENDED)
     assert (first.excused, second.signature) == ("", accepted)
     assert second.excused

@@ -21,8 +21,9 @@ from kvproof.check.runs.verdicts import NO_STEP, NOT_WANTED, JudgeOutcome, Repor
 from kvproof.check.search.result import UNLIMITED
 from kvproof.check.search.shrinking_worlds import sizes_needed
 from kvproof.check.search.suppression import Features, KnownFailure, features_of, is_duplicate
-from kvproof.reports.baseline import ACCEPTED, findings, read_baseline
+from kvproof.reports.baseline import ACCEPTED, findings, is_known, read_baseline
 from kvproof.reports.document import DocumentError
+from kvproof.reports.identity import Identity, what_broke
 from kvproof.spec.trace import CodePlace, Trace
 from kvproof.spec.verdict import Verdict
 
@@ -45,15 +46,15 @@ class Saving:
     seconds: float = SHORTEN_SECONDS_MAX  # to shorten one finding
     max_operations: int = UNLIMITED  # replayed to shorten one finding
     wanted: frozenset[str] = frozenset()  # properties that are hunted for; all, if empty
-    accepted: frozenset[tuple[str, str]] = frozenset()  # properties and signatures that the baseline has
+    accepted: frozenset[Identity] = frozenset()  # findings that the baseline has
     isolation: bool | None = None  # of the subject, where a worker makes it
     budget: float | None = None  # of the run, in seconds
     results: ResultStore | None = None  # which keeps the shortest runs
     _saved: list[tuple[str, KnownFailure, ReportedFinding]] = field(
         default_factory=list, init=False
     )  # with their judges
-    # Of each finding without an exception: its property, words and method, and the signature that it was reported with
-    _signatures: dict[tuple[str, str, CodePlace], str] = field(default_factory=dict, init=False)
+    # Of each finding without an exception: its property, what broke, and the method; and what it was reported as
+    _reported: dict[tuple[str, str, CodePlace], ReportedFinding] = field(default_factory=dict, init=False)
 
     @property
     def judged(self) -> Judged:
@@ -87,7 +88,7 @@ class Saving:
         reported = self._report(kept)
         reported.features = features_of_both(found, kept.found)
         self._name_as_before(reported, kept)
-        self._excuse(reported, kept.found.finding)
+        self._excuse(reported, kept.found)
         self._saved.append((judge, (*found.kind, reported.features), reported))
         return replace(reported)
 
@@ -98,10 +99,11 @@ class Saving:
         preempted.
         """
         finding, method = kept.found.finding, None if kept.trace is None else kept.trace.method
-        if finding.cause or method is None or self._excuse_of((reported.property, reported.signature), finding):
+        if finding.cause or method is None or self._excuse_of(kept.found):
             return
-        about = reported.property, finding.words, method
-        reported.signature = self._signatures.setdefault(about, reported.signature)
+        about = reported.property, what_broke(reported.signature), method
+        before = self._reported.setdefault(about, reported)
+        reported.signature, reported.former = before.signature, before.former
 
     @staticmethod
     def _is_same(kind: KnownFailure, found: Counterexample) -> bool:
@@ -112,11 +114,12 @@ class Saving:
 
     def _report(self, kept: KeptFinding) -> ReportedFinding:
         """The finding with its file, or with its steps if it has none; and what could not be done with it."""
-        finding = kept.found.finding
         path = kept.path or (kept.raw if kept.unsaved is None else None)
         trace = None if path is None else str(path.relative_to(self.store.folder))
         steps = "" if trace else told(kept)
-        reported = ReportedFinding(finding.property, kept.text, trace, signature=kept.found.kind[1], steps=steps)
+        identity = kept.found.identity
+        reported = ReportedFinding(identity.property, kept.text, trace, signature=identity.signature, steps=steps)
+        reported.former = identity.former
         if needed := sizes_needed(kept.found.config):
             reported.text += f"\n{needed}"
         if kept.unsaved is not None and kept.path is None:
@@ -131,24 +134,26 @@ class Saving:
                 self.store.write_log("\n".join(kept.tracebacks))
         return reported
 
-    def _excuse(self, found: ReportedFinding, finding: Finding) -> None:
+    def _excuse(self, reported: ReportedFinding, found: Counterexample) -> None:
         """Say why the finding is no failure, or that it was none until a day."""
-        kind = found.property, found.signature
-        found.excused = self._excuse_of(kind, finding)
-        if not found.excused and not self._is_wanted(finding):
-            found.excused = NOT_WANTED
-        if not found.excused and (expired := self.known.expired(*kind, self.subject)):
-            found.text += f"\n{expired}"
+        reported.excused = self._excuse_of(found) or self._excuse_of_identity(reported.identity)
+        if not reported.excused and not self._is_wanted(found.finding):
+            reported.excused = NOT_WANTED
+        if not reported.excused and (expired := self.known.expired(reported.identity, self.subject)):
+            reported.text += f"\n{expired}"
 
     def is_excused(self, found: Counterexample) -> bool:
         """Whether the finding is excused for what it is, and not because another property is hunted for."""
-        return bool(self._excuse_of(found.kind, found.finding))
+        return bool(self._excuse_of(found))
 
-    def _excuse_of(self, kind: tuple[str, str], finding: Finding) -> str:
-        """Why a finding of this property and signature is no failure, whatever is hunted for; empty if it is one."""
-        if finding.contract and not self.contract_fails:
-            return f"outside the contract of the engine: {finding.contract}"
-        return self.known.excuse(*kind, self.subject) or (ACCEPTED if kind in self.accepted else "")
+    def _excuse_of(self, found: Counterexample) -> str:
+        """Why a finding is no failure, whatever is hunted for; empty if it is one."""
+        if (contract := found.finding.contract) and not self.contract_fails:
+            return f"outside the contract of the engine: {contract}"
+        return self._excuse_of_identity(found.identity)
+
+    def _excuse_of_identity(self, identity: Identity) -> str:
+        return self.known.excuse(identity, self.subject) or (ACCEPTED if is_known(identity, self.accepted) else "")
 
     def _is_wanted(self, finding: Finding) -> bool:
         return not self.wanted or finding.property in self.wanted

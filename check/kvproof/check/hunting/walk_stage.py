@@ -29,6 +29,7 @@ from kvproof.check.runs.verdicts import (
 from kvproof.check.search.result import UNLIMITED
 from kvproof.check.search.strategies import Strategy, strategy_of
 from kvproof.check.search.suppression import KnownFailure
+from kvproof.reports.identity import operation_named
 from kvproof.reports.result import Check
 from kvproof.spec.verdict import Verdict
 
@@ -151,9 +152,9 @@ def _is_new(reported: dict[KnownFailure, None], found: ReportedFinding, keeps_go
     if kind in reported:
         return False
     if keeps_going or found.excused:
-        name = found.signature.partition(":")[0].replace(" ", "-")
+        name = operation_named(found.signature).replace(" ", "-")
         number = 1 + sum(
-            property == found.property and signature.partition(":")[0].replace(" ", "-") == name
+            property == found.property and operation_named(signature).replace(" ", "-") == name
             for property, signature, _ in reported
         )
         found.scope = name if number == 1 else f"{name}-{number}"
