@@ -13,6 +13,7 @@ Documents that were written before signatures were made of claims have former si
 each finding that would have had that signature then.
 """
 
+import builtins
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -27,6 +28,11 @@ class Identity:
     property: str
     signature: str
     former: str = field(default="", compare=False)
+
+    @builtins.property
+    def features(self) -> frozenset[str]:
+        """The features of the configuration that the run uses."""
+        return parts_of(self.signature)[1]
 
     def is_covered_by(self, property: str, signature: str, is_same: Callable[[str, str], bool] = str.__eq__) -> bool:
         """Whether a known finding is this one. is_same: compares a mechanism with the known one, perhaps a pattern."""

@@ -161,11 +161,9 @@ class RadixJudge(StoreLines):
                 self._require_slot(key, slot)
         for key in rest:
             if self.explained.has(key):
-                sentence, found = (
-                    f"$pages are found, and the next, key {key}, is there too",
-                    count(line.num_hit, "page"),
-                )
-                raise Finding("hit-found", sentence, call=self._context, values={"pages": pages})
+                sentence = f"$pages are found, and the next, key {key}, is there too"
+                values = {"pages": count(line.num_hit, "page")}
+                raise Finding("hit-found", sentence, call=self._context, values=values)
 
     def _require_slot(self, key: int, slot: int) -> None:
         expected = self.explained.slot_of(key)
