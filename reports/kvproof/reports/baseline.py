@@ -91,8 +91,12 @@ def findings(result: Result) -> dict[Identity, Check]:
 
 
 def is_known(finding: Identity, known: Iterable[Identity]) -> bool:
-    """Whether one of the known findings is this one."""
-    return any(finding.is_covered_by(one.property, one.signature) for one in known)
+    """Whether one of the known findings is this one. Either may be of an older kvproof."""
+    return any(
+        finding.is_covered_by(one.property, one.signature)
+        or (one.former, one.property) == (finding.signature, finding.property)
+        for one in known
+    )
 
 
 def difference(name: str, before: Result, now: Result) -> Difference:

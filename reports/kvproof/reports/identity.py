@@ -37,7 +37,7 @@ class Identity:
     def is_covered_by(self, property: str, signature: str, is_same: Callable[[str, str], bool] = str.__eq__) -> bool:
         """Whether a known finding is this one. is_same: compares a mechanism with the known one, perhaps a pattern."""
         (mechanism, used), (known, needed) = parts_of(self.signature), parts_of(signature)
-        is_found = used >= needed and is_same(mechanism, known)
+        is_found = (used >= needed and is_same(mechanism, known)) or is_same(self.signature, signature)
         return property == self.property and (is_found or bool(self.former and is_same(self.former, signature)))
 
 

@@ -90,6 +90,12 @@ def test_every_field_reaches_another_process() -> None:
     assert vars(arrived) == vars(REFCOUNT)
 
 
+def test_a_finding_that_an_older_campaign_kept_is_read() -> None:
+    old = [8, "frame-kept", "$sequence is $observed", "", "run(0)", "sequence 1", "can_admit(1)", pack((None, 2, (3,)))]
+    values = {"call": "run(0)", "observed": 2, "blocks": [3], "sequence": "sequence 1", "promise": "can_admit(1)"}
+    assert vars(unpack(old)) == vars(Finding("frame-kept", "$sequence is $observed", **values))
+
+
 class NoHolderError(Exception):
     """What an engine raises when it frees what nobody holds."""
 

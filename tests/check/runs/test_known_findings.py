@@ -220,6 +220,15 @@ def test_a_file_that_is_named_must_be_there(folder: Path) -> None:
     assert "cannot read nowhere.toml: No such file or directory" in done.stderr
 
 
+def test_an_entry_with_a_former_signature_goes_on_to_excuse_its_finding(folder: Path) -> None:
+    known = loaded(folder, ENTRY.format(day="2026-01-31").replace("fork: *", "fork KeyError: no such parent"))
+    found = Identity(
+        "refcount-exact", "fork KeyError: raised in share of pool.py (window)", "fork KeyError: no such parent"
+    )
+    assert known.excuse(found, "faulty.py:Forgetful")
+    assert not known.excuse(Identity(found.property, found.signature), "faulty.py:Forgetful")
+
+
 def test_findings_that_differ_in_numbers_only_are_one_mechanism() -> None:
     text = "GPU: {} blocks in tables, so 1 are free"
     one, other = (Finding("conservation", text.format(n), call=f"free({n})") for n in (3, 17))

@@ -40,7 +40,7 @@ MESSAGE_CHARACTERS = 300
 PROTOCOL = ("kvproof.check.protocol.", "kvproof.check.hosts.")
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 NEUTRAL = (*PROTOCOL, "kvproof.spec.")
-OWN, OWN_SUBJECTS = "kvproof.check.", "kvproof.check.subjects."
+OWN = "kvproof.check."
 MAY_REFUSE = ("admit", "reserve")  # calls of which `refusals` lists exceptions
 UNSUPPORTED = "If the manager cannot have this configuration, `make` must raise Unsupported."
 
@@ -338,21 +338,21 @@ def where_raised(error: BaseException) -> str:
     """The function of the subject that raised, and the name of its file; empty if none is known.
 
     It is the same in two releases if the function has not moved. Where a stack overflows or memory ends is chance: then
-    it is the function that was called.
+    it is the function that was called. What an adapter of kvproof says of an engine has no place in the engine.
     """
     if isinstance(error, Remarked):
         return error.raised_in
-    frames = [f for f, _ in _frames(error.__traceback__) if not (is_neutral(f) or f.f_code.co_name.startswith("<"))]
-    foreign = [frame for frame in frames if not _module(frame).startswith(OWN)]
-    found = foreign or [frame for frame in frames if _module(frame).startswith(OWN_SUBJECTS)]
-    if not found:
+    frames = [frame for frame, _ in _frames(error.__traceback__) if _is_foreign(frame)]
+    if not frames or isinstance(error, EngineFailure):
         return ""
-    frame = found[0 if isinstance(error, RecursionError | MemoryError) else -1]
+    frame = frames[0 if isinstance(error, RecursionError | MemoryError) else -1]
     return f"{_qualified(frame)} of {Path(frame.f_code.co_filename).name}"
 
 
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
+def _is_foreign(frame: FrameType) -> bool:
+    """Whether the frame executes a function with a name that is neither kvproof's nor Python's."""
+    is_own = str(frame.f_globals.get("__name__", "")).startswith(OWN)
+    return not (is_own or is_neutral(frame) or frame.f_code.co_name.startswith("<"))
 
 
 def _is_of_judge(frame: FrameType) -> bool:

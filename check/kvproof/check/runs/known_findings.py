@@ -4,7 +4,7 @@ They are listed in the configuration of the repository (`runs/configuration.py`)
 
     [[known]]
     property = "refcount-exact"
-    signature = "fork: *"           # as a report prints it; * and ? stand for any characters; default: any
+    signature = "fork: *"           # as a report prints it, or printed it formerly; * and ? are any characters
     subject = "vllm-v0==0.6.*"      # default: any
     reason = "fixed upstream in 0.7; we are moving"
     expires = 2027-01-31
