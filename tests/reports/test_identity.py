@@ -12,7 +12,7 @@ MECHANISM = "reserve NoRoom: raised in take of pool.py after can_swap_in said OK
 def test_a_signature_is_a_mechanism_and_the_features_of_its_run() -> None:
     signature = signature_of(MECHANISM, {"window", "num_host_blocks"})
     assert signature == f"{MECHANISM} (num_host_blocks, window)"
-    assert parts_of(signature) == (MECHANISM, {"num_host_blocks", "window"})
+    assert parts_of(signature) == (MECHANISM, frozenset({"num_host_blocks", "window"}))
     assert parts_of(MECHANISM) == (MECHANISM, frozenset())
     assert (operation_named(signature), what_broke(signature)) == tuple(MECHANISM.split(": "))
 

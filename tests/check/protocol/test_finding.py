@@ -1,5 +1,7 @@
 """A finding is data: its text is made of its fields, and all of them reach another process."""
 
+from typing import Any
+
 import pytest
 
 from kvproof.check.isolation.messages import pack, unpack
@@ -92,8 +94,8 @@ def test_every_field_reaches_another_process() -> None:
 
 def test_a_finding_that_an_older_campaign_kept_is_read() -> None:
     old = [8, "frame-kept", "$sequence is $observed", "", "run(0)", "sequence 1", "can_admit(1)", pack((None, 2, (3,)))]
-    values = {"call": "run(0)", "observed": 2, "blocks": [3], "sequence": "sequence 1", "promise": "can_admit(1)"}
-    assert vars(unpack(old)) == vars(Finding("frame-kept", "$sequence is $observed", **values))
+    texts: dict[str, Any] = {"call": "run(0)", "sequence": "sequence 1", "promise": "can_admit(1)"}
+    assert vars(unpack(old)) == vars(Finding("frame-kept", "$sequence is $observed", observed=2, blocks=[3], **texts))
 
 
 class NoHolderError(Exception):
