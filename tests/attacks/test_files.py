@@ -25,9 +25,8 @@ from tests.attacks.damage import as_json, damaged, database, decoded, drawn, lin
 from kvproof.audit.cli.fault_store import FaultStore, StoredResult
 from kvproof.check.counterexample.replay import ReplayStatus
 from kvproof.check.hunting import store as campaigns
-from kvproof.check.hunting.campaign import read_results
 from kvproof.check.hunting.plan import read_plan
-from kvproof.check.hunting.resume import FILE, EarlierFinding, HuntProgress, resumed
+from kvproof.check.hunting.resume import PLAN, HuntPlan, resumed
 from kvproof.check.isolation.messages import pack
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
@@ -44,7 +43,6 @@ from kvproof.check.runs.known_findings import known_findings
 from kvproof.check.runs.replay import replay
 from kvproof.check.runs.store import RESULT, Store, StoreError
 from kvproof.check.runs.trust import Trust
-from kvproof.check.runs.verdicts import ReportedFinding
 from kvproof.check.search.result import SearchResult
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.builtin.manager import BuiltIn
@@ -140,10 +138,18 @@ def read_history(path: Path) -> None:
 
 def read_campaign(path: Path) -> None:
     """What a campaign does with the results that it had before."""
-    store = campaigns.CampaignStore(path.parent)
+    store = campaigns.ResultStore.of_campaign(path.parent)
     try:
-        if (walks := store.find("a")) is not None:
-            read_results(store, SearchResult, walks)
+        store.result_of("a", SearchResult)
+    finally:
+        store.close()
+
+
+def read_hunt(path: Path) -> None:
+    """What `kvproof hunt --resume` does with the plan and the results of a hunt."""
+    store, _ = resumed(path.parent)
+    try:
+        store.result_of("a", SearchResult)
     finally:
         store.close()
 
@@ -201,6 +207,10 @@ class Kind:
         self.files = torn(st.one_of(*changed, *map(drawn, schemas)))
 
 
+def row_of_store(key: str, value: object) -> dict[str, object]:
+    return {"key": key, "worker": "w", "seconds": 1.0, "result": f"hex:{msgspec.msgpack.encode(value).hex()}"}
+
+
 @pytest.fixture(scope="module")
 def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
     traces = [decoded(path.read_bytes()) | {"subject": subject} for path, subject in SAMPLES]
@@ -209,10 +219,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
     path = folder / "r.jsonl"
     record_run(BuiltIn, 3, 30, path, {"num_gpu_blocks": 6})
     recording = [decoded(line) for line in path.read_bytes().splitlines()]
-    found = EarlierFinding(
-        "walker", ("refcount-exact", "fork: x", ("fork",)), ReportedFinding("refcount-exact", "text", "x.json")
-    )
-    hunt = HuntProgress("kvproof", 1, {"caching": False}, ["no-leak"], ["swap"], [found], 3, 400, 3)
+    hunt = HuntPlan("kvproof", 1, {"caching": False}, ["no-leak"], "quick")
     settings = {
         "subject": "kvproof", "effort": "quick", "budget": 3.5, "seed": 7, "out": "out", "judges": ["walker"],
         "trusted_subjects": ["a.py:*"], "fix": {"caching": False, "window": 3},
@@ -226,7 +233,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
     }  # fmt: skip
     history.record(folder / "h.sqlite", result_of_a_run(), 1)
     walk = SearchResult(Counterexample(Config(), [("free", 1)], Finding("no-leak", "x")), num_operations=3)
-    unit = [{"key": "a", "worker": "w", "seconds": 1.0, "result": f"hex:{msgspec.msgpack.encode([pack(walk)]).hex()}"}]
+    unit = row_of_store("a", pack(walk))
     migrations = [statement for statements in history.MIGRATIONS for statement in statements]
     histories_of = partial(
         database, statements=migrations, application_id=history.APPLICATION_ID, version=len(history.MIGRATIONS)
@@ -246,12 +253,11 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
         "baseline": Kind([decoded(result)], (Result,), as_json, "b.json", compare),
         "speeds": Kind([decoded(result)], (Result,), as_json, "b.json", device_baseline.read_baseline),
         "hunt": Kind(
-            [msgspec.to_builtins(hunt)],
-            (HuntProgress,),
-            as_json,
-            FILE,
-            lambda path: resumed(path.parent, None, None, Trust()),
-            ((RESULT, result),),
+            [{"results": [row_of_store(PLAN, msgspec.to_builtins(hunt)), unit], "change": [0, 1]}],
+            (),
+            campaigns_of,
+            campaigns.HUNT,
+            read_hunt,
         ),
         "recording": Kind([recording], (Header, RecordedCall), lines, "r.jsonl", validate),
         "configuration": Kind([settings], (Configuration,), toml, "kvproof.toml", read_settings),
@@ -267,7 +273,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
         "history": Kind([rows_of(folder / "h.sqlite")], (), histories_of, "h.sqlite", read_history),
         "campaign": Kind([plan], (), toml, "campaign.toml", read_plan),
         "results of a campaign": Kind(
-            [{"results": unit, "change": [0]}], (), campaigns_of, campaigns.DATABASE, read_campaign
+            [{"results": [unit], "change": [0]}], (), campaigns_of, campaigns.CAMPAIGN, read_campaign
         ),
         "recording of a store": Kind([of_store], (), lines, "r.jsonl", validate),
         "devices": Kind([decoded(encode(result_of_a_device()))], (Result,), as_json, "d.json", compare_devices),

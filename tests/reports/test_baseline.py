@@ -46,6 +46,30 @@ def test_a_new_finding_is_worse_and_one_of_the_baseline_is_not(before: Result) -
     assert other.better == ["fixed: frame-kept: free: raises"]
 
 
+def test_a_baseline_of_an_older_kvproof_has_a_finding_by_its_former_signature(before: Result) -> None:
+    old = accepted(refuting(deepcopy(before), "free NoRoom: free raised NoRoom"))
+    now = refuting(deepcopy(before), "free NoRoom: raised in take of pool.py (window)", ACCEPTED)
+    now.checks[-1].former = "free NoRoom: free raised NoRoom"
+    for one, other in ((old, now), (accepted(now), old)):
+        changes = difference("b.json", one, other)
+        assert (changes.worse, changes.better) == ([], [])
+    now.checks[-1].former = "free NoRoom: too few"
+    assert len(difference("b.json", old, now).worse) == 1
+
+
+def test_a_baseline_keeps_the_former_signature(before: Result) -> None:
+    now = refuting(deepcopy(before), "free NoRoom: raised in take of pool.py")
+    now.checks[-1].former = "free NoRoom: free raised NoRoom"
+    assert accepted(now).checks[-1].former == now.checks[-1].former
+
+
+def test_a_fault_that_now_shows_without_a_feature_is_new(before: Result) -> None:
+    old = accepted(refuting(deepcopy(before), "free: raises (window)"))
+    assert difference("b.json", old, refuting(deepcopy(before), "free: raises (chunked, window)", ACCEPTED)).worse == []
+    worse = difference("b.json", old, refuting(deepcopy(before), "free: raises")).worse
+    assert worse == ["new finding: walker/frame-kept/x: free: raises"]
+
+
 def test_what_is_no_failure_is_no_new_finding(before: Result) -> None:
     now = refuting(deepcopy(before), "free: raises", "known until 2027-01-31: fixed upstream")
     now.checks.append(Check("walker/hit-complete/x", "walker", "hit-complete", Verdict.REFUTED, text="missed"))

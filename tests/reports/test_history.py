@@ -53,6 +53,13 @@ def run(number: int, is_found: bool = False, **fields: Any) -> RecordedRun:
     return replace(one, **fields)
 
 
+def test_a_run_of_an_older_kvproof_has_the_finding_by_its_former_signature() -> None:
+    one = replace(FOUND, signature=f"{SIGNATURE} (window)", former="fork: refcount")
+    old = replace(FOUND, signature="fork: refcount")
+    assert states(run(1, True, findings=[old]), run(2, True, findings=[one])) == [(OPEN, 2, 2)]
+    assert len(states(run(1, True, findings=[old]), run(2, True, findings=[replace(one, former="")]))) == 2
+
+
 def states(*runs: RecordedRun) -> list[tuple[str, int, int]]:
     (subject,) = histories(runs)
     return [(one.state, one.num_seen, one.num_judged) for one in subject.findings]

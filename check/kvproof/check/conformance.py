@@ -18,9 +18,10 @@ from typing import Any, NoReturn, cast
 from kvproof.check.counterexample.keeping import KeptFinding
 from kvproof.check.counterexample.store import refutation
 from kvproof.check.hosts.limits import Limits
-from kvproof.check.hunting.findings import NUM_WALKS_MAX
+from kvproof.check.hunting.head import here
+from kvproof.check.hunting.unit import Judged, Walk, shortened
 from kvproof.check.isolation.factory import factory_for, isolated
-from kvproof.check.isolation.remote_search import explore, method_called, shortest, walk
+from kvproof.check.isolation.remote_search import explore, method_called
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle.level import Level, level_named
 from kvproof.check.oracle.replay import Counterexample
@@ -30,7 +31,6 @@ from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.runs.arguments import Narrowed
 from kvproof.check.runs.errors import did_you_mean
 from kvproof.check.search.configurations import check_fixed
-from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import STRATEGIES, Strategy
 from kvproof.check.subjects import UnknownSubject
@@ -74,23 +74,9 @@ def run_conformance(
     """
     __tracebackhide__ = True
     strategy = STRATEGIES[level_named(level).name]
-    if operations < 1:
-        raise ValueError(f"operations is at least 1; {operations} was given")
-    if seconds is not None and seconds <= 0:
-        raise ValueError(f"seconds is more than 0; {seconds} was given")
-    if not isinstance(seed, int):
-        raise ValueError(f"seed is an integer; {seed!r} was given")
+    _require_arguments(factory, operations, seconds, seed)
     check_fixed(config or {}, strategy.level.config)
-    if not callable(factory) and not isinstance(factory, str):
-        raise ValueError(f"factory must be a callable that makes a subject; it is a {type(factory).__name__}")
-    limits = Limits.within(seconds)
-    try:
-        if isinstance(factory, str):
-            make = factory_for(factory, isolation, limits)
-        else:
-            make = isolated(factory, isolation, limits)
-    except UnknownSubject as error:
-        raise AdapterError(f"{error} (in a process of its own; isolation=False keeps it in this one)") from None
+    make = _factory(factory, isolation, Limits.within(seconds))
     subject: Any = None
     try:
         subject, limit = make(), math.inf if seconds is None else seconds
@@ -99,10 +85,14 @@ def run_conformance(
         name = name or subject.name
         if config is None and strategy.can_explore:
             _explore(strategy, make, name, limit * EXPLORE_SHARE, seed, Path(crashes))
-        options = WalkOptions(call_seconds=ANSWER_SECONDS_MAX)
-        done = walk(strategy, subject, seed, max_operations=operations, seconds=limit, fixed=config, options=options)
-        if done.counterexample is not None:
-            _fail(strategy, make, name, "walker", done, seed, Path(crashes))
+        head, hunted = (
+            here(lambda: subject, call_seconds=ANSWER_SECONDS_MAX),
+            Walk(Judged(name), seed, operations, config),
+        )
+        for one in head.walk_on(hunted, monotonic() + limit):
+            if one.counterexample is not None:
+                _fail(make, name, "walker", hunted.total, seed, Path(crashes))
+        done = hunted.total
         expected = _default_witnesses(strategy, subject, config or {}, done) if expect is None else set(expect)
         _check_reach(subject.name, done, expected, strategy.level)
     except AdapterError as error:
@@ -110,6 +100,27 @@ def run_conformance(
     finally:
         if isinstance(make, RemoteFactory):
             make.close()
+
+
+def _require_arguments(factory: object, operations: int, seconds: float | None, seed: object) -> None:
+    """Raise ValueError for an argument that makes no sense."""
+    if operations < 1:
+        raise ValueError(f"operations is at least 1; {operations} was given")
+    if seconds is not None and seconds <= 0:
+        raise ValueError(f"seconds is more than 0; {seconds} was given")
+    if not isinstance(seed, int):
+        raise ValueError(f"seed is an integer; {seed!r} was given")
+    if not callable(factory) and not isinstance(factory, str):
+        raise ValueError(f"factory must be a callable that makes a subject; it is a {type(factory).__name__}")
+
+
+def _factory(factory: Callable[[], Any] | str, isolation: bool | None, limits: Limits) -> Callable[[], Any]:
+    try:
+        if isinstance(factory, str):
+            return factory_for(factory, isolation, limits)
+        return isolated(factory, isolation, limits)
+    except UnknownSubject as error:
+        raise AdapterError(f"{error} (in a process of its own; isolation=False keeps it in this one)") from None
 
 
 def _explore(strategy: Strategy, make: Callable[[], Any], name: str, seconds: float, seed: int, folder: Path) -> None:
@@ -124,7 +135,7 @@ def _explore(strategy: Strategy, make: Callable[[], Any], name: str, seconds: fl
         except Unsupported:
             continue
         if done.counterexample is not None:
-            _fail(strategy, make, name, "explorer", done, seed, folder)
+            _fail(make, name, "explorer", done, seed, folder)
 
 
 def _default_witnesses(strategy: Strategy, subject: Any, config: dict[str, Any], done: SearchResult) -> set[str]:
@@ -157,9 +168,7 @@ def _refused(name: str, done: SearchResult) -> str:
     return f"; {name} refused {done.refusals.total():,} of {done.num_drawn:,} configurations{done.refusal}"
 
 
-def _fail(
-    strategy: Strategy, make: Callable[[], Any], name: str, judge: str, done: SearchResult, seed: int, folder: Path
-) -> NoReturn:
+def _fail(make: Callable[[], Any], name: str, judge: str, done: SearchResult, seed: int, folder: Path) -> NoReturn:
     """Shrink and save the counterexample, and raise AssertionError with it as text."""
     __tracebackhide__ = True
     kept = KeptFinding(cast(Counterexample, done.counterexample))
@@ -169,15 +178,7 @@ def _fail(
         judge,
         seed,
         make=make,
-        shorten=lambda found: shortest(
-            strategy,
-            make,
-            found,
-            seconds=math.inf,
-            seed=seed,
-            walks=NUM_WALKS_MAX,
-            max_operations=SHORTEN_OPERATIONS_MAX,
-        ),
+        shorten=lambda found: shortened(found, make, seed, SHORTEN_OPERATIONS_MAX),
         locate=lambda found: method_called(make, found),
         num_operations_before=done.num_operations,
     )

@@ -10,11 +10,12 @@ run may miss what is rare. Then only what the baseline reached often must be rea
 and scopes, so only the findings of its results are compared.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from kvproof.reports.document import DocumentError, read
+from kvproof.reports.identity import Identity
 from kvproof.reports.result import Check, Difference, Result, Run, operations_of
 from kvproof.reports.summary import work
 from kvproof.spec.verdict import Verdict
@@ -25,7 +26,6 @@ RUNS = "runs"  # more of them are not more work, because they may be shorter
 LESS_WORK = 0.9  # of the baseline's: a changed subject may have somewhat fewer states
 ACCEPTED = "in the baseline"  # the excuse of a finding that the baseline has
 
-Finding = tuple[str, str]  # the property and the signature
 Place = tuple[str, str]  # the judge and the property
 
 
@@ -85,10 +85,18 @@ def accepted(result: Result) -> Result:
     return baseline
 
 
-def findings(result: Result) -> dict[Finding, Check]:
+def findings(result: Result) -> dict[Identity, Check]:
     """The refutations of a result, excused or not, by what makes them the same."""
-    found = (check for check in result.checks if check.verdict is Verdict.REFUTED)
-    return {(check.property, check.signature): check for check in found}
+    return {check.identity: check for check in result.checks if check.verdict is Verdict.REFUTED}
+
+
+def is_known(finding: Identity, known: Iterable[Identity]) -> bool:
+    """Whether one of the known findings is this one. Either may be of an older kvproof."""
+    return any(
+        finding.is_covered_by(one.property, one.signature)
+        or (one.former, one.property) == (finding.signature, finding.property)
+        for one in known
+    )
 
 
 def difference(name: str, before: Result, now: Result) -> Difference:
@@ -128,9 +136,9 @@ def _conditions(run: Run) -> dict[str, str]:
 def _gone(before: Result, now: Result) -> Iterator[tuple[Place, str]]:
     """The findings of the baseline that the result does not have: their judge and property, and what they are."""
     found = findings(now)
-    for (name, signature), check in findings(before).items():
-        if (name, signature) not in found:
-            yield (check.judge, name), f"{name}: {_mechanism(check)}"
+    for known, check in findings(before).items():
+        if not any(is_known(one, [known]) for one in found):
+            yield (check.judge, known.property), f"{known.property}: {_mechanism(check)}"
 
 
 def excuse_witnesses(before: Result, now: Result) -> None:
@@ -149,8 +157,8 @@ def excuse_witnesses(before: Result, now: Result) -> None:
 def _new_findings(before: Result, now: Result) -> Iterator[str]:
     """The failures that the baseline does not have. A finding that another baseline excuses is new to this one."""
     known = findings(before)
-    for (name, signature), check in findings(now).items():
-        if (name, signature) not in known and (check.is_failure or check.excused == ACCEPTED):
+    for found, check in findings(now).items():
+        if not is_known(found, known) and (check.is_failure or check.excused == ACCEPTED):
             yield f"new finding: {check.id}: {_mechanism(check)}"
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvproof.reports.document import DocumentError, inside, read
+from kvproof.reports.identity import Identity
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Check, Result
 from kvproof.reports.summary import refuted_or_noted
@@ -161,17 +162,31 @@ def counterexamples(result: Result, folder: Path) -> list[Counterexample]:
 
 
 def shortest_first(examples: list[Counterexample]) -> list[tuple[Counterexample, list[Counterexample]]]:
-    """For each mechanism by which a property broke: the shortest example, and the other examples.
+    """For each fault: the shortest example with the fewest features, and the other examples.
 
     Failures and excused findings are never in one group, and the groups of failures come first.
     """
-    groups: dict[tuple[bool, str, str], list[Counterexample]] = {}
+    identities = [_identity(one.check) for one in examples]
+    groups: dict[tuple[bool, Identity], list[Counterexample]] = {}
     for example in sorted(examples, key=lambda one: not one.check.is_failure):
-        check = example.check
-        mechanism = check.signature or re.sub(NUMBERS, " ", check.said)[:SAME_CHARACTERS]
-        groups.setdefault((check.is_failure, check.property, mechanism), []).append(example)
-    ordered = [sorted(group, key=lambda one: (one.num_steps is None, one.num_steps)) for group in groups.values()]
+        own = _identity(example.check)
+        known = (one for one in identities if own.is_covered_by(one.property, one.signature))
+        fewest = min(known, key=lambda one: len(one.features))
+        groups.setdefault((example.check.is_failure, fewest), []).append(example)
+    ordered = [
+        sorted(group, key=lambda one: (len(_identity(one.check).features), one.num_steps is None, one.num_steps))
+        for group in groups.values()
+    ]
     return [(group[0], group[1:]) for group in ordered]
+
+
+def _identity(check: Check) -> Identity:
+    """The identity of a finding, or of a note by its words."""
+    return (
+        check.identity
+        if check.signature
+        else Identity(check.property, re.sub(NUMBERS, " ", check.said)[:SAME_CHARACTERS])
+    )
 
 
 def also_found(found: Counterexample, others: list[Counterexample]) -> Iterator[str]:

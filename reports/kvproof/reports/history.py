@@ -1,6 +1,6 @@
 """What the runs of a history say together: findings over time, flaky ones, speeds and their regressions.
 
-**Findings.** A finding is the same in two runs if its property and signature are. Its state is one of these:
+**Findings.** A finding is the same in two runs if the first covers the second (`identity`). Its state is one of these:
 
 - *open*: the last run that judged its property found it;
 - *fixed*: it was found, and a later complete run with the same command, seed and effort judged its property and did
@@ -18,7 +18,8 @@ the commit of the working folder is known, has no changes, and is the same.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from kvproof.reports.recorded_run import Identity, RecordedFinding, RecordedRun
+from kvproof.reports.identity import Identity
+from kvproof.reports.recorded_run import RecordedFinding, RecordedRun
 from kvproof.reports.speed_history import RunSpeed, move_speeds, search_speeds
 from kvproof.spec.text.properties import NOTES
 
@@ -92,15 +93,16 @@ def _findings(runs: Sequence[RecordedRun]) -> list[FindingHistory]:
     for run in runs:
         for one in run.findings:
             if one.property not in NOTES:
-                found[one.property, one.signature] = one
+                known = (key for key in found if one.identity.is_covered_by(key.property, key.signature))
+                found[next(known, one.identity)] = one
     histories = [_history(identity, finding, runs) for identity, finding in found.items()]
     order = {FLAKY: 0, OPEN: 1, GONE: 2, FIXED: 3}
     return sorted(histories, key=lambda one: (order[one.state], one.last.started))
 
 
 def _history(identity: Identity, finding: RecordedFinding, runs: Sequence[RecordedRun]) -> FindingHistory:
-    seen = [run for run in runs if identity in run.identities]
-    judged = [run for run in runs if identity in run.identities or (run.is_complete and identity[0] in run.judged)]
+    seen = [run for run in runs if run.has(identity)]
+    judged = [run for run in runs if run.has(identity) or (run.is_complete and identity.property in run.judged)]
     state, why = FLAKY, _flaky(identity, judged)
     if not why:
         last = seen[-1]
@@ -126,7 +128,7 @@ def _flaky(identity: Identity, judged: Sequence[RecordedRun]) -> str:
     groups: dict[tuple[str, str, str, int, str], list[bool]] = {}
     orders: dict[tuple[str, int, str], list[bool]] = {}
     for run in complete:
-        is_seen = identity in run.identities
+        is_seen = run.has(identity)
         if code := _code(run):
             groups.setdefault((code, run.version, *_inputs(run)), []).append(is_seen)
         orders.setdefault(_inputs(run), []).append(is_seen)

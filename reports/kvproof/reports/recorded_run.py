@@ -4,10 +4,12 @@ A finding keeps its identity, which is also that of baselines: the property and 
 `as_result` turns a recorded run back into a result without times, so that `baseline.difference` compares it.
 """
 
+import builtins
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from kvproof.reports.device_baseline import SAME
+from kvproof.reports.identity import Identity
 from kvproof.reports.result import Check, Result, Run, WitnessCount
 from kvproof.reports.summary import judges, properties, weakest_verdict, work
 from kvproof.spec.text.properties import NOTES
@@ -15,7 +17,6 @@ from kvproof.spec.verdict import Exit, Verdict
 
 STEPS = ("operations", "transitions")  # counts of a judge that make the operations of a run
 TEXT_MAX = 2_000  # characters kept of what a finding says; the trace has it whole
-Identity = tuple[str, str]  # of a finding: the property and the signature
 
 
 @dataclass
@@ -29,7 +30,7 @@ class RecordedVerdict:
 
 @dataclass
 class RecordedFinding:
-    """A refutation of one judge. excused: why it was no failure; empty if it was one."""
+    """A refutation of one judge. excused: why it was no failure; empty if it was one. former: as in `Check`."""
 
     judge: str
     property: str
@@ -37,6 +38,12 @@ class RecordedFinding:
     excused: str = ""
     text: str = ""
     trace: str = ""
+    former: str = ""
+
+    @builtins.property
+    def identity(self) -> Identity:
+        """What makes it the same finding as that of another run."""
+        return Identity(self.property, self.signature, self.former)
 
 
 @dataclass
@@ -119,7 +126,11 @@ class RecordedRun:
     @property
     def identities(self) -> frozenset[Identity]:
         """The findings of the run by their identity, excused or not; notes are no findings."""
-        return frozenset((one.property, one.signature) for one in self.findings if one.property not in NOTES)
+        return frozenset(one.identity for one in self.findings if one.property not in NOTES)
+
+    def has(self, known: Identity) -> bool:
+        """Whether a known finding is one of those of the run."""
+        return any(one.is_covered_by(known.property, known.signature) for one in self.identities)
 
     @property
     def judged(self) -> frozenset[str]:
@@ -149,7 +160,7 @@ def recorded(result: Result, code: int, id: str, host: str, revision: str) -> Re
     for check in result.checks:
         if check.verdict is Verdict.REFUTED:
             key = check.judge, check.property, check.signature
-            finding = RecordedFinding(*key, check.excused, check.text[:TEXT_MAX], check.trace or "")
+            finding = RecordedFinding(*key, check.excused, check.text[:TEXT_MAX], check.trace or "", check.former)
             if key not in kept or (kept[key].excused and not check.excused):
                 kept[key] = finding
     one.findings = list(kept.values())
@@ -182,6 +193,7 @@ def as_result(one: RecordedRun) -> Result:
         id = f"{found.judge}/{found.property}/{number}"
         check = Check(id, found.judge, found.property, Verdict.REFUTED, text=found.text or found.property)
         check.signature, check.excused, check.trace = found.signature, found.excused, found.trace or None
+        check.former = found.former
         checks.append(check)
     result = Result(run, checks, list(one.reached))
     result.count_totals()

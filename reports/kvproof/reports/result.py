@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvproof.reports.data_plane_result import DataPlane
+from kvproof.reports.identity import Identity
 from kvproof.spec.text.properties import NOTES
 from kvproof.spec.trace import is_ours
 from kvproof.spec.verdict import Exit, Verdict
@@ -28,12 +29,13 @@ class Check:
 
     id: `judge/property` or `judge/property/scope`, unique in a result. counts: the work done (states, operations).
     text: one sentence; for a refutation, what broke and where. trace: path of the saved counterexample, relative to the
-    folder of the result. signature: the mechanism; findings with the same property and signature are duplicates.
-    excused: why a refutation is not a failure (it is known, or the call was outside the contract of the engine); empty
-    if it is one. counterexample: for a refuted proof, a state of the specification, the rule that fires there, and the
-    state after it. claims: of a search of the specification, the claims about the property that were evaluated in every
-    state; claims_left_out: those that were not. note: what was seen and breaks no promise of the subject. A check with
-    a note is unsupported, and never refuted, because nothing shows a fault.
+    folder of the result. signature: how the property broke; findings with the same property and signature are
+    duplicates. excused: why a refutation is not a failure (it is known, or the call was outside the contract of the
+    engine); empty if it is one. counterexample: for a refuted proof, a state of the specification, the rule that fires
+    there, and the state after it. claims: of a search of the specification, the claims about the property that were
+    evaluated in every state; claims_left_out: those that were not. note: what was seen and breaks no promise of the
+    subject. A check with a note is unsupported, and never refuted, because nothing shows a fault. former: the signature
+    that an older kvproof gave such a finding, to compare it with a document of that version.
     """
 
     id: str
@@ -50,11 +52,17 @@ class Check:
     claims: list[str] = field(default_factory=list)
     claims_left_out: list[str] = field(default_factory=list)
     note: str = ""
+    former: str = ""
 
     def __post_init__(self) -> None:
         """Documents that kvproof wrote before there were notes call such a check refuted."""
         if self.verdict is Verdict.REFUTED and self.property in NOTES:
             self.verdict, self.text, self.note = Verdict.UNSUPPORTED, PROMISED_BY_NOBODY, self.text or SEEN
+
+    @builtins.property
+    def identity(self) -> Identity:
+        """What makes a refutation the same as that of another result."""
+        return Identity(self.property, self.signature, self.former)
 
     @builtins.property
     def is_failure(self) -> bool:

@@ -32,7 +32,7 @@ import errno, os, random, sys, tempfile, time
 from contextlib import suppress
 
 from kvproof.check.cli import main
-from kvproof.check.hunting.store import CampaignStore
+from kvproof.check.hunting.store import ResultStore
 from kvproof.check.hosts.descendants import end_with
 from kvproof.check.hosts import local
 from kvproof.check.hosts.workers import done
@@ -57,14 +57,14 @@ def serve(connection, parent, folder):
 
 def full(draw):
     if draw.random() < 0.5:
-        before = CampaignStore.__init__
+        before = ResultStore.__init__
 
-        def small(self, folder):
-            before(self, folder)
+        def small(self, file):
+            before(self, file)
             (pages,) = self._database.execute("PRAGMA page_count").fetchone()
             self._database.execute(f"PRAGMA max_page_count = {pages + draw.randrange(1, 12)}")
 
-        CampaignStore.__init__ = small
+        ResultStore.__init__ = small
     else:
         def refused(draft, target):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))

@@ -217,13 +217,13 @@ def test_sources_are_sent_to_nodes_and_a_node_that_lacks_a_package_gets_no_unit(
                 workers._sources_for(f"{name}:Adapter")
                 Path(name).unlink()  # so no node has it
             units = [WalkUnit(Judged("some.py:Adapter", None), 1, index, 200) for index in range(4)]
-            walks = list(workers.results(walk_unit, units))
+            done = list(workers.results(walk_unit, units))
             with pytest.raises(UnknownSubject, match="no widget"):
                 list(workers.results(walk_unit, [WalkUnit(Judged("all.py:Adapter", None), 1, 0, 200)]))
             assert list(workers.results(operator.neg, [1, 2])) == [-1, -2]
         finally:
             workers.close()
-    assert [sum(unpack(walk).num_operations for walk in each) for each in walks] == [200] * 4
+    assert [unpack(one.answer).num_operations for one in done] == [200] * 4
     said = capsys.readouterr().err
     assert [said.count(f"is given no more units of {name}:Adapter: ") for name in ("some.py", "all.py")] == [1, 2]
     unpacked = [sorted(file.name for file in tmp_path.glob(f"{name}/.shipped/*/*.py")) for name in caches]

@@ -9,10 +9,10 @@ import pytest
 from tests.check.forgetful import FORGETFUL
 
 from kvproof.check.hunting import campaign as head
-from kvproof.check.hunting import unit as units_of_walks
+from kvproof.check.hunting import unit as unit_module
 from kvproof.check.hunting.campaign import Campaign, CampaignResult, Watch
 from kvproof.check.hunting.plan import Plan, Search
-from kvproof.check.hunting.store import CampaignStore
+from kvproof.check.hunting.store import ResultStore
 from kvproof.check.hunting.unit import Judged
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError
@@ -53,8 +53,7 @@ class Here:
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """A plan of four short searches of two faulty subjects, which run in this process."""
     (tmp_path / "faulty_campaign.py").write_text(FAULTY)
-    monkeypatch.setattr(units_of_walks, "OPERATIONS_MIN", 60)
-    monkeypatch.setattr(head, "SHORTEN_OPERATIONS", 500)
+    monkeypatch.setattr(unit_module, "SMALL", 60)
     monkeypatch.setattr(head, "Judged", lambda name, _: Judged(name, isolation=False))
     monkeypatch.setattr(head, "factory_of", lambda name: (find(name), None))
     names = [f"{tmp_path / 'faulty_campaign.py'}:{name}" for name in ("Forgetful", "Fussy")]
@@ -62,7 +61,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
 
 
 def run(plan: Plan, workers: Here, news: list[str] | None = None) -> CampaignResult:
-    store = CampaignStore(plan.folder)
+    store = ResultStore.of_campaign(plan.folder)
     watch = Watch(lambda *_: None, lambda *_: None, (news if news is not None else []).append)
     campaign = Campaign(plan, store, workers, watch)
     try:
@@ -76,10 +75,10 @@ def test_a_campaign_that_is_killed_twice_ends_with_the_table_of_one_that_is_not(
     news: list[str] = []
     here = Here()
     expected = run(replace(plan, folder=plan.folder / "other"), here, news)
-    assert 10**9 - here.num_left == 16 + 2  # parts of walks, and findings to shorten: later rounds avoid those
+    assert 10**9 - here.num_left == 16 + 4 + 4  # units of walks, the rest of four after a finding, and these to shorten
     assert [(one.property, one.signature) for one in expected.findings] == [
         ("refcount-exact", "fork: refcount of block: the specification says the subject"),
-        ("total-calls", "preempt RuntimeError: no preemption here"),
+        ("total-calls", "preempt RuntimeError: raised in Fussy.preempt of faulty_campaign.py"),
     ]
     assert [one.operations for one in expected.searches] == [240] * 4
     assert expected.is_complete
@@ -102,16 +101,16 @@ def test_a_limit_of_units_ends_a_campaign_and_the_next_start_goes_on(plan: Plan)
 
 
 def test_one_folder_has_one_head_and_no_database_of_another_program(plan: Plan) -> None:
-    store = CampaignStore(plan.folder)
+    store = ResultStore.of_campaign(plan.folder)
     with pytest.raises(UsageError, match=r"^another campaign writes to .*; name another folder with --out$"):
-        CampaignStore(plan.folder)
+        ResultStore.of_campaign(plan.folder)
     store.add("a", "worker", 1.0, [1])
     store.add("a", "worker", 1.0, [2])
     assert (store.find("a"), store.find("b")) == ([1], None)
     store._database.execute("PRAGMA application_id = 5")
     store.close()
     with pytest.raises(UsageError, match="is a database of another program"):
-        CampaignStore(plan.folder)
+        ResultStore.of_campaign(plan.folder)
 
 
 @pytest.mark.parametrize("name", ["campaign.json", "index.html"])
@@ -119,20 +118,20 @@ def test_a_campaign_writes_over_no_file_that_is_not_its_own(plan: Plan, name: st
     plan.folder.mkdir()
     (plan.folder / name).write_text("mine")
     with pytest.raises(UsageError, match=rf"{name} was not written by a campaign of kvproof; name another folder"):
-        CampaignStore(plan.folder)
+        ResultStore.of_campaign(plan.folder)
     assert [path.name for path in plan.folder.iterdir()] == [name]
     (plan.folder / name).unlink()
-    CampaignStore(plan.folder).close()
+    ResultStore.of_campaign(plan.folder).close()
     (plan.folder / name).touch()
-    CampaignStore(plan.folder).close()  # it resumes
+    ResultStore.of_campaign(plan.folder).close()  # it resumes
 
 
 def test_a_damaged_name_in_the_database_is_one_message(plan: Plan) -> None:
-    store = CampaignStore(plan.folder)
+    store = ResultStore.of_campaign(plan.folder)
     store.close()
     store.file.write_bytes(store.file.read_bytes().replace(b"sqlite_autoindex", b"\xbfqlite_autoindex"))
     with pytest.raises(StoreError, match="cannot be used"):
-        CampaignStore(plan.folder)
+        ResultStore.of_campaign(plan.folder)
 
 
 RIGHT = """

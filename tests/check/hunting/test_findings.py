@@ -11,6 +11,7 @@ from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.verdicts import ReportedFinding
+from kvproof.reports.identity import Identity
 from kvproof.spec.trace import Operation
 
 Factory = Callable[[], ManagerSubject]
@@ -50,13 +51,6 @@ def test_what_one_method_does_wrong_in_two_operations_has_one_signature(leaking:
     assert first.trace != second.trace
 
 
-def test_a_hunt_that_goes_on_remembers_the_signature(leaking: Factory, tmp_path: Path) -> None:
-    (first,) = saved(Saving(leaking, "leaking", 1, Store(tmp_path)), PREEMPTED)
-    later = Saving(leaking, "leaking", 1, Store(tmp_path))
-    later.remember("walker", (first.property, first.signature, ()), first)
-    assert saved(later, ENDED)[0].signature == first.signature
-
-
 def test_what_two_methods_do_wrong_has_two_signatures(altered: Altered, tmp_path: Path) -> None:
     def preempt(self: Any, group: int) -> None:
         for seq in self.groups[group]:
@@ -71,7 +65,7 @@ def test_what_two_methods_do_wrong_has_two_signatures(altered: Altered, tmp_path
 def test_a_known_finding_keeps_its_signature(leaking: Factory, tmp_path: Path) -> None:
     saving = Saving(leaking, "leaking", 1, Store(tmp_path))
     accepted = "free: GPU: blocks in tables so are free"
-    saving.accepted = frozenset({("no-leak-at-rest", accepted)})
+    saving.accepted = frozenset({Identity("no-leak-at-rest", accepted)})
     first, second = saved(saving, PREEMPTED, ENDED)
     assert (first.excused, second.signature) == ("", accepted)
     assert second.excused

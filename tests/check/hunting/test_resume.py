@@ -1,28 +1,23 @@
-"""A hunt goes on where it ended: the next run of its seed, and nothing is searched or forgotten twice."""
+"""A hunt goes on where it ended: nothing is searched twice or forgotten, and it ends as one that was not stopped."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.check.forgetful import FORGETFUL
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
-from kvproof.check.hunting.findings import Saving
-from kvproof.check.hunting.resume import Bookmark, HuntProgress, resumed
-from kvproof.check.hunting.walk_stage import walker_stage
+from kvproof.check.hunting import unit
+from kvproof.check.hunting.resume import HuntPlan, begun, resumed
+from kvproof.check.hunting.store import ResultStore
 from kvproof.check.oracle.level import compile_rules
-from kvproof.check.runs.session import StageBudget
-from kvproof.check.runs.store import Store
-from kvproof.check.runs.trust import Trust
+from kvproof.check.runs.session import Session
 from kvproof.check.search import random_walk
 from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.builtin import manager
-from kvproof.check.subjects.registry import find
-from kvproof.reports.result import Check, Run
-from kvproof.reports.result import Result as Document
-from kvproof.spec.verdict import Verdict
 
 FAULTY = f"""{FORGETFUL}
 class Twice(Forgetful):
@@ -58,45 +53,87 @@ def test_runs_passed_over_are_the_first_of_the_seed() -> None:
     assert again.kinds == ended.kinds != begun.kinds
 
 
-def test_a_hunt_goes_on_with_the_next_run_and_tells_what_it_found_before(folder: Path) -> None:
-    options = ("--no-isolation", "--effort", "1500")
-    assert hunt("--subject", "faulty.py:Forgetful", "--seed", "3", *options).exit_code == 1
-    before = json.loads((folder / ".kvproof" / "hunt.json").read_text())
+def test_a_hunt_with_more_effort_goes_on_where_it_was_and_ends_as_one_long_hunt(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unit, "SMALL", 500)
+    subject = ("--subject", "faulty.py:Twice")
+    new = (*subject, "--seed", "3", "--no-isolation")
+    assert hunt(*new, "--effort", "1500").exit_code == 1
     found = {check["id"] for check in _refuted(folder)}
-    assert before["next_run"]
     assert found
-
-    assert hunt("--resume", ".kvproof", "--subject", "faulty.py:Forgetful", *options).exit_code == 1
-    after = json.loads((folder / ".kvproof" / "hunt.json").read_text())
-    assert (after["subject"], after["seed"]) == ("faulty.py:Forgetful", 3)
-    assert after["next_run"] > before["next_run"]
-    assert set(before["scopes"]) <= set(after["scopes"])
-    assert len(after["scopes"]) == len(set(after["scopes"]))
+    done = noted_units(monkeypatch)
+    assert hunt("--resume", ".kvproof", *subject, "--no-isolation").exit_code == 1
+    assert done == []  # everything that this effort asks for is in the store
+    assert hunt("--resume", ".kvproof", *subject, "--no-isolation", "--effort", "3000").exit_code == 1
+    assert {*done} == {3, 4, 5}
+    resumed = _checks(folder / ".kvproof")
+    assert hunt(*new, "--effort", "3000", "--out", "whole").exit_code == 1
+    assert resumed == _checks(folder / "whole")
     assert found <= {check["id"] for check in _refuted(folder)}
 
 
-def test_a_hunt_in_two_parts_finds_what_one_long_hunt_finds(folder: Path) -> None:
-    make = find("faulty.py:Twice")
+@pytest.mark.parametrize("workers", [(), ("--workers", "2")])
+def test_a_hunt_that_is_killed_and_resumed_ends_as_one_that_was_not(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
+) -> None:
+    """Alone or by workers: what was done before the kill is in the store, whoever did it."""
+    options = ("--subject", "faulty.py:Twice", "--no-isolation")
+    assert hunt(*options, "--seed", "3", "--effort", "12000", "--out", "whole").exit_code == 1
+    add, num_added = ResultStore.add, 0
 
-    def hunted(bookmark: Bookmark, num_operations: int) -> set[str]:
-        bookmark.folder.mkdir(exist_ok=True)
-        saving = Saving(make, "faulty.py:Twice", 3, Store(bookmark.folder))
-        bookmark.remind(saving)
-        stage = walker_stage(make, make(), saving, 1.0, num_operations, keeps_going=True, bookmark=bookmark)
-        said = [one for one in stage.run(StageBudget(3, 1_000.0, lambda count: None)) if isinstance(one, Check)]
-        found = [one for one in said if one.verdict is Verdict.REFUTED and one.trace]
-        document = Document(Run("0", "hunt", "faulty.py:Twice", 3), [*bookmark.earlier, *found])
-        Store(bookmark.folder).write_all(document)
-        return {f"{one.id} {one.trace}" for one in document.checks}
+    class Killed(BaseException):
+        pass
 
-    whole, first = Bookmark(folder / "whole", HuntProgress("faulty.py:Twice", 3)), folder / "parts"
-    parts = hunted(Bookmark(first, HuntProgress("faulty.py:Twice", 3)), 700)
-    again = resumed(first, None, None, Trust(is_total=True))
-    first_kinds = [one.kind for one in again.progress.findings]
-    assert parts | hunted(again, 1_300) == hunted(whole, 2_000)
-    kinds = [one.kind for one in whole.progress.findings]
-    assert first_kinds == kinds[: len(first_kinds)] != []
-    assert len(again.progress.findings) == len(kinds) == len(set(kinds))
+    def until_killed(*arguments: Any) -> None:
+        nonlocal num_added
+        num_added += 1
+        if num_added > 9:
+            raise Killed
+        add(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ResultStore, "add", until_killed)
+        patch.setattr(Session, "_report_fault", lambda self, stage, error: (_ for _ in ()).throw(error))
+        with pytest.raises(Killed):
+            CliRunner().invoke(app, ["hunt", *options, "--seed", "3", "--effort", "12000"], catch_exceptions=False)
+    assert hunt("--resume", ".kvproof", *options, *workers).exit_code == 1
+    assert _checks(folder / ".kvproof") == _checks(folder / "whole")
+    assert {path.name for path in (folder / ".kvproof" / "crashes").iterdir()} == {
+        path.name for path in (folder / "whole" / "crashes").iterdir()
+    }
+
+
+def test_a_new_hunt_in_the_folder_of_another_one_takes_nothing_from_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--subject", "faulty.py:Forgetful", "--seed", "3", "--effort", "1000", "--no-isolation")
+    assert hunt(*options).exit_code == 1
+    (folder / "faulty.py").write_text(FAULTY.replace("class Forgetful(BuiltIn)", "class Forgetful(BuiltIn, object)"))
+    done = noted_units(monkeypatch)
+    assert hunt(*options).exit_code == 1
+    assert done
+
+
+def noted_units(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the units of walks that are done from now on."""
+    done: list[int] = []
+
+    def do(one: unit.WalkUnit, *more: Any) -> Any:
+        done.append(one.index)
+        return unit.walked(one, *more)
+
+    monkeypatch.setattr("kvproof.check.hunting.head.walked", do)
+    return done
+
+
+def _checks(folder: Path) -> dict[str, dict[str, Any]]:
+    """The checks of a result without times and places."""
+    document = json.loads((folder / "result.json").read_text())
+    return {
+        check["id"]: check | {"seconds": 0, "text": check.get("text", "").replace(str(folder), "")}
+        for check in document["checks"]
+    }
 
 
 def test_a_finding_of_another_property_is_reported_and_is_no_failure(folder: Path) -> None:
@@ -104,9 +141,15 @@ def test_a_finding_of_another_property_is_reported_and_is_no_failure(folder: Pat
     assert hunt(*options, "--property", "refcount-exact").exit_code == 1
     found = {check["property"]: check.get("excused", "") for check in _refuted(folder)}
     assert found == {"total-calls": "not what is hunted for", "refcount-exact": ""}
-    assert json.loads((folder / ".kvproof" / "hunt.json").read_text())["properties"] == ["refcount-exact"]
+    assert _plan(folder).properties == ["refcount-exact"]
     assert hunt(*options, "--property", "swap-mapping").exit_code in (0, 4)
     assert {check.get("excused", "") for check in _refuted(folder)} == {"not what is hunted for"}
+
+
+def _plan(folder: Path) -> HuntPlan:
+    store, plan = resumed(folder / ".kvproof")
+    store.close()
+    return plan
 
 
 def _refuted(folder: Path) -> list[dict[str, str]]:
@@ -118,7 +161,8 @@ def _refuted(folder: Path) -> list[dict[str, str]]:
     ("arguments", "said"),
     [
         ((), "no subject is given: name one with --subject, or continue a hunt with --resume DIR"),
-        (("--resume", "nowhere"), "nowhere holds no hunt that can be resumed: it has no hunt.json"),
+        (("--resume", "nowhere"), "nowhere holds no hunt that can be resumed: it has no hunt.sqlite"),
+        (("--resume", "old"), "old holds a hunt of an earlier version of kvproof (hunt.json), which is not continued"),
         (("--resume", "there", "--seed", "4"), "the hunt in there has seed 3; leave --seed out"),
         (("--resume", "there", "--subject", "kvproof-scheduler"), "the hunt in there has subject kvproof; leave"),
         (("--resume", "there", "--property", "read-back"), "options of the first hunt; leave --property out"),
@@ -134,9 +178,10 @@ def _refuted(folder: Path) -> list[dict[str, str]]:
     ],
 )
 def test_an_impossible_hunt_is_an_error_of_one_line(folder: Path, arguments: tuple[str, ...], said: str) -> None:
-    there = folder / "there"
-    there.mkdir()
-    (there / "hunt.json").write_text('{"subject": "kvproof", "seed": 3}')
+    there, old = folder / "there", folder / "old"
+    begun(there, HuntPlan("kvproof", 3)).close()
+    old.mkdir()
+    (old / "hunt.json").write_text('{"subject": "kvproof", "seed": 3}')
     run = {"version": "0", "command": "hunt", "subject": "kvproof", "seed": 3}
     (there / "result.json").write_text(json.dumps({"run": run, "schema_version": 1}))
     done = hunt(*arguments, "--budget", "1")
@@ -150,9 +195,7 @@ def test_fixed_fields_of_a_hunt_are_kept_by_every_run_and_when_it_is_resumed(fol
     traces = [json.loads((folder / ".kvproof" / check["trace"]).read_text()) for check in _refuted(folder)]
     assert {check["id"].partition("/")[0] for check in _refuted(folder)} == {"walker"}  # no scope has such blocks
     assert {trace["num_operations_before"] > 0 for trace in traces} == {True}
-    kept = json.loads((folder / ".kvproof" / "hunt.json").read_text())
-    assert kept["fixed"] == {"block_size": 3, "caching": False}
-    assert kept["scopes"] == []
+    assert _plan(folder).fixed == {"block_size": 3, "caching": False}
     done = hunt("--resume", ".kvproof", "--fix", "caching=true")
     assert (done.exit_code, "leave --fix out" in done.output) == (2, True)
 

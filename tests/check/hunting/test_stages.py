@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.hunting import hypothesis_stage, walk_stage
+from kvproof.check.hunting import hypothesis_stage, unit
 from kvproof.check.hunting.explore_stage import subject_stage
 from kvproof.check.hunting.findings import Saving
+from kvproof.check.hunting.walk_stage import walker_stage
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Refused
@@ -34,10 +35,10 @@ class Remembering(Saving):
 
 
 def said_of(walk: SearchResult, monkeypatch: pytest.MonkeyPatch, seconds: float = 10.0) -> list[StageOutput]:
-    """What the stage says when its one walk gives this."""
-    monkeypatch.setattr(walk_stage, "walk", lambda *_, **__: walk)
-    make = find("kvproof")
-    stage = walk_stage.walker_stage(make, make(), Remembering(make, "kvproof", 1, Store(Path())), 1.0)
+    """What the stage says when its one unit gives this."""
+    monkeypatch.setattr(unit, "walk", lambda *_, **__: walk)
+    make, num = find("kvproof"), unit.SMALL  # one unit
+    stage = walker_stage(make, make(), Remembering(make, "kvproof", 1, Store(Path())), 1.0, num)
     return list(stage.run(StageBudget(1, seconds, lambda count: None)))
 
 
@@ -133,7 +134,7 @@ def test_a_store_that_may_refuse_is_not_refuted_for_it(tmp_path: Path, slack: in
 
     saving = Saving(Refusing, "refusing", 1, Store(tmp_path))
     scopes = {"slots": Scope(num_gpu_blocks=2, num_seqs=1, num_tokens=2)}
-    walk = walk_stage.walker_stage(Refusing, Refusing(), saving, 1.0, 300)
+    walk = walker_stage(Refusing, Refusing(), saving, 1.0, 300)
     for stage in (walk, *([] if slack is None else [subject_stage(Refusing, Refusing(), scopes, saving, 1.0)])):
         said = [one for one in stage.run(StageBudget(1, 60.0, lambda count: None)) if isinstance(one, Check)]
         found = [one for one in said if one.property == "refusal-needed" and (one.note or one.trace)]

@@ -15,16 +15,16 @@ from kvproof.check.subjects import UnknownSubject
 KILLED, ABORTED = how_it_ended(-9), how_it_ended(-6)
 
 
-def found(how: str, cause: str) -> list[SearchResult]:
-    """The results of a search that ends with this finding."""
-    return [SearchResult(), SearchResult(Counterexample(Config(), [], Finding("total-calls", how, cause)))]
+def found(how: str, cause: str) -> SearchResult:
+    """The result of a search that ends with this finding."""
+    return SearchResult(Counterexample(Config(), [], Finding("total-calls", how, cause)))
 
 
-def gives(*tries: list[SearchResult] | Exception) -> Callable[[], list[SearchResult]]:
+def gives(*tries: SearchResult | Exception) -> Callable[[], SearchResult]:
     """A search with these results, one after the other."""
     left = iter(tries)
 
-    def search() -> list[SearchResult]:
+    def search() -> SearchResult:
         result = next(left)
         if isinstance(result, Exception):
             raise result
@@ -34,7 +34,7 @@ def gives(*tries: list[SearchResult] | Exception) -> Callable[[], list[SearchRes
 
 
 def test_a_search_is_done_again_if_anybody_may_have_killed_the_process() -> None:
-    clean, again = [SearchResult()], found(KILLED, "free crash")
+    clean, again = SearchResult(), found(KILLED, "free crash")
     assert unless_killed(gives(clean)) is clean
     assert unless_killed(gives(found(f"in free(1) the process {KILLED}", "crash"), clean)) is clean
     assert unless_killed(gives(found(ENDED_SERVER, "crash"), UnknownSubject(KILLED), clean)) is clean

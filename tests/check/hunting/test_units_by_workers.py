@@ -9,23 +9,17 @@ from typing import Any
 import pytest
 from tests.check.forgetful import FORGETFUL
 
-from kvproof.check.hunting import unit as units_of_walks
+from kvproof.check.hunting import unit as unit_module
 from kvproof.check.hunting.explore_stage import subject_stage
 from kvproof.check.hunting.findings import Saving
+from kvproof.check.hunting.head import Head
 from kvproof.check.hunting.scope_unit import ScopeUnits
-from kvproof.check.hunting.unit import (
-    Judged,
-    WalkUnit,
-    WalkUnits,
-    operations_of_next_unit,
-    operations_of_unit,
-    seed_of,
-    walk_unit,
-)
+from kvproof.check.hunting.unit import Judged, Walk, WalkUnit, num_units_of, seed_of, size_of, walk_unit
 from kvproof.check.hunting.walk_stage import walker_stage
+from kvproof.check.isolation.messages import unpack
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.store import Store
-from kvproof.check.search.result import UNLIMITED
+from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.registry import find
 from kvproof.reports.result import Check
@@ -62,17 +56,16 @@ class Here:
 @pytest.fixture
 def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "faulty_units.py").write_text(FAULTY)
-    monkeypatch.setattr(units_of_walks, "OPERATIONS_MIN", 100)
-    monkeypatch.setattr(units_of_walks, "OPERATIONS_MAX", 100)
+    monkeypatch.setattr(unit_module, "SMALL", 100)
     return f"{tmp_path / 'faulty_units.py'}:Forgetful"
 
 
-def report(subject: str, folder: Path, workers: Here, *, keeps_going: bool = True) -> list[StageOutput]:
+def report(subject: str, folder: Path, head: Head | None, *, keeps_going: bool = True) -> list[StageOutput]:
     """What the stage yields, without times."""
     make = find(subject)
     saving = Saving(make, subject, 1, Store(folder), max_operations=2_000)
-    units = WalkUnits(workers, Judged(subject, isolation=False))
-    stage = walker_stage(make, make(), saving, 1.0, NUM_OPERATIONS, keeps_going, units=units)
+    saving.isolation = False
+    stage = walker_stage(make, make(), saving, 1.0, NUM_OPERATIONS, keeps_going, head=head)
     return outputs_of(stage)
 
 
@@ -85,28 +78,43 @@ def refuted(outputs: list[StageOutput]) -> set[str]:
     return {one.id for one in outputs if isinstance(one, Check) and one.verdict is Verdict.REFUTED}
 
 
-def test_findings_and_counts_do_not_depend_on_how_many_units_are_under_way(subject: str, tmp_path: Path) -> None:
+def test_findings_and_counts_do_not_depend_on_who_does_the_units_and_how_many_are_under_way(
+    subject: str, tmp_path: Path
+) -> None:
     one, many = Here(1), Here(6)
-    expected = report(subject, tmp_path / "one", one)
-    assert report(subject, tmp_path / "many", many) == expected
+    expected = report(subject, tmp_path / "here", None)
+    assert report(subject, tmp_path / "one", Head(one)) == expected
+    assert report(subject, tmp_path / "many", Head(many)) == expected
     assert many.num_done > one.num_done  # units were done again with what earlier units had found
-    assert refuted(expected) == {"walker/refcount-exact/fork", "walker/total-calls/preempt-RuntimeError"}
+    raised = {f"walker/total-calls/preempt-RuntimeError{number}" for number in ("", "-2")}  # with other features
+    assert refuted(expected) == {"walker/refcount-exact/fork", *raised}
     assert {one.counts["operations"] for one in expected if isinstance(one, Check) and one.counts} == {NUM_OPERATIONS}
 
 
 def test_a_walk_that_stops_at_the_first_finding_stops_at_that_of_the_first_unit(subject: str, tmp_path: Path) -> None:
-    expected = report(subject, tmp_path / "one", Here(1), keeps_going=False)
-    assert report(subject, tmp_path / "many", Here(6), keeps_going=False) == expected
+    expected = report(subject, tmp_path / "one", Head(Here(1)), keeps_going=False)
+    assert report(subject, tmp_path / "many", Head(Here(6)), keeps_going=False) == expected
     assert len(refuted(expected)) == 1
 
 
-def test_a_unit_has_its_own_runs_and_goes_on_after_a_finding(subject: str) -> None:
+def test_a_unit_gives_the_same_whenever_it_is_done_and_another_one_gives_other_runs(subject: str) -> None:
     unit = WalkUnit(Judged(subject, isolation=False), 1, 0, 200)
-    walks = walk_unit(unit)
-    assert [*map(without_time, walk_unit(unit))] == [*map(without_time, walks)]
-    assert len(walks) > 1
-    assert [*map(without_time, walk_unit(replace(unit, index=1)))] != [*map(without_time, walks)]
-    assert walk_unit(replace(unit, seconds=0.0)) == []
+    assert without_time(walk_unit(unit).answer) == without_time(walk_unit(unit).answer)
+    assert without_time(walk_unit(replace(unit, index=1)).answer) != without_time(walk_unit(unit).answer)
+    assert not walk_unit(replace(unit, seconds=0.0)).is_whole
+
+
+def test_a_unit_that_ends_at_a_finding_is_followed_by_the_rest_of_its_runs(subject: str) -> None:
+    walk = Walk(Judged(subject, isolation=False), 1, 200)
+    unit, later = walk.units()
+    done: SearchResult = unpack(walk_unit(unit).answer)
+    assert done.counterexample is not None
+    walk.take(unit, done)
+    walk.known.append((*done.counterexample.kind, ()))
+    rest, again = walk.units()
+    assert (rest.index, rest.num_operations, rest.first_run) == (0, 100 - done.num_operations, done.num_drawn)
+    assert again == replace(later, known=rest.known) != later
+    assert again.key != later.key
 
 
 def without_time(walk: Any) -> Any:
@@ -114,13 +122,12 @@ def without_time(walk: Any) -> Any:
     return name, [field for field in fields if field[0] != "seconds"]
 
 
-def test_a_walk_has_enough_units_for_many_workers_and_none_that_is_all_overhead() -> None:
-    sizes = [operations_of_unit(number) for number in (1_000, 50_000, 500_000, 5_000_000, UNLIMITED)]
-    assert sizes == [5_000, 5_000, 20_000, 20_000, 20_000]
-    sizes = []
-    while sum(sizes) < 200_000:
-        sizes.append(operations_of_next_unit(200_000, sum(sizes)))
-    assert sizes == [8_000] * 22 + [6_000, 5_000, 5_000, 5_000, 3_000]  # smaller ones at the end
+def test_a_walk_has_enough_units_for_many_workers_and_a_longer_one_begins_with_them() -> None:
+    assert [num_units_of(number) for number in (1, 5_000, 5_001, 100_000, 100_001, 500_000)] == [1, 1, 2, 11, 12, 31]
+    for number in (5_000, 101_000, 500_000):
+        sizes = [unit.num_operations for unit in Walk(Judged("kvproof"), 1, number).units()]
+        assert (len(sizes), sum(sizes)) == (num_units_of(number), number)
+        assert sizes[:-1] == [size_of(index) for index in range(len(sizes) - 1)]
     assert len({seed_of(seed, index) for seed in range(9) for index in range(9)}) == 81
 
 

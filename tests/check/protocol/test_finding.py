@@ -1,9 +1,12 @@
 """A finding is data: its text is made of its fields, and all of them reach another process."""
 
+from typing import Any
+
 import pytest
 
 from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.oracle.manager import ManagerJudge
+from kvproof.check.oracle.subject_calls import raised
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Capabilities, Config
 from kvproof.check.subjects.registry import find
@@ -15,7 +18,14 @@ REFCOUNT = Finding(
     expected=2,
     observed=1,
     blocks=[1],
+    sequence="sequence 2",
+    promise="can_admit(1)",
+    rule="share",
+    about="of a parent",
+    raised_in="take of pool.py",
+    values={"parent": "sequence 1"},
 )
+PLAIN = Finding("refcount-exact", REFCOUNT.sentence, call="fork(1, 2)", expected=2, observed=1)
 
 
 def test_the_text_has_the_call_and_the_values_of_the_fields() -> None:
@@ -23,31 +33,40 @@ def test_the_text_has_the_call_and_the_values_of_the_fields() -> None:
 
 
 def test_the_key_has_no_numbers() -> None:
-    assert REFCOUNT.key([("fork", 1, 2)]) == (
+    assert PLAIN.key([("fork", 1, 2)]) == (
         "refcount-exact",
         "fork: refcount of block: the specification says the subject",
     )
 
 
-@pytest.mark.parametrize(
-    ("sentence", "mechanism"),
-    [
-        ("can_admit only asks, but tables went {} -> {1: [[0]]}", "admit: can_admit only asks but tables went >"),
-        ("open({'block_size': 1}) raised ValueError: too small", "admit: too small"),
-        ("the subject says: [[]]", "admit: the subject says:"),
-        (
-            "step_done([Scheduled(seq=1, num_tokens=2), Scheduled(seq=2, num_tokens=1)]) raised KeyError",
-            "admit: step_done raised KeyError",
-        ),
-        (
-            "9 steps, and not all is done; there is request 1 waiting, request 2 running",
-            "admit: steps and not all is done",
-        ),
-        ("reported as Refused(), and is Admission(7)", "admit: reported as and is Admission"),
-    ],
-)
-def test_the_key_has_words_of_the_sentence_and_no_tables(sentence: str, mechanism: str) -> None:
-    assert Finding("failed-call-changes-nothing", sentence).mechanism("admit") == mechanism
+def test_the_key_has_the_words_of_the_sentence_before_its_values_stand_in_it() -> None:
+    sentence = "$sequence has $keys and block 3, the specification $expected; there is request 1 running"
+    values = {"keys": "keys 1 and 2"}
+    finding = Finding("frame-kept", sentence, expected={1: [[0]]}, sequence="sequence 2, encoder", values=values)
+    text = "sequence 2, encoder has keys 1 and 2 and block 3, the specification {1: [[0]]}; there is request 1 running"
+    assert (finding.text, finding.mechanism("admit")) == (text, "admit: has and block the specification")
+
+
+def test_the_key_has_the_rule_that_was_refused_and_what_the_call_was_about() -> None:
+    finding = Finding("pin-own", "it must be that the lease is in force", rule="commit", about="of a store")
+    assert finding.mechanism("report") == "report: rule commit: it must be that the lease is in force, of a store"
+
+
+def test_where_the_subject_raised_stands_for_what_it_said() -> None:
+    texts = ("no room for 3 of [1, 2]", "no room for request-7")
+    values = [{"asked": "reserve(1, 2)", "message": f"NoRoom: {text}"} for text in texts]
+    one, other = (
+        Finding("admission-sound", "$asked raised $message", "reserve NoRoom", raised_in="take of pool.py", values=each)
+        for each in values
+    )
+    assert one.mechanism("append") == other.mechanism("append") == "reserve NoRoom: raised in take of pool.py"
+    assert (one.text, other.text) == tuple(f"reserve(1, 2) raised NoRoom: {text}" for text in texts)
+
+
+def test_words_of_the_subject_stand_for_a_place_that_is_not_known() -> None:
+    error = raised("total-calls", "fork", "fork(1, {2: 3})", "KeyError: no such parent", KeyError())
+    assert error.text == "fork(1, {2: 3}) raised KeyError: no such parent"
+    assert error.mechanism("fork") == "fork KeyError: raised KeyError: no such parent"
 
 
 @pytest.mark.parametrize(
@@ -71,6 +90,12 @@ def test_a_call_that_fails_after_another_question_than_its_own_breaks_in_another
 def test_every_field_reaches_another_process() -> None:
     arrived = unpack(pack(REFCOUNT))
     assert vars(arrived) == vars(REFCOUNT)
+
+
+def test_a_finding_that_an_older_campaign_kept_is_read() -> None:
+    old = [8, "frame-kept", "$sequence is $observed", "", "run(0)", "sequence 1", "can_admit(1)", pack((None, 2, (3,)))]
+    texts: dict[str, Any] = {"call": "run(0)", "sequence": "sequence 1", "promise": "can_admit(1)"}
+    assert vars(unpack(old)) == vars(Finding("frame-kept", "$sequence is $observed", observed=2, blocks=[3], **texts))
 
 
 class NoHolderError(Exception):

@@ -14,6 +14,7 @@ from kvproof.check.hunting.walk_stage import BESIDE_KNOWN_FINDINGS, OPERATIONS_E
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.runs.configuration import ConfigurationError
 from kvproof.check.runs.known_findings import KnownFindings, known_findings
+from kvproof.reports.identity import Identity
 from kvproof.spec.verdict import Exit
 
 FAULTY = f"""{FORGETFUL}
@@ -178,15 +179,14 @@ def test_another_finding_than_the_known_one_fails(folder: Path) -> None:
 
 def test_an_entry_speaks_of_its_property_signature_and_subject_only(folder: Path) -> None:
     known = loaded(folder, ENTRY.format(day="2026-01-31"))
-    context = ("refcount-exact", "fork: refcount", "faulty.py:Forgetful")
-    assert known.excuse(*context)
-    for place, other in enumerate(("conservation", "free: refcount", "kvproof")):
-        changed = list(context)
-        changed[place] = other
-        assert not known.excuse(*changed)
-        assert not known.expired(*changed)
-    assert loaded(folder, ENTRY.format(day="2026-01-31"), date(2026, 1, 31)).excuse(*context)
-    assert loaded(folder, ENTRY.format(day="2026-01-31"), date(2026, 2, 1)).expired(*context)
+    found, subject = Identity("refcount-exact", "fork: refcount"), "faulty.py:Forgetful"
+    assert known.excuse(found, subject)
+    others = Identity("conservation", found.signature), Identity(found.property, "free: refcount")
+    for other in (*((one, subject) for one in others), (found, "kvproof")):
+        assert not known.excuse(*other)
+        assert not known.expired(*other)
+    assert loaded(folder, ENTRY.format(day="2026-01-31"), date(2026, 1, 31)).excuse(found, subject)
+    assert loaded(folder, ENTRY.format(day="2026-01-31"), date(2026, 2, 1)).expired(found, subject)
 
 
 @pytest.mark.parametrize(
@@ -220,11 +220,19 @@ def test_a_file_that_is_named_must_be_there(folder: Path) -> None:
     assert "cannot read nowhere.toml: No such file or directory" in done.stderr
 
 
+def test_an_entry_with_a_former_signature_goes_on_to_excuse_its_finding(folder: Path) -> None:
+    known = loaded(folder, ENTRY.format(day="2026-01-31").replace("fork: *", "fork KeyError: no such parent"))
+    found = Identity(
+        "refcount-exact", "fork KeyError: raised in share of pool.py (window)", "fork KeyError: no such parent"
+    )
+    assert known.excuse(found, "faulty.py:Forgetful")
+    assert not known.excuse(Identity(found.property, found.signature), "faulty.py:Forgetful")
+
+
 def test_findings_that_differ_in_numbers_only_are_one_mechanism() -> None:
-    one, other = (Finding("conservation", f"free({n}): GPU: {n} blocks in tables, so 1 are free") for n in (3, 17))
+    text = "GPU: {} blocks in tables, so 1 are free"
+    one, other = (Finding("conservation", text.format(n), call=f"free({n})") for n in (3, 17))
     assert one.mechanism("free") == other.mechanism("free") == "free: GPU: blocks in tables so are free"
-    raised = Finding("total-calls", "fork(1, 2) raised KeyError: no such parent", "fork KeyError")
-    assert raised.mechanism("fork") == "fork KeyError: no such parent"
 
 
 def test_a_call_outside_the_contract_is_labelled_and_fails_only_if_asked_to(folder: Path) -> None:

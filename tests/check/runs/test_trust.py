@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
+from kvproof.check.hunting.resume import HuntPlan, begun
 from kvproof.check.runs.configuration import read_configuration
 from kvproof.check.runs.trust import Trust, UntrustedSubject, trust
 from kvproof.reports.document import DocumentError
@@ -89,7 +90,7 @@ def test_a_trace_that_names_code_is_refused_with_the_command_to_type(folder: Pat
 
 @pytest.mark.parametrize("name", CODE)
 def test_a_hunt_is_not_resumed_with_code_that_its_folder_names(folder: Path, name: str) -> None:
-    (folder / "hunt.json").write_text(json.dumps({"subject": name.format(folder=folder), "seed": 3}))
+    begun(folder, HuntPlan(name.format(folder=folder), 3)).close()
     run = {"version": "0", "command": "hunt", "subject": "kvproof", "seed": 3}
     (folder / "result.json").write_text(json.dumps({"run": run, "schema_version": 1}))
     done = kvproof("hunt", "--resume", ".", "--budget", "1")

@@ -19,16 +19,16 @@ from time import monotonic
 from kvproof.audit.faults.bytes_judge import EXECUTORS, NotRun, compare_bytes
 from kvproof.audit.faults.planting import Fault, NotPlanted, copied, planted
 from kvproof.check.hosts.descendants import end_with
-from kvproof.check.isolation.remote_search import explore, walk
+from kvproof.check.hunting.head import here
+from kvproof.check.hunting.unit import Judged, Walk
+from kvproof.check.isolation.remote_search import explore
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.fault_attribution import StandInError
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.search.hypothesis_machine import drive
-from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.strategies import strategy_of
-from kvproof.check.search.suppression import KnownFailure
 from kvproof.check.subjects import UnknownSubject
 from kvproof.models.solvers.interrupts import deaf_to_interrupts
 
@@ -150,18 +150,13 @@ class Judging:
 
     def walk(self) -> bool:
         """Do random runs."""
-        known: dict[KnownFailure, None] = {}
-        left, first_run = self.effort.walk, 0
-        while left > 0:
-            options = WalkOptions(first_run, known=tuple(known))
-            done = walk(self.strategy, self.make(), SEED, max_operations=left, seconds=UNLIMITED, options=options)
+        walk = Walk(Judged(self.fault.subject), SEED, self.effort.walk)
+        for done in here(self.make).walk_on(walk):
             self.num_operations += done.num_operations
-            if done.counterexample is None or done.is_unsupported:
-                return False
-            if self._is_new(done.counterexample):
-                return True
-            left, first_run = left - done.num_operations, first_run + done.num_drawn
-            known[(*done.counterexample.kind, ())] = None
+            if (found := done.counterexample) is not None:
+                if self._is_new(found):
+                    return True
+                walk.known.append((*found.kind, ()))
         return False
 
     def scopes(self) -> bool:

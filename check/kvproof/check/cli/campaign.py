@@ -1,7 +1,7 @@
 """`kvproof campaign`: search many subjects, releases, configurations and seeds, by many workers."""
 
 import os
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +12,7 @@ from kvproof.check.runs.errors import UsageError, error_boundary
 
 if TYPE_CHECKING:
     from kvproof.check.hunting.campaign import CampaignResult
+    from kvproof.check.hunting.plan import Plan
     from kvproof.check.runs.terminal import Output
     from kvproof.spec.verdict import Exit
 
@@ -37,18 +38,13 @@ def campaign(
 
         import msgspec
 
-        from kvproof.check.hosts.choice import opened
-        from kvproof.check.hosts.interrupt import interruptible
-        from kvproof.check.hunting.campaign import Campaign, as_data, check_fields
-        from kvproof.check.hunting.campaign_display import Display
+        from kvproof.check.hunting.campaign import as_data
         from kvproof.check.hunting.plan import read_plan, schema_text
-        from kvproof.check.hunting.store import DOCUMENT, CampaignStore
+        from kvproof.check.hunting.store import DOCUMENT
         from kvproof.check.runs.json_output import write_document
-        from kvproof.check.runs.store import StoreError, explained
-        from kvproof.check.runs.terminal import output, say
-        from kvproof.check.subjects.loading.shipping import SHIPPING
+        from kvproof.check.runs.store import explained
+        from kvproof.check.runs.terminal import output
         from kvproof.reports.document import encodable, write_atomically
-        from kvproof.spec.verdict import Exit
 
         if schema:
             print(schema_text(), end="")
@@ -57,40 +53,55 @@ def campaign(
             raise UsageError("no campaign is given: name its file, or print the schema of such a file with --schema")
         plan = read_plan(file)
         plan = plan if out is None else replace(plan, folder=out)
-        console, store = output(), CampaignStore(plan.folder)
-        say(console, f"kvproof campaign, {len(plan.searches):,} searches, results in {plan.folder}")
-        reasons = check_fields(plan)
-        code = None
-        with opened(workers or str(os.cpu_count() or 1), SHIPPING) as pool:
-            assert pool is not None
-
-            def page(messages: list[str]) -> None:
-                with suppress(StoreError):  # the last one matters
-                    code = Exit.REFUTED if run.result.exit_code() is Exit.REFUTED else Exit.INCONCLUSIVE
-                    _write_page(run.result, messages, code, plan.folder)
-
-            display = Display(console, page)
-            run = Campaign(plan, store, pool, display.watch)
-            for row in run.result.searches:
-                row.reason = reasons.get(row.subject, "")
-            try:
-                with interruptible():
-                    run.run()
-            except KeyboardInterrupt:
-                code = Exit.INCONCLUSIVE
-                run.result.messages.append("interrupted; start it again to go on")
-            finally:
-                display.close()
-        store.close()
-        data = msgspec.json.format(msgspec.json.encode(encodable(as_data(run.result))), indent=2) + b"\n"
+        console = output()
+        result, code = _run(plan, workers or str(os.cpu_count() or 1), console)
+        data = msgspec.json.format(msgspec.json.encode(encodable(as_data(result))), indent=2) + b"\n"
         with explained(plan.folder / DOCUMENT):
             write_atomically(plan.folder / DOCUMENT, data)
-        found = run.result.exit_code() if code is None or run.result.exit_code() is Exit.REFUTED else code
-        _write_page(run.result, run.result.messages, found, plan.folder)
-        _print(console, run.result)
+        _write_page(result, result.messages, code, plan.folder)
+        _print(console, result)
         if json is not None:
             write_document(json, data)
-        raise typer.Exit(found)
+        raise typer.Exit(code)
+
+
+def _run(plan: "Plan", workers: str, console: "Output") -> "tuple[CampaignResult, Exit]":
+    """Do what is left of the campaign, and show how far it is."""
+    from kvproof.check.hosts.choice import opened
+    from kvproof.check.hosts.interrupt import interruptible
+    from kvproof.check.hunting.campaign import Campaign, check_fields
+    from kvproof.check.hunting.campaign_display import Display
+    from kvproof.check.hunting.store import ResultStore
+    from kvproof.check.runs.store import StoreError
+    from kvproof.check.runs.terminal import say
+    from kvproof.check.subjects.loading.shipping import SHIPPING
+    from kvproof.spec.verdict import Exit
+
+    store, is_interrupted = ResultStore.of_campaign(plan.folder), False
+    say(console, f"kvproof campaign, {len(plan.searches):,} searches, results in {plan.folder}")
+    reasons = check_fields(plan)
+    with closing(store), opened(workers, SHIPPING) as pool:
+        assert pool is not None
+
+        def page(messages: list[str]) -> None:
+            with suppress(StoreError):  # the last one matters
+                code = Exit.REFUTED if run.result.exit_code() is Exit.REFUTED else Exit.INCONCLUSIVE
+                _write_page(run.result, messages, code, plan.folder)
+
+        display = Display(console, page)
+        run = Campaign(plan, store, pool, display.watch)
+        for row in run.result.searches:
+            row.reason = reasons.get(row.subject, "")
+        try:
+            with interruptible():
+                run.run()
+        except KeyboardInterrupt:
+            is_interrupted = True
+            run.result.messages.append("interrupted; start it again to go on")
+        finally:
+            display.close()
+    code = run.result.exit_code()
+    return run.result, Exit.INCONCLUSIVE if is_interrupted and code is not Exit.REFUTED else code
 
 
 def _write_page(result: "CampaignResult", messages: list[str], code: "Exit", folder: Path) -> None:

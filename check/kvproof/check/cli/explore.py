@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 import typer
 
@@ -25,7 +25,10 @@ from kvproof.check.runs.errors import UsageError, error_boundary
 if TYPE_CHECKING:
     from kvproof.check.hosts.workers import StatefulWorkers
     from kvproof.check.protocol.scopes import Scope
+    from kvproof.check.runs.run import RunOptions
     from kvproof.check.search.result import SearchResult
+    from kvproof.check.search.strategies import Strategy
+    from kvproof.spec.verdict import Exit
 
 
 class Reader(StrEnum):
@@ -38,75 +41,87 @@ class Reader(StrEnum):
 STATES_PER_WORKER = {Reader.PYTHON: 100_000, Reader.C: 10_000_000}  # 1 GB of 10 KB each; in C --memory limits them
 
 
+BlocksOption = Annotated[int | None, typer.Option("--blocks", metavar="N", min=1, max=64, help="Number of GPU blocks.")]
+SeqsOption = Annotated[int | None, typer.Option("--seqs", metavar="S", min=1, max=16, help="Number of sequences.")]
+TokensOption = Annotated[
+    int | None, typer.Option("--tokens", metavar="T", min=1, max=256, help="Tokens of each sequence.")
+]
+ScopeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--scope",
+        metavar="NAME",
+        help="The named scope to search, by default tables-4x3x6 (of a store, slots-2x1x2); "
+        "the sizes given replace its own.",
+    ),
+]
+ExploredOption = Annotated[
+    str | None,
+    typer.Option(
+        "--subject", metavar="S", help="Search this subject in lockstep; without it, the specification itself."
+    ),
+]
+TransitionsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--effort",
+        metavar="quick|normal|long|N",
+        help="Stop after 20,000, 100,000 or 1,000,000 transitions, or N/5; every state by default.",
+    ),
+]
+TimeOption = Annotated[float | None, seconds_option("--budget", "Time limit; none by default.")]
+ReaderOption = Annotated[
+    Reader,
+    typer.Option(
+        "--reader",
+        help="What reads the specification: Python, or C, which needs a C compiler and searches larger scopes.",
+    ),
+]
+ThreadsOption = Annotated[int | None, jobs_option("Threads of the C reader; by default as many as there are cores.")]
+MemoryOption = Annotated[
+    float | None,
+    typer.Option(
+        "--memory",
+        metavar="GB",
+        min=0.05,
+        max=100_000,
+        help="Memory for the states of the C reader; by default half of what the machine has.",
+    ),
+]
+DividedOption = Annotated[
+    str | None,
+    workers_option(
+        "Divide the states of the specification among so many processes of this machine, or a Ray cluster (ray "
+        "starts one here)."
+    ),
+]
+StatesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--states-per-worker",
+        metavar="N",
+        min=1,
+        max=10**12,
+        help="The most states that a worker of --workers keeps; by default 100,000 in Python, about 1 GB, and "
+        "as many as --memory holds in C.",
+    ),
+]
+
+
 def explore(
     context: typer.Context,
-    blocks: Annotated[
-        int | None, typer.Option("--blocks", metavar="N", min=1, max=64, help="Number of GPU blocks.")
-    ] = None,
-    seqs: Annotated[int | None, typer.Option("--seqs", metavar="S", min=1, max=16, help="Number of sequences.")] = None,
-    tokens: Annotated[
-        int | None, typer.Option("--tokens", metavar="T", min=1, max=256, help="Tokens of each sequence.")
-    ] = None,
-    scope: Annotated[
-        str | None,
-        typer.Option(
-            "--scope",
-            metavar="NAME",
-            help="The named scope to search, by default tables-4x3x6 (of a store, slots-2x1x2); "
-            "the sizes given replace its own.",
-        ),
-    ] = None,
-    subject: Annotated[
-        str | None,
-        typer.Option(
-            "--subject", metavar="S", help="Search this subject in lockstep; without it, the specification itself."
-        ),
-    ] = None,
-    effort: Annotated[
-        str | None,
-        typer.Option(
-            "--effort",
-            metavar="quick|normal|long|N",
-            help="Stop after 20,000, 100,000 or 1,000,000 transitions, or N/5; every state by default.",
-        ),
-    ] = None,
-    budget: Annotated[float | None, seconds_option("--budget", "Time limit; none by default.")] = None,
-    reader: Annotated[
-        Reader,
-        typer.Option(
-            "--reader",
-            help="What reads the specification: Python, or C, which needs a C compiler and searches larger scopes.",
-        ),
-    ] = Reader.PYTHON,
-    jobs: Annotated[int | None, jobs_option("Threads of the C reader; by default as many as there are cores.")] = None,
-    memory: Annotated[
-        float | None,
-        typer.Option(
-            "--memory",
-            metavar="GB",
-            min=0.05,
-            max=100_000,
-            help="Memory for the states of the C reader; by default half of what the machine has.",
-        ),
-    ] = None,
-    workers: Annotated[
-        str | None,
-        workers_option(
-            "Divide the states of the specification among so many processes of this machine, or a Ray cluster (ray "
-            "starts one here)."
-        ),
-    ] = None,
-    states_per_worker: Annotated[
-        int | None,
-        typer.Option(
-            "--states-per-worker",
-            metavar="N",
-            min=1,
-            max=10**12,
-            help="The most states that a worker of --workers keeps; by default 100,000 in Python, about 1 GB, and "
-            "as many as --memory holds in C.",
-        ),
-    ] = None,
+    blocks: BlocksOption = None,
+    seqs: SeqsOption = None,
+    tokens: TokensOption = None,
+    scope: ScopeOption = None,
+    subject: ExploredOption = None,
+    effort: TransitionsOption = None,
+    budget: TimeOption = None,
+    reader: ReaderOption = Reader.PYTHON,
+    jobs: ThreadsOption = None,
+    memory: MemoryOption = None,
+    workers: DividedOption = None,
+    states_per_worker: StatesOption = None,
     isolation: IsolationOption = None,
     known: KnownOption = None,
     contract_fails: ContractOption = False,
@@ -116,65 +131,95 @@ def explore(
 ) -> None:
     """Search every reachable state of one scope, of the specification or of a subject. The search needs no seed."""
     with error_boundary(json, place_in(context)):
-        from dataclasses import replace
-
-        from kvproof.check.hosts.choice import opened
-        from kvproof.check.hunting.explore_stage import SPECIFICATION, specification_stage, subject_stage
+        from kvproof.check.hunting.explore_stage import subject_stage
         from kvproof.check.hunting.findings import saving_of
         from kvproof.check.runs.arguments import factory_of
         from kvproof.check.runs.effort import BY_BUDGET, effort_of
-        from kvproof.check.runs.errors import did_you_mean
         from kvproof.check.runs.history import require_recordable
         from kvproof.check.runs.run import RunOptions, run_stages
-        from kvproof.check.search.exhaustive.specification import explore_specification
         from kvproof.check.search.strategies import MANAGERS, strategy_of
         from kvproof.reports.result import THE_SPECIFICATION
 
         require_recordable(history)
-        if reader is Reader.C and subject is not None:
-            raise UsageError("--reader c explores the specification; leave out --subject, or --reader")
-        if reader is Reader.PYTHON and (jobs or memory):
-            raise UsageError("--jobs and --memory belong to --reader c")
-        if workers is not None and (subject is not None or jobs):
-            raise UsageError("--workers divides the states of the specification; leave out --subject and --jobs")
+        _require_reader(reader, subject, jobs, memory, workers)
         made = None if subject is None else factory_of(subject, isolation, budget)
         strategy = MANAGERS if made is None else strategy_of(made[1])
         if not strategy.can_explore:
             raise UsageError(f"{subject} is a {strategy.level.name}; {strategy.no_scopes}, use kvproof hunt")
-        named, scope = strategy.exhaustive.named, scope or strategy.exhaustive.default
-        if scope not in named:
-            raise UsageError(
-                f"there is no scope {scope}{did_you_mean(scope, list(named))}; the scopes are {', '.join(named)}"
-            )
-        given = {"blocks": blocks, "seqs": seqs, "tokens": tokens}
-        name = "-".join([scope, *(f"{option}-{value}" for option, value in given.items() if value is not None)])
-        whole = named[scope]
-        scopes = {
-            name: replace(
-                whole,
-                num_gpu_blocks=blocks or whole.num_gpu_blocks,
-                num_seqs=seqs or whole.num_seqs,
-                num_tokens=tokens or whole.num_tokens,
-            )
-        }
-        chosen_effort = BY_BUDGET if effort is None else effort_of(effort, budget, subject or "")
-        max_transitions = chosen_effort.transitions
-        if made is None or subject is None:
-            options = RunOptions("explore", THE_SPECIFICATION, 0, budget, out, json, effort=chosen_effort)
-            options.history, options.words = history, options_to_repeat(context)
-            judge, search = SPECIFICATION, cast("Callable[..., SearchResult]", explore_specification)
-            if reader is Reader.C:
-                judge, search = _c_reader(scopes[name], jobs, memory)
-            with opened(workers) as pool:
-                if pool is not None:
-                    search = _by_workers(pool, states_per_worker, reader, memory)
-                stage = specification_stage(scopes, 1, False, max_transitions, search, judge)
-                raise typer.Exit(run_stages(options, [stage], None))
-        make, one = made
-        options = RunOptions("explore", subject, 0, budget, out, json, known, contract_fails, chosen_effort)
+        scopes = _scopes(strategy, scope, {"blocks": blocks, "seqs": seqs, "tokens": tokens})
+        chosen = BY_BUDGET if effort is None else effort_of(effort, budget, subject or "")
+        name = subject or THE_SPECIFICATION
+        options = RunOptions("explore", name, 0, budget, out, json, known, contract_fails, chosen)
         options.history, options.words = history, options_to_repeat(context)
-        stage = subject_stage(make, one, scopes, saving_of(options, make), 1, max_transitions=max_transitions)
+        if made is None:
+            read = Reading(reader, jobs, memory, states_per_worker)
+            raise typer.Exit(_explore_specification(options, scopes, read, workers))
+        make, one = made
+        saving, most = saving_of(options, make, isolation), chosen.transitions
+        stage = subject_stage(make, one, scopes, saving, 1, max_transitions=most)
         raise typer.Exit(run_stages(options, [stage], one))
+
+
+def _require_reader(
+    reader: Reader, subject: str | None, jobs: int | None, memory: float | None, workers: str | None
+) -> None:
+    """Raise UsageError for options that do not go together."""
+    if reader is Reader.C and subject is not None:
+        raise UsageError("--reader c explores the specification; leave out --subject, or --reader")
+    if reader is Reader.PYTHON and (jobs or memory):
+        raise UsageError("--jobs and --memory belong to --reader c")
+    if workers is not None and (subject is not None or jobs):
+        raise UsageError("--workers divides the states of the specification; leave out --subject and --jobs")
+
+
+def _scopes(strategy: "Strategy", scope: str | None, given: dict[str, int | None]) -> "dict[str, Scope]":
+    """The scope of this name with the sizes that are given, by a name that says them. Raises UsageError."""
+    from dataclasses import replace
+
+    from kvproof.check.runs.errors import did_you_mean
+
+    named, scope = strategy.exhaustive.named, scope or strategy.exhaustive.default
+    if scope not in named:
+        raise UsageError(
+            f"there is no scope {scope}{did_you_mean(scope, list(named))}; the scopes are {', '.join(named)}"
+        )
+    name = "-".join([scope, *(f"{option}-{value}" for option, value in given.items() if value is not None)])
+    whole = named[scope]
+    sized = replace(
+        whole,
+        num_gpu_blocks=given["blocks"] or whole.num_gpu_blocks,
+        num_seqs=given["seqs"] or whole.num_seqs,
+        num_tokens=given["tokens"] or whole.num_tokens,
+    )
+    return {name: sized}
+
+
+class Reading(NamedTuple):
+    """How the text of the specification is read."""
+
+    reader: Reader
+    jobs: int | None
+    memory: float | None
+    states_per_worker: int | None
+
+
+def _explore_specification(
+    options: "RunOptions", scopes: "dict[str, Scope]", read: Reading, workers: str | None
+) -> "Exit":
+    from kvproof.check.hosts.choice import opened
+    from kvproof.check.hunting.explore_stage import SPECIFICATION, specification_stage
+    from kvproof.check.runs.run import run_stages
+    from kvproof.check.search.exhaustive.specification import explore_specification
+
+    judge, search = SPECIFICATION, cast("Callable[..., SearchResult]", explore_specification)
+    if read.reader is Reader.C:
+        (scope,) = scopes.values()
+        judge, search = _c_reader(scope, read.jobs, read.memory)
+    with opened(workers) as pool:
+        if pool is not None:
+            search = _by_workers(pool, read.states_per_worker, read.reader, read.memory)
+        stage = specification_stage(scopes, 1, False, options.effort.transitions, search, judge)
+        return run_stages(options, [stage], None)
 
 
 def _c_reader(scope: "Scope", jobs: int | None, memory: float | None) -> tuple[str, "Callable[..., SearchResult]"]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from kvproof.check.protocol.former_signature import former_signature
 from kvproof.check.recording.validate import Validation, unjudged_properties
 from kvproof.check.runs.verdicts import witness_counts
 from kvproof.reports.result import PROMISED_BY_NOBODY, Check, Result
@@ -33,6 +34,7 @@ def _checks(done: Validation, scope: str) -> Iterator[Check]:
         if done.finding is not None and done.finding.property == name:
             check.verdict, check.text = Verdict.REFUTED, done.refutation()
             check.signature = done.finding.mechanism(done.call)
+            check.former = former_signature(done.finding, done.call)
         elif name in unjudged:
             check.verdict, check.text, check.counts = Verdict.UNSUPPORTED, unjudged[name], {}
         elif done.reason:

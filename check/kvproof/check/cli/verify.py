@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
@@ -30,11 +30,12 @@ from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.extras import reason_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from kvproof.check.hosts.workers import StatefulWorkers
+    from kvproof.check.hunting.findings import Saving
     from kvproof.check.oracle.level import Level
-    from kvproof.check.oracle.replay import Counterexample
     from kvproof.check.protocol.manager import ManagerSubject
+    from kvproof.check.runs.effort import Effort
+    from kvproof.check.runs.judges import Judges
     from kvproof.check.runs.session import Stage
     from kvproof.reports.data_plane_result import DataPlane
 
@@ -68,77 +69,86 @@ def verify(
     """
     with error_boundary(json, place_in(context)):
         from kvproof.check.hosts.choice import opened
-        from kvproof.check.hunting.explore_stage import specification_stage_of, subject_stage
         from kvproof.check.hunting.findings import saving_of
-        from kvproof.check.hunting.hypothesis_stage import hypothesis_stage
-        from kvproof.check.hunting.scope_unit import ScopeUnits
-        from kvproof.check.hunting.unit import Judged, WalkUnits
-        from kvproof.check.hunting.walk_stage import walker_stage
-        from kvproof.check.oracle.level import MANAGER
         from kvproof.check.runs.arguments import factory_of
         from kvproof.check.runs.data_plane_stage import SUBJECTS
         from kvproof.check.runs.effort import effort_of
         from kvproof.check.runs.history import require_recordable
-        from kvproof.check.runs.judges import DATA_PLANE, EXPLORER, HYPOTHESIS, PROVER, SPECIFICATION, settled_judges
+        from kvproof.check.runs.judges import settled_judges
         from kvproof.check.runs.run import RunOptions, run_stages
         from kvproof.check.search.strategies import strategy_of
         from kvproof.check.subjects.loading.shipping import SHIPPING
 
         require_recordable(history)
-        chosen_effort = effort_of(effort, budget, subject)
+        effort_chosen = effort_of(effort, budget, subject)
         if device != "auto" and subject not in SUBJECTS:
             raise UsageError(f"--device {device}: {subject} moves no bytes on a device; leave --device out")
         make, one = factory_of(subject, isolation, budget)
-        strategy = strategy_of(one)
-        chosen = settled_judges(judges or [], subject, strategy, subject in SUBJECTS, require or [])
+        chosen = settled_judges(judges or [], subject, strategy_of(one), subject in SUBJECTS, require or [])
         options = RunOptions(
-            "verify", subject, settled_seed(seed), budget, out, json, known, contract_fails, chosen_effort
+            "verify", subject, settled_seed(seed), budget, out, json, known, contract_fails, effort_chosen
         )
         options.assumptions, options.messages, options.baseline = chosen.assumptions, chosen.messages, baseline
-        options.history, options.words = history, options_to_repeat(context)
-        options.required = chosen.required
-        saving = saving_of(options, make)
-        bytes_stages: list[Stage] = []
-        plane, environment = None, dict[str, str]()
-        if chosen.has(DATA_PLANE):
-            bytes_stages, plane, environment = _bytes_stages(subject, device, make, one, saving.is_excused)
-        # An unfinished exhaustive search says little: its share is large, and what it leaves over goes to the walker.
-        stages = []
-        if chosen.has(PROVER):
-            stages.append(_prover(strategy.level, share=120))
-        if chosen.has(SPECIFICATION):
-            stages.append(specification_stage_of(strategy.level, share=40))
+        options.history, options.words, options.required = history, options_to_repeat(context), chosen.required
+        saving = saving_of(options, make, isolation)
+        moved = _bytes_stages(chosen, device, saving, one)
         with opened(workers, SHIPPING) as pool:
-            walk_units = scope_units = None
-            if pool is not None:
-                judged = Judged(subject, isolation, budget)
-                walk_units, scope_units = WalkUnits(pool, judged), ScopeUnits(pool, judged)
-                environment["workers"] = pool.name
-            if chosen.has(EXPLORER):
-                scopes, most = strategy.exhaustive.gate, chosen_effort.transitions
-                stages.append(
-                    subject_stage(make, one, scopes, saving, share=30, max_transitions=most, units=scope_units)
-                )
-            stages += bytes_stages
-            if chosen.has(strategy.judge):
-                share, most = 20 if strategy.level is MANAGER else 60, chosen_effort.operations
-                stages.append(walker_stage(make, one, saving, share, most, units=walk_units))
-            if chosen.has(HYPOTHESIS):
-                stages.append(hypothesis_stage(make, one, saving, 10, chosen_effort))
-            raise typer.Exit(run_stages(options, stages, one, data_plane=plane, environment=environment))
+            facts = moved.environment | ({} if pool is None else {"workers": pool.name})
+            stages = _stages(chosen, saving, one, effort_chosen, moved.stages, pool)
+            raise typer.Exit(run_stages(options, stages, one, data_plane=moved.plane, environment=facts))
 
 
-def _bytes_stages(
-    subject: str,
-    device: str,
-    make: Callable[[], ManagerSubject],
+def _stages(
+    chosen: Judges,
+    saving: Saving,
     one: ManagerSubject,
-    is_excused: Callable[[Counterexample], bool],
-) -> tuple[list[Stage], DataPlane | None, dict[str, str]]:
-    """The stages of the data plane, the part of the result that they fill, and facts of the machine.
+    effort: Effort,
+    bytes_stages: list[Stage],
+    pool: StatefulWorkers | None,
+) -> list[Stage]:
+    """The stages of the judges that were chosen.
 
-    is_excused: whether a finding is excused. Without the packages that they need, they are left out.
+    An unfinished exhaustive search says little: its share is large, and what it leaves over goes to the walker.
     """
+    from kvproof.check.hunting.explore_stage import specification_stage_of, subject_stage
+    from kvproof.check.hunting.head import Head, here
+    from kvproof.check.hunting.hypothesis_stage import hypothesis_stage
+    from kvproof.check.hunting.scope_unit import ScopeUnits
+    from kvproof.check.hunting.walk_stage import walker_stage
+    from kvproof.check.oracle.level import MANAGER
+    from kvproof.check.runs.judges import EXPLORER, HYPOTHESIS, PROVER, SPECIFICATION
+    from kvproof.check.search.strategies import strategy_of
+
+    strategy, make = strategy_of(one), saving.make
+    stages: list[Stage] = []
+    if chosen.has(PROVER):
+        stages.append(_prover(strategy.level, share=120))
+    if chosen.has(SPECIFICATION):
+        stages.append(specification_stage_of(strategy.level, share=40))
+    if chosen.has(EXPLORER):
+        scopes, most = strategy.exhaustive.gate, effort.transitions
+        units = None if pool is None else ScopeUnits(pool, saving.judged)
+        stages.append(subject_stage(make, one, scopes, saving, share=30, max_transitions=most, units=units))
+    stages += bytes_stages
+    if chosen.has(strategy.judge):
+        share = 20 if strategy.level is MANAGER else 60
+        head = here(make) if pool is None else Head(pool)
+        stages.append(walker_stage(make, one, saving, share, effort.operations, head=head))
+    if chosen.has(HYPOTHESIS):
+        stages.append(hypothesis_stage(make, one, saving, 10, effort))
+    return stages
+
+
+class Moved(NamedTuple):
+    """The stages of the data plane, the part of the result that they fill, and facts of the machine."""
+
+    stages: list[Stage]
+    plane: DataPlane | None
+    environment: dict[str, str]
+
+
+def _bytes_stages(chosen: Judges, device: str, saving: Saving, one: ManagerSubject) -> Moved:
+    """What the data plane does, if it was chosen. Without the packages that they need, stages are left out."""
     from kvproof.check.runs.data_plane_stage import (
         SUBJECTS,
         EmittingManager,
@@ -147,15 +157,19 @@ def _bytes_stages(
         short_stages,
         stages_left_out,
     )
+    from kvproof.check.runs.judges import DATA_PLANE
 
+    if not chosen.has(DATA_PLANE):
+        return Moved([], None, {})
+    subject = saving.subject
     no_bytes, is_built_in = reason_missing("device", "the data plane"), subject in SUBJECTS
     if no_bytes and device == "auto" and (is_built_in or emits(one)):
-        return stages_left_out(no_bytes, is_built_in), None, {}
+        return Moved(stages_left_out(no_bytes, is_built_in), None, {})
     if is_built_in:
-        chosen, environment, note = settled_device(device)
-        return *short_stages(chosen, note), environment
+        name, environment, note = settled_device(device)
+        return Moved(*short_stages(name, note), environment)
     _, environment, _ = settled_device("cpu") if emits(one) else ("", {}, "")
-    return *emitted_stages(EmittingManager(subject, make, is_excused), one), environment
+    return Moved(*emitted_stages(EmittingManager(subject, saving.make, saving.is_excused), one), environment)
 
 
 def _prover(level: Level, share: float) -> Stage:

@@ -1,46 +1,41 @@
-"""The head of a campaign: it gives units to the workers, keeps their results, and reports each finding once.
+"""A campaign: hunts of many subjects, releases, configurations and seeds, whose units the same workers do.
 
-The units of every search are done in rounds: the first unit, the next three, the next twelve, and so on. The units of a
-round avoid what earlier rounds have found in the same subject, whatever its configuration and seed. So a result depends
-on the plan alone, and not on the workers, their order, or where a campaign was killed and resumed.
+Each search is a hunt of its own, and does what `kvproof hunt` with its subject, seed and effort does: a result depends
+on the plan alone, and not on the workers, their order, or where a campaign was killed and resumed. The units of all
+searches are done in rounds, so that a campaign that is stopped has searched a part of everything: the first unit of
+each search, the next three, the next twelve, and so on.
 
-After a round its findings are compared in the order of the plan. Of those with one property and mechanism, a worker
-looks for the shortest run of the first; the others are the same finding if their runs use its features. The head then
-replays the shortest run, in another process than the worker's, before it is reported and saved.
+Where searches have found something, workers look for the shortest run of each finding, and the searches go on with
+what they know then. The head replays the shortest run, in another process than the worker's, before it is reported and
+saved. What another search of the same subject has reported before is not reported again.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from kvproof.check.counterexample.trace_schema import CounterexampleError
-from kvproof.check.hosts.channel import ChannelError
-from kvproof.check.hosts.workers import Lack, Workers
-from kvproof.check.hunting.campaign_units import ShortenUnit, search, shorten
-from kvproof.check.hunting.findings import Saving
+from kvproof.check.hosts.workers import Workers
+from kvproof.check.hunting.findings import Saving, features_of_both
+from kvproof.check.hunting.head import Head, Taken
 from kvproof.check.hunting.plan import Plan, Search
-from kvproof.check.hunting.store import CampaignStore, content_of, key_of
-from kvproof.check.hunting.unit import Judged, WalkUnit, operations_of_unit
-from kvproof.check.isolation.messages import pack, unpack
-from kvproof.check.isolation.search_process import Result, require_possible
+from kvproof.check.hunting.store import ResultStore
+from kvproof.check.hunting.unit import INFINITE, Judged, Walk, num_units_of, shorten_unit, walk_unit_if_possible
 from kvproof.check.oracle.level import level_of
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.runs.arguments import Narrowed, factory_of, require_fields_of
+from kvproof.check.runs.effort import effort_of
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.known_findings import KnownFindings
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.verdicts import NOTHING_ACCEPTED, refused_by_subject
-from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import strategy_of
-from kvproof.check.search.suppression import KnownFailure, is_duplicate
+from kvproof.check.search.suppression import Features, KnownFailure, is_duplicate
 from kvproof.reports.summary import refusal_line
 from kvproof.spec.verdict import Exit
 
 GROWTH = 4  # how many times as many units a search has done after a round as before it
-SHORTEN_OPERATIONS = 50_000  # replayed to shorten one finding
-HEAD = "head"
 
 
 @dataclass
@@ -99,30 +94,21 @@ class CampaignResult:
 
 @dataclass
 class Watch:
-    """What a display is called with. round: its number, its units, and how many of them were done before."""
+    """What a display is called with.
 
-    round: Callable[[int, int, int], None]
-    unit: Callable[[str, int, set[str]], None]  # the worker, its operations, and the rules that they reached
+    round: its number, and its units. unit: the worker of runs that were done, or None if they were in the store; their
+    operations; the rules that they reached; and whether they end a unit.
+    """
+
+    round: Callable[[int, int], None]
+    unit: Callable[[str | None, int, set[str], bool], None]
     say: Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class _Unit:
-    """A unit of a search, by the place of the search in the plan. key: in the store."""
+class _Candidate(NamedTuple):
+    """A finding as a search has it. place: of the search in the plan. num_before: the operations until it."""
 
     place: int
-    index: int
-    num_operations: int
-    key: str
-
-
-@dataclass
-class _Candidate:
-    """A finding as a unit reports it. key: the unit, and the place of the finding in it."""
-
-    subject: str
-    seed: int
-    key: list[Any]
     num_before: int
     found: Counterexample
 
@@ -130,24 +116,25 @@ class _Candidate:
 class Campaign:
     """One start of a campaign."""
 
-    def __init__(self, plan: Plan, store: CampaignStore, workers: Workers, watch: Watch) -> None:
+    def __init__(self, plan: Plan, store: ResultStore, workers: Workers, watch: Watch) -> None:
         self.plan, self.store, self.workers, self.watch = plan, store, workers, watch
         rows = [SearchRow(one.subject, one.fixed, one.seed, one.effort, one.operations) for one in plan.searches]
         self.result = CampaignResult(rows)
-        self._done = [SearchResult() for _ in rows]  # their coverage, sizes and refusals
-        self._known: dict[str, list[KnownFailure]] = {one.subject: [] for one in plan.searches}
-        self._content = {name: content_of(name) for name in self._known}
+        self._walks = [Walk(Judged(one.subject, None), one.seed, one.operations, one.fixed) for one in plan.searches]
+        self._places = {walk: place for place, walk in enumerate(self._walks)}
+        self._head = Head(workers, walk_unit_if_possible, store, self._lacks, cuts_units=False)
+        self._reported: dict[str, list[KnownFailure]] = {one.subject: [] for one in plan.searches}
         self._savings: dict[str, Saving] = {}
         self._news: set[tuple[str, str, str]] = set()
         self._num_units = 0
-        self._deadline = float("inf") if plan.seconds is None else time.monotonic() + plan.seconds
+        self._deadline = INFINITE if plan.seconds is None else time.monotonic() + plan.seconds
         self._limit = ""  # which limit has ended the campaign
 
     def run(self) -> None:
         """Do what is left of the campaign. The result is filled while it runs."""
         number, begin, end = 1, 0, 1
-        while not self._limit and (units := list(self._units(begin, end))):
-            self._settle(self._round(number, units))
+        while not self._limit and (ends := self._ends(begin, end)):
+            self._round(number, ends)
             number, begin, end = number + 1, end, end * GROWTH
         self.result.is_complete = not self._limit
         if self._limit:
@@ -158,7 +145,8 @@ class Campaign:
     def _judge_reach(self) -> None:
         """What was planned is done: note which searches did nothing, and what was never reached, as a run does."""
         rows = self.result.searches
-        for row, done in zip(rows, self._done, strict=True):
+        for row, walk in zip(rows, self._walks, strict=True):
+            done = walk.total
             if not row.operations and not row.reason:
                 row.reason = NOTHING_ACCEPTED + done.refusal
             for one in refused_by_subject(row.subject, done.refusals, done.num_drawn):
@@ -169,13 +157,13 @@ class Campaign:
             if row.subject not in decided:
                 places.setdefault(row.subject, []).append(place)
         for name, mine in places.items():
-            subject, wanted = self._saving(name, 0).make(), dict[str, None]()
+            subject, wanted = self._saving(mine[0]).make(), dict[str, None]()
             level = strategy_of(subject).level
             for fixed in (self.plan.searches[place].fixed for place in mine):
                 expected = level.expected_witnesses(Narrowed(subject, fixed).capabilities, fixed)
                 wanted |= dict.fromkeys(one for one, is_expected in expected.items() if is_expected)
-            never = [one for one in wanted if not any(self._done[place].coverage[one] for place in mine)]
-            never += dict.fromkeys(size for place in mine for size in self._done[place].sizes_missed())
+            never = [one for one in wanted if not any(self._walks[place].total.coverage[one] for place in mine)]
+            never += dict.fromkeys(size for place in mine for size in self._walks[place].total.sizes_missed())
             if never:
                 self.result.unreached.append(name)
                 self.result.messages.append(
@@ -183,119 +171,97 @@ class Campaign:
                     "or correct the capabilities"
                 )
 
-    def _units(self, begin: int, end: int) -> Iterator[_Unit]:
-        """The units of a round: of each search, those from begin to before end. Stops at the limit of units."""
-        for place, one in enumerate(self.plan.searches):
-            if self.result.searches[place].reason:
-                continue
-            size = operations_of_unit(one.operations)
-            known = sorted(self._known[one.subject])
-            for index in range(begin, min(end, -(-one.operations // size))):
-                if self._num_units == self.plan.units_max:
-                    self._limit = f"{self.plan.units_max:,} units"
-                    return
-                self._num_units += 1
-                num_operations = min(size, one.operations - index * size)
-                parts = one.subject, self._content[one.subject], one.fixed, one.seed, index, num_operations, known
-                yield _Unit(place, index, num_operations, key_of("walk", *parts))
-
     # One round -------------------------------------------------------------------------------------------------------
 
-    def _round(self, number: int, units: list[_Unit]) -> list[_Candidate]:
-        """Do the units that are not in the store, and return the findings of all of them in the order of the plan."""
-        left = [unit for unit in units if self.store.find(unit.key) is None]
-        self.watch.round(number, len(units), len(units) - len(left))
-        given: list[_Unit] = []
-        for number_done, done in enumerate(self.workers.results(search, self._given(left, given))):
-            unit = given[number_done]
-            if isinstance(done, Lack):
-                self.result.searches[unit.place].reason = done.reason
+    def _ends(self, begin: int, end: int) -> dict[Walk, int]:
+        """Where the units of each search end in a round, whose units have numbers from begin to before end."""
+        ends: dict[Walk, int] = {}
+        for walk, row in zip(self._walks, self.result.searches, strict=True):
+            num = min(end, num_units_of(walk.max_operations)) - begin
+            if row.reason or num <= 0:
                 continue
-            self.store.add(unit.key, done.worker, done.seconds, done.answer)
-            walks = [unpack(walk) for walk in done.answer]
-            self.watch.unit(done.worker, unit.num_operations, {rule for walk in walks for rule in walk.coverage})
-            self._announce(unit, walks)
-        candidates = []
-        for unit in units:
-            if (walks := self.store.find(unit.key)) is not None:
-                candidates += self._counted(unit, walks)
-        return candidates
+            left = num if self.plan.units_max is None else min(num, self.plan.units_max - self._num_units)
+            self._num_units += left
+            if left:
+                ends[walk] = begin + left
+            if left < num:
+                self._limit = f"{self.plan.units_max:,} units"
+                break
+        return ends
 
-    def _given(self, left: list[_Unit], given: list[_Unit]) -> Iterator[WalkUnit]:
-        for unit in left:
+    def _round(self, number: int, ends: dict[Walk, int]) -> None:
+        """Do the units of a round; after findings, go on with what is left of it."""
+        self.watch.round(number, sum(end - walk.index for walk, end in ends.items()))
+        while left := [walk for walk in ends if self._is_left(walk, ends[walk])]:
             if time.monotonic() >= self._deadline:
                 self._limit = f"{self.plan.seconds:g} s"
                 return
-            if self.result.searches[unit.place].reason:
-                continue
-            one = self.plan.searches[unit.place]
-            given.append(unit)
-            known = tuple(sorted(self._known[one.subject]))
-            yield WalkUnit(Judged(one.subject, None), one.seed, unit.index, unit.num_operations, known, one.fixed)
+            found = [
+                one
+                for taken in self._head.results(left, [ends[walk] for walk in left], self._deadline)
+                for one in self._counted(taken)
+            ]
+            self._settle(found)
 
-    def _announce(self, unit: _Unit, walks: list[SearchResult]) -> None:
-        """Report a new kind of finding at once; its shortest run follows after the round."""
-        one = self.plan.searches[unit.place]
-        for found in (walk.counterexample for walk in walks):
-            if found is not None and (news := (one.subject, *found.kind)) not in self._news:
-                self._news.add(news)
-                first = str(found.finding.text).partition("\n")[0]
-                self.watch.say(f"found in {one.title}: {found.finding.property}: {first}")
+    def _is_left(self, walk: Walk, end: int) -> bool:
+        is_searched = walk.is_left and not walk.total.is_unsupported
+        return is_searched and walk.index < end and not self.result.searches[self._places[walk]].reason
 
-    def _counted(self, unit: _Unit, walks: list[Any]) -> list[_Candidate]:
-        row, one, found = self.result.searches[unit.place], self.plan.searches[unit.place], list[_Candidate]()
-        for place, done in enumerate(read_results(self.store, SearchResult, walks)):
-            row.operations += done.num_operations
-            row.runs += done.num_runs
-            self._done[unit.place].continue_with(done)
-            if done.counterexample is not None:
-                key = [unit.key, place]
-                found.append(_Candidate(one.subject, one.seed, key, row.operations, done.counterexample))
-        row.rules = len(+self._done[unit.place].coverage)
-        return found
+    def _lacks(self, walk: Walk, reason: str) -> None:
+        self.result.searches[self._places[walk]].reason = reason
+
+    def _counted(self, taken: Taken) -> list[_Candidate]:
+        """Count the result of a unit in the table; what it found."""
+        walk, unit, done, worker = taken
+        place, total, found = self._places[walk], walk.total, done.counterexample
+        row = self.result.searches[place]
+        row.operations, row.runs, row.rules = total.num_operations, total.num_runs, len(+total.coverage)
+        self.watch.unit(worker, done.num_operations, {*done.coverage}, walk.index > unit.index)
+        if found is None:
+            return []
+        if worker is not None:
+            self._announce(place, found)
+        return [_Candidate(place, total.num_operations, found)]
+
+    def _announce(self, place: int, found: Counterexample) -> None:
+        """Report a new kind of finding at once; its shortest run follows."""
+        one = self.plan.searches[place]
+        if (news := (one.subject, *found.kind)) not in self._news:
+            self._news.add(news)
+            first = str(found.finding.text).partition("\n")[0]
+            self.watch.say(f"found in {one.title}: {found.finding.property}: {first}")
 
     # Findings --------------------------------------------------------------------------------------------------------
 
     def _settle(self, candidates: list[_Candidate]) -> None:
-        """Shorten, replay, save and report what is new among the findings of a round."""
-        while candidates:
-            firsts: dict[tuple[str, str, str], _Candidate] = {}
-            later = []
-            for one in candidates:
-                if is_duplicate(self._known[one.subject], one.found):
-                    continue
-                if (kind := (one.subject, *one.found.kind)) in firsts:
-                    later.append(one)
-                else:
-                    firsts[kind] = one
-            for one, short in zip(firsts.values(), self._shortened(list(firsts.values())), strict=True):
-                self._report(one, short)
-            candidates = later
+        """Shorten findings; save and report those that no search of their subject has reported."""
+        units = [self._saving(one.place).unit_of(one.found) for one in candidates]
+        left = list({unit.key: unit for unit in units if self.store.find(unit.key) is None}.values())
+        for unit, short in zip(left, self.workers.results(shorten_unit, left), strict=True):
+            self.store.add(unit.key, "", 0.0, short)
+        for one, unit in zip(candidates, units, strict=True):
+            name = self.plan.searches[one.place].subject
+            if is_duplicate(self._reported[name], one.found):
+                short = self.store.result_of(unit.key, Counterexample) or one.found
+                features = features_of_both(one.found, short)
+            else:
+                features = self._report(one)
+            self._walks[one.place].known.append((*one.found.kind, features))
 
-    def _shortened(self, found: list[_Candidate]) -> Iterator[Counterexample]:
-        keys = [key_of("shorten", one.key, SHORTEN_OPERATIONS) for one in found]
-        left = [(key, one) for key, one in zip(keys, found, strict=True) if self.store.find(key) is None]
-        units = (
-            ShortenUnit(Judged(one.subject, None), one.seed, pack(one.found), SHORTEN_OPERATIONS) for _, one in left
-        )
-        for (key, _), short in zip(left, self.workers.results(shorten, units), strict=True):
-            self.store.add(key, "", 0.0, short)
-        for key in keys:
-            yield from read_results(self.store, Counterexample, [self.store.find(key)])
-
-    def _report(self, one: _Candidate, short: Counterexample) -> None:
-        saving = self._saving(one.subject, one.seed)
+    def _report(self, one: _Candidate) -> Features:
+        """Replay, save and report a finding; the features of its runs."""
+        saving = self._saving(one.place)
         judge = strategy_of(saving.make()).judge
-        reported = saving.save(judge, short, one.num_before)
-        self._known[one.subject].append((*one.found.kind, reported.features))
+        reported = saving.save(judge, one.found, one.num_before)
+        self._reported[saving.subject].append((*one.found.kind, reported.features))
         row = FindingRow(
-            one.subject,
+            saving.subject,
             reported.property,
             reported.signature,
             reported.text,
             reported.trace,
             reported.excused,
-            one.seed,
+            saving.seed,
             judge,
         )
         if all(replace(other, seed=row.seed) != row for other in self.result.findings):
@@ -303,27 +269,20 @@ class Campaign:
             where = f": {self.plan.folder / row.trace}" if row.trace else ""
             excuse = f" (excused: {row.excused})" if row.excused else ""
             self.watch.say(f"refuted: {row.subject}: {row.property}: {row.signature}{excuse}{where}")
+        return reported.features
 
-    def _saving(self, subject: str, seed: int) -> Saving:
-        """What replays and saves the findings of a subject; it does not shorten them again."""
-        if subject not in self._savings:
-            make, _ = factory_of(subject)
-            self._savings[subject] = Saving(make, subject, seed, Store(self.plan.folder), KnownFindings())
-            self._savings[subject].max_operations = 0
-        saving = self._savings[subject]
-        saving.seed = seed
+    def _saving(self, place: int) -> Saving:
+        """What replays and saves the findings of a search. The searches of one subject share it."""
+        one = self.plan.searches[place]
+        if one.subject not in self._savings:
+            make, _ = factory_of(one.subject)
+            saving = Saving(make, one.subject, one.seed, Store(self.plan.folder), KnownFindings())
+            saving.isolation, saving.results = self._walks[place].subject.isolation, self.store
+            self._savings[one.subject] = saving
+        saving = self._savings[one.subject]
+        saving.seed = one.seed
+        saving.max_operations = effort_of(one.effort, None, one.subject).shrinking_operations
         return saving
-
-
-def read_results(store: CampaignStore, kind: type[Result], packed: Any) -> list[Result]:
-    """The packed results of one unit, as the database has them. Raises StoreError."""
-    try:
-        results = [unpack(one) for one in packed]
-        for one in results:
-            require_possible(one, kind)
-        return results
-    except (TypeError, ChannelError, CounterexampleError) as error:
-        raise store.damaged(error) from error
 
 
 def check_fields(plan: Plan) -> dict[str, str]:

@@ -46,14 +46,15 @@ class Display:
         """Show the moving table no more."""
         self.live.stop()
 
-    def _round(self, number: int, num_units: int, num_before: int) -> None:
-        self.title, self.num_done, self.num_units = f"round {number}", num_before, num_units
-        earlier = f", {num_before:,} of them done before" if num_before else ""
-        self._say(f"{self.title}: {num_units:,} units{earlier}")
+    def _round(self, number: int, num_units: int) -> None:
+        self.title, self.num_done, self.num_units = f"round {number}", 0, num_units
+        self._say(f"{self.title}: {num_units:,} units")
         self._write_page()
 
-    def _unit(self, worker: str, num_operations: int, rules: set[str]) -> None:
-        self.num_done += 1
+    def _unit(self, worker: str | None, num_operations: int, rules: set[str], is_end: bool) -> None:
+        self.num_done += is_end
+        if worker is None:  # it was done before this start
+            return
         self.rules |= rules
         self.num_operations += num_operations
         self.units[worker] += 1

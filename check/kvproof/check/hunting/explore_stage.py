@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from kvproof.check.hosts.time_limit import search_ends_after, time_limit_of
 from kvproof.check.hunting.findings import Saving
-from kvproof.check.hunting.scope_unit import OnCount, Past, ScopeUnits, Search
+from kvproof.check.hunting.scope_unit import OnCount, Past, ScopeUnits, Search, kept, key_of_scope
 from kvproof.check.isolation.remote_search import explore
 from kvproof.check.oracle.coverage import properties_of_the_specification
 from kvproof.check.oracle.level import Level
@@ -55,7 +55,7 @@ class Searches:
 
     save: turns a counterexample, with the number of transitions before it, into a report. expected: the rules and
     witnesses, each with whether the search must reach it. is_hunt: searches as far as the time allows, and promises no
-    scope. is_done: called with the name of each scope that need not be searched again. max_transitions: of each scope;
+    scope. max_transitions: of each scope;
     in a hunt, of all scopes together. refusal: why the subject has no such configuration as a scope needs, asked before
     the first search; None if it has.
     """
@@ -68,7 +68,6 @@ class Searches:
     expected: dict[str, bool] = field(default_factory=dict)
     is_hunt: bool = False
     keeps_going: bool = False
-    is_done: Callable[[str], None] = lambda name: None
     max_transitions: int = UNLIMITED
     refusal: Callable[[Scope], "Refusal | None"] = lambda scope: None
 
@@ -119,8 +118,6 @@ class Searches:
             outcome = self._outcome(done, found, is_late)
             is_cut_short = is_cut_short or any(not one.excused for one in found)
             yield from self._decided(name, outcome)
-            if done.finding is not None or done.is_exhausted:
-                self.is_done(name)
         else:  # a scope that was left out might have decided what the refused ones cannot
             for name, outcome in refused.items() if self.is_hunt else ():
                 yield from self._decided(name, outcome)
@@ -264,7 +261,6 @@ def subject_stage(
     share: float,
     is_hunt: bool = False,
     keeps_going: bool = False,
-    is_done: Callable[[str], None] = lambda name: None,
     max_transitions: int = UNLIMITED,
     units: ScopeUnits | None = None,
 ) -> Stage:
@@ -272,6 +268,7 @@ def subject_stage(
 
     A gate promises every scope. A hunt takes them one by one as far as its time and its transitions go, and continues
     after a finding with keeps_going. units: the scopes as units for workers; without it, this process searches them.
+    What is in the store of the saver is not searched again.
     """
 
     strategy = strategy_of(subject)
@@ -284,17 +281,21 @@ def subject_stage(
         with search_ends_after(seconds):
             return explore(strategy, make(), scope, progress=progress, **bounds)
 
-    chosen: Search = search
+    chosen, judged, store = cast(Search, search), saving.judged, saving.results
     if units is not None and is_hunt:
-        chosen = units.shared_search_of(scopes, max_transitions, not keeps_going)
+        first = next(iter(scopes.values()), None)
+        is_resumed = store is not None and first and store.find(key_of_scope(judged, first, max_transitions))
+        chosen = units.shared_search_of(scopes, max_transitions, not keeps_going, bool(is_resumed))
     elif units is not None:
         chosen = units.search_of(scopes, max_transitions)
+    if store is not None:
+        chosen = kept(chosen, judged, store)
     planned_checks = planned_checks_of_scopes(EXPLORER, scopes, subject)
     searches = Searches(EXPLORER, scopes, planned_checks, chosen, save, is_hunt=is_hunt, keeps_going=keeps_going)
     searches.refusal = partial(_refusal_by, subject)
-    searches.is_done, searches.max_transitions = is_done, max_transitions
-    kept = [check for check in planned_checks if check.verdict is Verdict.UNSUPPORTED] if is_hunt else planned_checks
-    return Stage(EXPLORER, share, kept, searches.run, (strategy.exhaustive.assumption,))
+    searches.max_transitions = max_transitions
+    shown = [check for check in planned_checks if check.verdict is Verdict.UNSUPPORTED] if is_hunt else planned_checks
+    return Stage(EXPLORER, share, shown, searches.run, (strategy.exhaustive.assumption,))
 
 
 def specification_stage_of(level: Level, share: float) -> Stage:

@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from kvproof.check.counterexample.keeping import KeptFinding
-from kvproof.check.counterexample.store import load
-from kvproof.check.oracle.level import level_of_config
-from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.hunting.store import ResultStore
+from kvproof.check.hunting.unit import Judged, ShortenUnit, shortened
+from kvproof.check.isolation.messages import pack
+from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.errors import UsageError
@@ -21,16 +21,15 @@ from kvproof.check.runs.verdicts import NO_STEP, NOT_WANTED, JudgeOutcome, Repor
 from kvproof.check.search.result import UNLIMITED
 from kvproof.check.search.shrinking_worlds import sizes_needed
 from kvproof.check.search.suppression import Features, KnownFailure, features_of, is_duplicate
-from kvproof.reports.baseline import ACCEPTED, findings, read_baseline
+from kvproof.reports.baseline import ACCEPTED, findings, is_known, read_baseline
 from kvproof.reports.document import DocumentError
+from kvproof.reports.identity import Identity, what_broke
 from kvproof.spec.trace import CodePlace, Trace
 from kvproof.spec.verdict import Verdict
 
 SHORTEN_SECONDS_MIN, SHORTEN_SECONDS_MAX = 2.0, 10.0
 SHORTEN_SHARE = 1 / 8  # of the budget, to shorten one finding: there may be many
 UNWANTED_SHARE = 0.2  # of the effort to shorten a finding, for one that is not hunted for
-LONG = 12  # operations; for a longer run, other walks look for a shorter one
-NUM_WALKS_MAX = 4  # of these walks
 STOPPED_HERE = JudgeOutcome(Verdict.UNKNOWN, {}, 0.0)  # of a judge that was interrupted in a finding
 
 
@@ -47,22 +46,20 @@ class Saving:
     seconds: float = SHORTEN_SECONDS_MAX  # to shorten one finding
     max_operations: int = UNLIMITED  # replayed to shorten one finding
     wanted: frozenset[str] = frozenset()  # properties that are hunted for; all, if empty
-    accepted: frozenset[tuple[str, str]] = frozenset()  # properties and signatures that the baseline has
+    accepted: frozenset[Identity] = frozenset()  # findings that the baseline has
+    isolation: bool | None = None  # of the subject, where a worker makes it
+    budget: float | None = None  # of the run, in seconds
+    results: ResultStore | None = None  # which keeps the shortest runs
     _saved: list[tuple[str, KnownFailure, ReportedFinding]] = field(
         default_factory=list, init=False
     )  # with their judges
-    # Of each finding without an exception: its property, words and method, and the signature that it was reported with
-    _signatures: dict[tuple[str, str, CodePlace], str] = field(default_factory=dict, init=False)
+    # Of each finding without an exception: its property, what broke, and the method; and what it was reported as
+    _reported: dict[tuple[str, str, CodePlace], ReportedFinding] = field(default_factory=dict, init=False)
 
-    def remember(self, judge: str, kind: KnownFailure, found: ReportedFinding) -> None:
-        """Do not save again what a judge found in an earlier part of this hunt."""
-        self._saved.append((judge, kind, found))
-        operation, _, words = found.signature.partition(": ")
-        if " " in operation or found.trace is None:  # an exception, or no file
-            return
-        with suppress(Exception):  # of a file that is gone
-            if (method := load(self.store.folder / found.trace).method) is not None:
-                self._signatures.setdefault((found.property, words, method), found.signature)
+    @property
+    def judged(self) -> Judged:
+        """The subject as a worker makes it."""
+        return Judged(self.subject, self.isolation, self.budget)
 
     def save(self, judge: str, found: Counterexample, num_before: int) -> ReportedFinding:
         """Save the shortest run that can be found, if the subject repeats itself.
@@ -89,9 +86,9 @@ class Saving:
             reported = self._report(kept)
             raise InterruptedFinding(refuted_by(judge, reported, STOPPED_HERE)) from error
         reported = self._report(kept)
-        reported.features = self._features(found, kept.found)
+        reported.features = features_of_both(found, kept.found)
         self._name_as_before(reported, kept)
-        self._excuse(reported, kept.found.finding)
+        self._excuse(reported, kept.found)
         self._saved.append((judge, (*found.kind, reported.features), reported))
         return replace(reported)
 
@@ -102,10 +99,11 @@ class Saving:
         preempted.
         """
         finding, method = kept.found.finding, None if kept.trace is None else kept.trace.method
-        if finding.cause or method is None or self._excuse_of((reported.property, reported.signature), finding):
+        if finding.cause or method is None or self._excuse_of(kept.found):
             return
-        about = reported.property, finding.words, method
-        reported.signature = self._signatures.setdefault(about, reported.signature)
+        about = reported.property, what_broke(reported.signature), method
+        before = self._reported.setdefault(about, reported)
+        reported.signature, reported.former = before.signature, before.former
 
     @staticmethod
     def _is_same(kind: KnownFailure, found: Counterexample) -> bool:
@@ -114,22 +112,14 @@ class Saving:
         except Exception:  # a fault of kvproof: the finding counts as a new one
             return False
 
-    @staticmethod
-    def _features(found: Counterexample, short: Counterexample) -> Features:
-        """The features of both runs: another walk may have found the shorter one, with other features."""
-        try:
-            used = features_of(short.config, short.operations)
-            return tuple(name for name in features_of(found.config, found.operations) if name in used)
-        except Exception:  # a fault of kvproof: then later runs avoid no feature for it
-            return ()
-
     def _report(self, kept: KeptFinding) -> ReportedFinding:
         """The finding with its file, or with its steps if it has none; and what could not be done with it."""
-        finding = kept.found.finding
         path = kept.path or (kept.raw if kept.unsaved is None else None)
         trace = None if path is None else str(path.relative_to(self.store.folder))
         steps = "" if trace else told(kept)
-        reported = ReportedFinding(finding.property, kept.text, trace, signature=kept.found.kind[1], steps=steps)
+        identity = kept.found.identity
+        reported = ReportedFinding(identity.property, kept.text, trace, signature=identity.signature, steps=steps)
+        reported.former = identity.former
         if needed := sizes_needed(kept.found.config):
             reported.text += f"\n{needed}"
         if kept.unsaved is not None and kept.path is None:
@@ -144,24 +134,26 @@ class Saving:
                 self.store.write_log("\n".join(kept.tracebacks))
         return reported
 
-    def _excuse(self, found: ReportedFinding, finding: Finding) -> None:
+    def _excuse(self, reported: ReportedFinding, found: Counterexample) -> None:
         """Say why the finding is no failure, or that it was none until a day."""
-        kind = found.property, found.signature
-        found.excused = self._excuse_of(kind, finding)
-        if not found.excused and not self._is_wanted(finding):
-            found.excused = NOT_WANTED
-        if not found.excused and (expired := self.known.expired(*kind, self.subject)):
-            found.text += f"\n{expired}"
+        reported.excused = self._excuse_of(found) or self._excuse_of_identity(reported.identity)
+        if not reported.excused and not self._is_wanted(found.finding):
+            reported.excused = NOT_WANTED
+        if not reported.excused and (expired := self.known.expired(reported.identity, self.subject)):
+            reported.text += f"\n{expired}"
 
     def is_excused(self, found: Counterexample) -> bool:
         """Whether the finding is excused for what it is, and not because another property is hunted for."""
-        return bool(self._excuse_of(found.kind, found.finding))
+        return bool(self._excuse_of(found))
 
-    def _excuse_of(self, kind: tuple[str, str], finding: Finding) -> str:
-        """Why a finding of this property and signature is no failure, whatever is hunted for; empty if it is one."""
-        if finding.contract and not self.contract_fails:
-            return f"outside the contract of the engine: {finding.contract}"
-        return self.known.excuse(*kind, self.subject) or (ACCEPTED if kind in self.accepted else "")
+    def _excuse_of(self, found: Counterexample) -> str:
+        """Why a finding is no failure, whatever is hunted for; empty if it is one."""
+        if (contract := found.finding.contract) and not self.contract_fails:
+            return f"outside the contract of the engine: {contract}"
+        return self._excuse_of_identity(found.identity)
+
+    def _excuse_of_identity(self, identity: Identity) -> str:
+        return self.known.excuse(identity, self.subject) or (ACCEPTED if is_known(identity, self.accepted) else "")
 
     def _is_wanted(self, finding: Finding) -> bool:
         return not self.wanted or finding.property in self.wanted
@@ -171,20 +163,45 @@ class Saving:
 
         return method_called(self.make, found)
 
+    def unit_of(self, found: Counterexample) -> ShortenUnit:
+        """The search for the shortest run of a finding, as a unit."""
+        return ShortenUnit(self.judged, self.seed, pack(found), self._operations_for(found))
+
+    def _share_of(self, found: Counterexample) -> float:
+        return 1.0 if self._is_wanted(found.finding) else UNWANTED_SHARE
+
+    def _operations_for(self, found: Counterexample) -> int:
+        return min(int(self.max_operations * self._share_of(found)), UNLIMITED)  # a float rounds the limit up
+
     def _shortest(self, found: Counterexample) -> Counterexample:
-        from kvproof.check.isolation.remote_search import shortest
-        from kvproof.check.search.strategies import STRATEGIES
+        """The shortest run; one that is in the store is replayed, because another process has made it."""
+        seconds = self.seconds * self._share_of(found)
+        if self.results is None or math.isfinite(seconds):
+            return shortened(found, self.make, self.seed, self._operations_for(found), seconds)
+        unit = self.unit_of(found)
+        if (short := self.results.result_of(unit.key, Counterexample)) is None:
+            short = shortened(found, self.make, self.seed, unit.max_operations)
+            self.results.add(unit.key, "", 0.0, pack(short))
+            return short
+        again = finding_of(self.make(), short.config, short.operations)
+        return found if again is None or replace(short, finding=again).kind != short.kind else short
 
-        share = 1.0 if self._is_wanted(found.finding) else UNWANTED_SHARE
-        bounds: dict[str, Any] = {
-            "seconds": self.seconds * share,
-            "max_operations": min(int(self.max_operations * share), UNLIMITED),  # a float rounds the limit up
-        }
-        strategy = STRATEGIES[level_of_config(found.config).name]
-        return shortest(strategy, self.make, found, seed=self.seed, long=LONG, walks=NUM_WALKS_MAX, **bounds)
+
+def features_of_both(found: Counterexample, short: Counterexample) -> Features:
+    """The features of both runs: another walk may have found the shorter one, with other features."""
+    try:
+        used = features_of(short.config, short.operations)
+        return tuple(name for name in features_of(found.config, found.operations) if name in used)
+    except Exception:  # a fault of kvproof: then later runs avoid no feature for it
+        return ()
 
 
-def saving_of(options: RunOptions, make: Callable[[], ManagerSubject]) -> Saving:
+def saving_of(
+    options: RunOptions,
+    make: Callable[[], ManagerSubject],
+    isolation: bool | None = None,
+    results: ResultStore | None = None,
+) -> Saving:
     """The saver of a run's counterexamples. Raises ConfigurationError, UsageError."""
     known = known_findings(options.known)
     seconds = math.inf
@@ -192,6 +209,7 @@ def saving_of(options: RunOptions, make: Callable[[], ManagerSubject]) -> Saving
         seconds = min(SHORTEN_SECONDS_MAX, max(SHORTEN_SECONDS_MIN, options.seconds * SHORTEN_SHARE))
     saving = Saving(make, options.subject, options.seed, options.store, known, options.contract_fails, seconds)
     saving.max_operations = options.effort.shrinking_operations
+    saving.isolation, saving.budget, saving.results = isolation, options.seconds, results
     if options.baseline is not None:
         try:
             saving.accepted = frozenset(findings(read_baseline(options.baseline, options.subject)))

@@ -13,7 +13,8 @@ from typing import Any
 
 from kvproof.check.hosts.time_limit import search_ends_after
 from kvproof.check.hosts.workers import Workers
-from kvproof.check.hunting.unit import Judged, factory_of, unless_killed
+from kvproof.check.hunting.store import ResultStore
+from kvproof.check.hunting.unit import Judged, factory_of, key_of, unless_killed
 from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.isolation.remote_search import explore
 from kvproof.check.protocol.finding import FindingKey
@@ -69,12 +70,12 @@ def explore_unit(unit: ScopeUnit) -> list[Any]:
 def _explored(unit: ScopeUnit, scope: Scope, max_transitions: int, seconds: float) -> SearchResult:
     bounds: dict[str, Any] = {"seconds": seconds, "max_transitions": max_transitions, "past": unit.past}
 
-    def search() -> list[SearchResult]:
+    def search() -> SearchResult:
         one = factory_of(unit.subject)()
         with search_ends_after(seconds):
-            return [explore(strategy_of(one), one, scope, **bounds)]
+            return explore(strategy_of(one), one, scope, **bounds)
 
-    return unless_killed(search)[0]
+    return unless_killed(search)
 
 
 @dataclass
@@ -101,10 +102,12 @@ class ScopeUnits:
 
         return search
 
-    def shared_search_of(self, scopes: Mapping[str, Scope], max_transitions: int, stops_at_first: bool) -> Search:
+    def shared_search_of(
+        self, scopes: Mapping[str, Scope], max_transitions: int, stops_at_first: bool, is_resumed: bool = False
+    ) -> Search:
         """As `search_of`, of a hunt. max_transitions: of all scopes together.
 
-        Without a time limit, and unless the first finding ends the hunt, the search begins now.
+        Without a time limit, and unless the first finding ends the hunt or a part of it is done, the search begins now.
         """
         begun: list[Iterator[Any]] = []
         found, places = deque[tuple[Scope, Any]](), {scope: place for place, scope in enumerate(scopes.values())}
@@ -116,7 +119,7 @@ class ScopeUnits:
             unit = ScopeUnit(self.subject, left, num_left, seconds, stops_at_first)
             begun.append(self.workers.results(explore_unit, [unit]))
 
-        if scopes and self.is_beside_the_walk(stops_at_first):
+        if scopes and not is_resumed and self.is_beside_the_walk(stops_at_first):
             begin(0, max_transitions, math.inf)
 
         def search(scope: Scope, seconds: float, num_left: int, progress: OnCount, past: Past = ()) -> SearchResult:
@@ -159,3 +162,23 @@ def _result(packed: Any) -> SearchResult:
         raise Unsupported(packed)
     done: SearchResult = unpack(packed)
     return done
+
+
+def key_of_scope(subject: Judged, scope: Scope, max_transitions: int, past: Past = ()) -> str:
+    """The key of the search of a scope: it is the same whoever does it, and together with which others."""
+    return key_of("explore", subject, repr(scope), max_transitions, past)
+
+
+def kept(search: Search, subject: Judged, store: ResultStore) -> Search:
+    """The same search, which finds in the store what was searched before. What the time has ended is not kept."""
+
+    def find_or_search(scope: Scope, seconds: float, num_left: int, progress: OnCount, past: Past = ()) -> SearchResult:
+        key, began = key_of_scope(subject, scope, num_left, past), time.monotonic()
+        if (found := store.result_of(key, SearchResult)) is not None:
+            return found
+        done = search(scope, seconds, num_left, progress, past)
+        if time.monotonic() - began < seconds:
+            store.add(key, "", done.seconds, pack(done))
+        return done
+
+    return find_or_search

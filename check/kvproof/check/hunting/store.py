@@ -1,44 +1,41 @@
-"""The results of a campaign in an SQLite database, which only the head of the campaign writes.
+"""The results of a hunt or of a campaign in an SQLite database, which only its head writes.
 
-A unit has a key that is made of everything its result depends on. Its result is written in one transaction, so a
-campaign that is killed has each unit as a whole or not at all, and a unit that is done twice is kept once. Results of
-units that the plan no longer has stay in the file and are ignored.
+A unit has a key that is made of everything its result depends on. Its result is written in one transaction, so a hunt
+that is killed has each unit as a whole or not at all, and a unit that is done twice is kept once. To resume is to find
+a key. Results of units that the hunt no longer has stay in the file and are ignored.
 """
 
-import hashlib
 import sqlite3
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import msgspec
 
-from kvproof.check.hosts.sources import code_digest
+from kvproof.check.counterexample.trace_schema import CounterexampleError
+from kvproof.check.hosts.channel import ChannelError
+from kvproof.check.isolation.messages import unpack
+from kvproof.check.isolation.search_process import require_possible
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError, explained
 from kvproof.reports.run_page import RUN_PAGE
 from kvproof.spec.database import has_tables_of
 from kvproof.spec.verdict import Exit
 
-DATABASE, DOCUMENT = "campaign.sqlite", "campaign.json"
+CAMPAIGN, HUNT = "campaign.sqlite", "hunt.sqlite"
+DOCUMENT = "campaign.json"
 APPLICATION_ID = 0x6B767063  # "kvpc"
 TABLE = "CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, worker TEXT, seconds REAL, result BLOB)"
+Result = TypeVar("Result")
 
 
-class CampaignStore:
-    """The database in this folder.
+class ResultStore:
+    """A database in this file. Raises StoreError if it cannot be used, UsageError if another program uses it."""
 
-    Raises StoreError if it cannot be used, UsageError if another campaign uses it or it is another program's, or if the
-    folder has files that a campaign writes and none of its databases: somebody else has made them.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.file = folder / DATABASE
-        with explained(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        foreign = next((path for name in (DOCUMENT, RUN_PAGE) if (path := folder / name).exists()), None)
-        if foreign is not None and not self.file.exists():
-            raise UsageError(f"{foreign} was not written by a campaign of kvproof; name another folder with --out")
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        with explained(file.parent):
+            file.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._database = sqlite3.connect(self.file, timeout=0.0, isolation_level=None)
             with ExitStack() as on_error:
@@ -47,7 +44,7 @@ class CampaignStore:
                 on_error.pop_all()
         except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged name in a message of SQLite
             if "locked" in str(error):
-                raise UsageError(f"another campaign writes to {folder}; name another folder with --out") from error
+                raise UsageError(f"another campaign writes to {file.parent}; name another folder with --out") from error
             raise StoreError(f"{self.file} cannot be used: {error}") from error
 
     def _prepare(self) -> None:
@@ -64,6 +61,18 @@ class CampaignStore:
         if not has_tables_of(self._database, [TABLE]):
             raise UsageError(f"{self.file} has other tables than a campaign; name another folder with --out")
 
+    @classmethod
+    def of_campaign(cls, folder: Path) -> "ResultStore":
+        """The database of a campaign in this folder.
+
+        Raises UsageError also if the folder has files that a campaign writes and none of its databases: somebody else
+        has made them.
+        """
+        foreign = next((path for name in (DOCUMENT, RUN_PAGE) if (path := folder / name).exists()), None)
+        if foreign is not None and not (folder / CAMPAIGN).exists():
+            raise UsageError(f"{foreign} was not written by a campaign of kvproof; name another folder with --out")
+        return cls(folder / CAMPAIGN)
+
     def find(self, key: str) -> Any:
         """The result of a unit, as `pack` made it; None if it is not done. Raises StoreError."""
         row = self._execute("SELECT result FROM results WHERE key = ?", key).fetchone()
@@ -74,16 +83,41 @@ class CampaignStore:
         except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
             raise self.damaged(error) from error
 
+    def result_of(self, key: str, kind: type[Result]) -> Result | None:
+        """The result of a unit as a value of this kind; None if it is not done. Raises StoreError."""
+        if (packed := self.find(key)) is None:
+            return None
+        try:
+            result = unpack(packed)
+            require_possible(result, kind)
+            return cast(Result, result)
+        except (TypeError, ChannelError, CounterexampleError) as error:
+            raise self.damaged(error) from error
+
     def damaged(self, error: Exception) -> StoreError:
         """The error that a result in the database is none."""
         return StoreError(
             f"{self.file} is damaged ({error}); name another folder with --out, or restore it", Exit.USAGE
         )
 
+    def check(self) -> None:
+        """Raise StoreError unless every result can be read."""
+        for (key,) in self._execute("SELECT key FROM results").fetchall():
+            self.find(key)
+
     def add(self, key: str, worker: str, seconds: float, result: Any) -> None:
         """Keep the result of a unit, unless there is one. It survives a kill when this returns."""
         data = msgspec.msgpack.encode(result)
         self._execute("INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?)", key, worker, seconds, data)
+
+    def put(self, key: str, value: Any) -> None:
+        """Keep a value in place of an earlier one."""
+        data = msgspec.msgpack.encode(value)
+        self._execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", key, "", 0.0, data)
+
+    def clear(self) -> None:
+        """Remove every result."""
+        self._execute("DELETE FROM results")
 
     def _execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
         try:
@@ -94,19 +128,3 @@ class CampaignStore:
     def close(self) -> None:
         with suppress(sqlite3.Error):
             self._database.close()
-
-
-def key_of(*parts: Any) -> str:
-    """The key of a unit. parts: everything its result depends on, apart from kvproof itself."""
-    return hashlib.sha256(msgspec.json.encode([code_digest(), *parts])).hexdigest()
-
-
-def content_of(subject: str) -> str:
-    """A digest of the file of a subject that names a Python file, so that a changed one is searched again; else ""."""
-    file, _, _ = subject.rpartition(":")
-    if not file.endswith(".py"):
-        return ""
-    try:
-        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    except OSError:
-        return ""

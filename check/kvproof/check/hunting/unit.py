@@ -1,42 +1,52 @@
-"""The random walk as units of work, so that several workers can share it (`--workers`).
+"""A unit: the only thing that a hunt does. It is a value with a key, and its result depends on this value alone.
 
-A unit is a part of the operations of a walk. The seed of the run and the number of the unit give the seed of the unit,
-so each unit draws runs of its own, no matter which worker does it. A walk without workers draws other runs, one after
-the other from one seed.
+There are three kinds: runs of a walk, the search of scopes (`scope_unit`), and the search for a shorter run of a
+finding. It does not matter which process does a unit, how often, or beside which others. So a hunt finds the same in
+this process, with any number of workers, and when it is resumed from the results that are kept by their keys.
 
-Results are taken in the order of the units. A unit avoids the findings of all units before it: when a unit finds
-something new, the units after it that have begun already are done again with this knowledge. So the findings and the
-counts are those of one worker that does the units one by one.
+The units of a walk are numbered. The seed of the hunt and the number give the seed of the runs, and the size depends on
+the number alone: a longer walk begins with the units of a shorter one. A unit that ends at a finding is followed by
+another one with the rest of its runs, which avoids this finding.
 """
 
 import hashlib
+import os
+import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from kvproof.check.hosts.limits import Limits
+from kvproof.check.hosts.sources import code_digest
 from kvproof.check.hosts.time_limit import search_ends_after
-from kvproof.check.hosts.workers import NUM_TRIES_MAX, Workers
+from kvproof.check.hosts.workers import NUM_TRIES_MAX, Lack
 from kvproof.check.isolation.factory import factory_for
 from kvproof.check.isolation.fork_server_client import may_be_killed_by_others
 from kvproof.check.isolation.messages import pack, unpack
-from kvproof.check.isolation.remote_search import walk
+from kvproof.check.isolation.remote_search import shortest, walk
+from kvproof.check.oracle.level import level_of_config
+from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import ManagerSubject
-from kvproof.check.search.random_walk import NUM_REPEATED_RUNS, WalkOptions
-from kvproof.check.search.result import UNLIMITED, SearchResult
-from kvproof.check.search.strategies import strategy_of
+from kvproof.check.search.random_walk import CALL_SECONDS_MAX, NUM_REPEATED_RUNS, WalkOptions
+from kvproof.check.search.result import SearchResult
+from kvproof.check.search.strategies import STRATEGIES, strategy_of
 from kvproof.check.search.suppression import KnownFailure
+from kvproof.check.search.worlds import NUM_SMALL_RUNS
 from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 
-if TYPE_CHECKING:  # a worker imports this module, and needs no stages
-    from kvproof.check.runs.session import StageBudget
-
-NUM_UNITS, OPERATIONS_MIN, OPERATIONS_MAX = 25, 5_000, 20_000  # of a walk; of a unit
-NUM_UNITS_AT_END = 4  # what is left of a walk is divided by it, if that makes a smaller unit
+SMALL, NUM_SMALL, LARGE = 5_000, 8, 20_000  # operations of the first units, how many these are, and of the later ones
+LONG = 12  # operations; for a longer run, other walks look for a shorter one
+NUM_WALKS_MAX = 4  # of these walks
 NUM_SUBJECTS = 4  # whose processes one worker keeps
 SEED_BYTES = 7  # so that a message can hold it
+INFINITE = float("inf")
 
 
 @dataclass(frozen=True)
@@ -44,7 +54,7 @@ class Judged:
     """A subject as every worker can make it. budget: of the run, in seconds; it limits a call."""
 
     name: str
-    isolation: bool | None
+    isolation: bool | None = None
     budget: float | None = None
 
 
@@ -54,9 +64,48 @@ def factory_of(subject: Judged) -> Callable[[], ManagerSubject]:
     return factory_for(subject.name, subject.isolation, Limits.within(subject.budget))
 
 
+def make_ready(subject: Judged) -> None:
+    """Start the process from which the subject's processes are forked."""
+    factory_of(subject)
+
+
+def content_of(subject: str) -> str:
+    """A digest of the file of a subject that names a Python file, so that a changed one is searched again; else ""."""
+    file, _, _ = subject.rpartition(":")
+    if not file.endswith(".py"):
+        return ""
+    try:
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def key_of(kind: str, subject: Judged, *parts: Any) -> str:
+    """The key of a unit. parts: what its result depends on, apart from the subject and kvproof itself."""
+    about = [code_digest(), kind, subject.name, subject.isolation, content_of(subject.name), *parts]
+    return hashlib.sha256(msgspec.json.encode(about)).hexdigest()
+
+
+@dataclass(frozen=True)
+class Done:
+    """A unit that was done, and by whom. answer: packed. is_whole: the time did not end it."""
+
+    worker: str
+    seconds: float
+    answer: Any
+    is_whole: bool = True
+
+
+# Runs of a walk ----------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class WalkUnit:
-    """A part of a walk. known: the findings that its runs avoid. seconds: until it must end, undone."""
+    """Runs of a walk, until one of them refutes or so many operations are done.
+
+    first_run: how many runs of this seed were done before. runs_before: how many the walk did, as far as it matters for
+    the repetition of its first runs. known: the findings that the runs avoid. seconds: until it must end, undone.
+    """
 
     subject: Judged
     seed: int
@@ -64,129 +113,182 @@ class WalkUnit:
     num_operations: int
     known: tuple[KnownFailure, ...] = ()
     fixed: Mapping[str, Any] | None = None
-    seconds: float = float("inf")
+    first_run: int = 0
+    runs_before: int = 0
+    seconds: float = INFINITE
 
     @property
     def need(self) -> str:
         """The subject that a worker must be able to make."""
         return self.subject.name
 
+    @property
+    def key(self) -> str:
+        """Equal for units with equal results."""
+        place = self.seed, self.index, self.first_run, self.runs_before, self.num_operations
+        return key_of("walk", self.subject, *place, self.known, sorted((self.fixed or {}).items()))
+
 
 def seed_of(seed: int, index: int) -> int:
-    """The seed of a unit, from the seed of the run and the number of the unit."""
+    """The seed of a unit, from the seed of the hunt and the number of the unit; the first unit has that of the hunt."""
+    if not index:
+        return seed
     digest = hashlib.sha256(f"walk {seed} {index}".encode()).digest()
     return int.from_bytes(digest[:SEED_BYTES], "big")
 
 
-def operations_of_unit(max_operations: int) -> int:
-    """How many operations a unit of such a walk does."""
-    share = OPERATIONS_MAX if max_operations == UNLIMITED else max_operations // NUM_UNITS
-    return min(OPERATIONS_MAX, max(OPERATIONS_MIN, share))
+def size_of(index: int) -> int:
+    """How many operations a unit with this number does: few in the first ones, so that several workers have some."""
+    return SMALL if index < NUM_SMALL else LARGE
 
 
-def operations_of_next_unit(max_operations: int, num_before: int) -> int:
-    """How many operations the unit does that begins after so many: fewer near the end, so that workers end together."""
-    left = max_operations - num_before
-    return min(left, operations_of_unit(max_operations), max(OPERATIONS_MIN, left // NUM_UNITS_AT_END))
+def num_units_of(max_operations: int) -> int:
+    """How many units a walk of so many operations has."""
+    few = -(-max_operations // SMALL)
+    return few if few <= NUM_SMALL else NUM_SMALL - (NUM_SMALL * SMALL - max_operations) // LARGE
 
 
-def make_ready(subject: Judged) -> None:
-    """Start the process from which the subject's processes are forked."""
-    factory_of(subject)
+@dataclass(eq=False)
+class Walk:
+    """A walk, and how far it is. known: the findings that its runs avoid from now on. total: what its units did."""
+
+    subject: Judged
+    seed: int
+    max_operations: int
+    fixed: Mapping[str, Any] | None = None
+    known: list[KnownFailure] = field(default_factory=list)
+    total: SearchResult = field(default_factory=SearchResult)
+    index: int = 0  # of the next unit
+    _begin: int = 0  # the operations of the units before it
+    _part: SearchResult = field(default_factory=SearchResult)  # what was done of it, up to a finding
+
+    @property
+    def is_left(self) -> bool:
+        """Whether a unit is left."""
+        return self._begin < self.max_operations
+
+    def units(self, end: float = INFINITE) -> Iterator[WalkUnit]:
+        """The units that are left before this number, as they are if none of them finds anything."""
+        known, begin, part = tuple(sorted(set(self.known))), self._begin, self._part
+        for index in count(self.index):
+            left = min(size_of(index), self.max_operations - begin)
+            if index >= end or left <= 0:
+                return
+            first_run, runs = part.num_drawn, part.num_runs
+            if index:  # only the first unit has small runs and repeated ones
+                first_run, runs = NUM_SMALL_RUNS + first_run, NUM_REPEATED_RUNS
+            num = left - part.num_operations
+            yield WalkUnit(self.subject, self.seed, index, num, known, self.fixed, first_run, runs)
+            begin, part = begin + left, SearchResult()
+
+    def take(self, unit: WalkUnit, done: SearchResult) -> None:
+        """Count the result of the next unit."""
+        done.is_unsupported = done.is_unsupported and not self.total.num_runs + done.num_runs
+        self.total.continue_with(done)
+        self._part.continue_with(done)
+        if done.counterexample is None or done.num_operations >= unit.num_operations:
+            self._begin += min(size_of(self.index), self.max_operations - self._begin)
+            self.index += 1
+            self._part = SearchResult()
 
 
-def walk_unit(unit: WalkUnit) -> list[Any]:
-    """Do a unit: its walks as packed `SearchResult`s, each up to a finding, the last up to the end of the unit.
-
-    A finding of a property and mechanism that this unit has found before is not reported again.
-    """
-    return [pack(done) for done in unless_killed(lambda: _walks(unit))]
-
-
-def _walks(unit: WalkUnit) -> list[SearchResult]:
-    make, fixed = factory_of(unit.subject), dict(unit.fixed) if unit.fixed else None
-    strategy, known, total = strategy_of(make()), list(unit.known), SearchResult()
-    deadline, walks = time.monotonic() + unit.seconds, list[SearchResult]()
-    while total.num_operations < unit.num_operations and (left := deadline - time.monotonic()) > 0:
-        runs_before = NUM_REPEATED_RUNS if unit.index else total.num_runs  # only the first unit repeats runs
-        options = WalkOptions(total.num_drawn, known=tuple(known), runs_before=runs_before)
-        bounds: dict[str, Any] = {"max_operations": unit.num_operations - total.num_operations, "seconds": left}
-        with search_ends_after(left):
-            done = walk(strategy, make(), seed_of(unit.seed, unit.index), fixed=fixed, options=options, **bounds)
-        total.continue_with(done)
-        walks.append(done)
-        if done.counterexample is None:
-            break
-        known.append((*done.counterexample.kind, ()))
-    return walks
+def walked(
+    unit: WalkUnit,
+    make: Callable[[], ManagerSubject],
+    progress: Callable[[int], None] | None = None,
+    call_seconds: float = CALL_SECONDS_MAX,
+) -> SearchResult:
+    """Do a unit of a walk with subjects of this factory. call_seconds: for an operation in this process."""
+    options = WalkOptions(unit.first_run, known=unit.known, runs_before=unit.runs_before, call_seconds=call_seconds)
+    limits: dict[str, Any] = {"fixed": dict(unit.fixed) if unit.fixed else None, "progress": progress}
+    with search_ends_after(unit.seconds):
+        subject = make()
+        return walk(
+            strategy_of(subject),
+            subject,
+            seed_of(unit.seed, unit.index),
+            max_operations=unit.num_operations,
+            seconds=unit.seconds,
+            options=options,
+            **limits,
+        )
 
 
-def unless_killed(search: Callable[[], list[SearchResult]]) -> list[SearchResult]:
-    """The results of a search; it is done again if something else may have ended the process of the subject.
+def walk_unit(unit: WalkUnit) -> Done:
+    """Do a unit of a walk in a worker."""
+    began = time.monotonic()
+    done = unless_killed(lambda: walked(unit, factory_of(unit.subject)))
+    seconds = time.monotonic() - began
+    return Done(f"{platform.node()}:{os.getpid()}", seconds, pack(done), seconds < unit.seconds)
 
-    If that process is killed again in the same way, the subject did it, and the results say so. A process that was not
+
+def walk_unit_if_possible(unit: WalkUnit) -> Done | Lack:
+    """As `walk_unit`. A worker that cannot make the subject says why."""
+    try:
+        return walk_unit(unit)
+    except (UnknownSubject, AdapterError) as error:
+        return Lack(str(error), unit.need)
+
+
+def unless_killed(search: Callable[[], SearchResult]) -> SearchResult:
+    """The result of a search; it is done again if something else may have ended the process of the subject.
+
+    If that process is killed again in the same way, the subject did it, and the result says so. A process that was not
     ready in time gets further tries, too.
     """
-    before: list[tuple[str, str]] = []
+    before: tuple[str, str] | None = None
     for is_last in (False,) * (NUM_TRIES_MAX - 1) + (True,):
         try:
-            results = search()
+            done = search()
         except UnknownSubject as error:
             is_chance = isinstance(error, SubjectNotReady) or may_be_killed_by_others(str(error))
             if is_last or not is_chance:
                 raise
             continue
-        found = [done.counterexample for done in results if done.counterexample is not None]
-        killed = [one.kind for one in found if may_be_killed_by_others(str(one.finding.text))]
-        if not killed or killed == before:
+        found = done.counterexample
+        if found is None or not may_be_killed_by_others(str(found.finding.text)) or found.kind == before:
             break
-        before = killed
-    return results
+        before = found.kind
+    return done
 
 
-@dataclass
-class WalkUnits:
-    """The walk of a subject by workers."""
+# A shorter run of a finding ----------------------------------------------------------------------------------------
 
-    workers: Workers
+
+@dataclass(frozen=True)
+class ShortenUnit:
+    """A finding whose shortest run is wanted. found: packed. max_operations: replayed at most."""
+
     subject: Judged
+    seed: int
+    found: Any
+    max_operations: int
 
-    def __call__(
-        self,
-        stint: "StageBudget",
-        max_operations: int,
-        fixed: Mapping[str, Any] | None,
-        known: Mapping[KnownFailure, None],
-        deadline: float,
-    ) -> Iterator[SearchResult]:
-        """The walks of the units, in order. known: the findings to avoid; the caller adds what it takes from here."""
-        num_done = num_runs = index = 0
-        while num_done < max_operations and time.monotonic() < deadline:
-            avoided = tuple(known)
-            units = self._units(stint.seed, index, num_done, max_operations, fixed, avoided, deadline)
-            results = self.workers.results(walk_unit, units)
-            for walks in results:
-                index += 1
-                for done in map(unpack, walks):
-                    num_done, num_runs = num_done + done.num_operations, num_runs + done.num_runs
-                    done.is_unsupported = done.is_unsupported and not num_runs
-                    yield done
-                stint.advance(num_done)
-                if len(known) > len(avoided):
-                    break
-            results.close()
+    @property
+    def need(self) -> str:
+        """The subject that a worker must be able to make."""
+        return self.subject.name
 
-    def _units(
-        self,
-        seed: int,
-        index: int,
-        num_before: int,
-        max_operations: int,
-        fixed: Mapping[str, Any] | None,
-        known: tuple[KnownFailure, ...],
-        deadline: float,
-    ) -> Iterator[WalkUnit]:
-        while num_before < max_operations and (left := deadline - time.monotonic()) > 0:
-            num_operations = operations_of_next_unit(max_operations, num_before)
-            yield WalkUnit(self.subject, seed, index, num_operations, known, fixed, left)
-            index, num_before = index + 1, num_before + num_operations
+    @property
+    def key(self) -> str:
+        """Equal for units with equal results."""
+        return key_of("shorten", self.subject, self.seed, self.found, self.max_operations)
+
+
+def shorten_unit(unit: ShortenUnit) -> Any:
+    """The shortest run of the finding, packed."""
+    found: Counterexample = unpack(unit.found)
+    return pack(shortened(found, factory_of(unit.subject), unit.seed, unit.max_operations))
+
+
+def shortened(
+    found: Counterexample,
+    make: Callable[[], ManagerSubject],
+    seed: int,
+    max_operations: int,
+    seconds: float = INFINITE,
+) -> Counterexample:
+    """The shortest run of the finding that so many operations and seconds find."""
+    strategy = STRATEGIES[level_of_config(found.config).name]
+    bounds: dict[str, Any] = {"seconds": seconds, "max_operations": max_operations}
+    return shortest(strategy, make, found, seed=seed, long=LONG, walks=NUM_WALKS_MAX, **bounds)

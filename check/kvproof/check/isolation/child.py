@@ -18,7 +18,13 @@ from kvproof.check.isolation.messages import ENDED, pack, unpack
 from kvproof.check.oracle.method_called import method_called
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.oracle.subject_calls import SubjectCalls, call_text
-from kvproof.check.protocol.adapter_fault import about_refusals, foreign_place, located, require_fault_of_manager
+from kvproof.check.protocol.adapter_fault import (
+    about_refusals,
+    foreign_place,
+    located,
+    require_fault_of_manager,
+    where_raised,
+)
 from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
 from kvproof.check.protocol.finding import AdapterError, Finding, error_text
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
@@ -68,7 +74,7 @@ def _call(subject: Any, name: str, arguments: list[Any]) -> list[Any]:
             return ["stand-in", _text(fault)]
         except AdapterError as fault:
             return ["adapter", _text(fault)]
-        return ["raised", type(error).__name__, _text(error), about_refusals(name, subject)]
+        return ["raised", type(error).__name__, _text(error), about_refusals(name, subject), where_raised(error)]
 
 
 def _text(error: BaseException) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from kvproof.check.hosts.channel import ChannelError, text_of
 from kvproof.check.oracle.level import LEVELS
 from kvproof.check.oracle.replay import Counterexample
-from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.finding import TEXTS, Finding
 from kvproof.check.protocol.manager import Admission, Assumption, Capabilities, Config, PromptKeys
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.result import SearchResult
@@ -30,7 +30,8 @@ RECORDS: dict[str, Any] = {
 CALLS_ONLY, SEARCH = b"c", b"s"  # the purposes of a fork
 ENDED = ["ended"]  # the answer to a search that was interrupted where it could not return what it had reached
 INT_END = 1 << 63
-FindingTypes = tuple[str, str, str, str, str, str, tuple[int, ...]]  # of the fields that are no answers of a subject
+# Of the fields of a finding that are no answers of a subject
+FindingTypes = tuple[str, str, str, list[str], dict[str, str], tuple[int, ...]]
 
 # Tags of packed values. A value that is not a list stands for itself.
 INTS, LIST, TUPLE, NAMED, DICT, COUNTER, RECORD, ADMISSION, FINDING, FOREIGN = range(10)
@@ -72,9 +73,9 @@ def pack(value: Any) -> Any:
     if RECORDS.get(kind.__name__) is kind:
         return [RECORD, kind.__name__, [[one.name, pack(_sendable(getattr(value, one.name)))] for one in fields(value)]]
     if kind is Finding:
-        data = value.expected, value.observed, value.blocks
-        texts = value.sentence, value.cause, value.call, value.sequence, value.promise
-        return [FINDING, value.property, *texts, pack(data)]
+        answers = value.expected, value.observed, value.blocks
+        texts, values = [getattr(value, name) for name in TEXTS], {n: pack(text) for n, text in value.values.items()}
+        return [FINDING, value.property, value.sentence, value.cause, texts, values, pack(answers)]
     return [FOREIGN, f"{text_of(value)} (beyond 64 bits)" if kind is int else text_of(value)]
 
 
@@ -114,11 +115,14 @@ def _unpacked(data: Any) -> Any:
             return Admission(name)
         case [tag, name, items] if tag == RECORD:
             return _record(RECORDS[name], {field: _unpacked(item) for field, item in items})
-        case [tag, property, sentence, cause, call, sequence, promise, data] if tag == FINDING:
-            expected, observed, blocks = _unpacked(data)
-            msgspec.convert((property, sentence, cause, call, sequence, promise, blocks), FindingTypes)
-            fields_of = {"expected": expected, "observed": observed, "blocks": blocks, "sequence": sequence}
-            return Finding(property, sentence, cause, call=call, promise=promise, **fields_of)
+        case [tag, property, sentence, cause, texts, values, answers] if tag == FINDING:
+            expected, observed, blocks = _unpacked(answers)
+            msgspec.convert((property, sentence, cause, texts, values, blocks), FindingTypes)
+            fields_of = {"expected": expected, "observed": observed, "blocks": blocks, "values": values}
+            return Finding(property, sentence, cause, **dict(zip(TEXTS, texts, strict=True)), **fields_of)
+        case [tag, property, sentence, cause, *texts, answers] if tag == FINDING:  # of a campaign of an older kvproof
+            call, sequence, promise = texts
+            return _unpacked([FINDING, property, sentence, cause, [call, sequence, promise, "", "", ""], {}, answers])
         case [_, text]:
             return Foreign(text)
     raise ValueError(f"not a packed value: {data!r}")

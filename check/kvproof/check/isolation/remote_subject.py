@@ -80,8 +80,8 @@ class RemoteSubject:
         except TimeoutError:
             places = places_of_stuck(fork.pid, fork.journal.descriptor)
             fork.end()
-            text = f"{context} gave {NO_ANSWER} {seconds:g} s"
-            raise Finding("total-calls", text, f"{name} {HANG}", frames=places) from None
+            text, values = f"$asked gave {NO_ANSWER} {seconds:g} s", {"asked": context}
+            raise Finding("total-calls", text, f"{name} {HANG}", frames=places, values=values) from None
         except ChannelError as error:
             fork.end()
             raise wrote_to_the_channel(context, name, error) from None
@@ -90,7 +90,8 @@ class RemoteSubject:
             raise
         if answer is None:
             how = fork.end(has_gone=True)
-            raise Finding("total-calls", f"{context} ended its process, which {how}", f"{name} {CRASH}")
+            text = f"$asked ended its process, which {how}"
+            raise Finding("total-calls", text, f"{name} {CRASH}", values={"asked": context})
         try:
             return answered(answer, self.server.subject)
         except ChannelError as error:
@@ -104,9 +105,8 @@ class RemoteSubject:
             try:
                 self._fork = new_fork(self.server)
             except ServerGone as gone:
-                raise Finding(
-                    "total-calls", f"{context} cannot be called: {SERVER} {gone}", f"{name} {CRASH}"
-                ) from None
+                text = f"$asked cannot be called: {SERVER} {gone}"
+                raise Finding("total-calls", text, f"{name} {CRASH}", values={"asked": context}) from None
         return self._fork
 
 
@@ -126,14 +126,14 @@ def new_fork(server: ForkClient, journal: Journal | None = None) -> Fork:
 
 def wrote_to_the_channel(context: str, name: str, error: ChannelError) -> Finding:
     """The finding that a subject wrote to the descriptors over which kvproof talks to its process."""
-    text = f"{context} wrote to descriptors of its process that are not its own: {error}"
-    return Finding("total-calls", text, f"{name} {CRASH}")
+    text = "$asked wrote to descriptors of its process that are not its own: $error"
+    return Finding("total-calls", text, f"{name} {CRASH}", values={"asked": context, "error": error})
 
 
 def made_once(reason: str) -> Finding:
     """The finding that a subject could be made once and not again: every run needs a fresh one."""
-    text = f"the subject was made once and cannot be made again, but every run needs a fresh one: {reason}"
-    return Finding("nondeterministic", text, "make")
+    text = "the subject was made once and cannot be made again, but every run needs a fresh one: $reason"
+    return Finding("nondeterministic", text, "make", values={"reason": reason})
 
 
 def answered(answer: Any, subject: str) -> Any:
@@ -159,8 +159,8 @@ def answered(answer: Any, subject: str) -> Any:
             raise OutsideContract(assumption, sentence)
         case ["unknown", str(text)]:
             raise made_once(text)
-        case ["raised", str(name), str(text), str(remark)] if name.isidentifier():
+        case ["raised", str(name), str(text), str(remark), str(where)] if name.isidentifier():
             error = raised_as(name)(text)
-            error.remark = remark
+            error.remark, error.raised_in = remark, where
             raise error
     raise ChannelError(f"a message is no answer: {text_of(answer)}")

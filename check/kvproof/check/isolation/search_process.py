@@ -192,18 +192,19 @@ def refuted_by_run_of(strategy: Strategy, subject: RemoteSubject, stuck: Stuck) 
     config, operations = stuck.run
     is_slow, finding = stuck.is_slow, None
     last = operations[-1] if operations else ("open",)
-    where = f"in {last[0]}{tuple(last[1:])} the process {stuck.how}"
+    where, values = f"in $asked the process {stuck.how}", {"asked": f"{last[0]}{tuple(last[1:])}"}
     try:
         finding = finding_of(subject, config, operations)
         if finding is None and not is_slow:
             text = f"{where}; the same calls, done again, did not end it"
-            finding = Finding("nondeterministic", text, CRASH)
+            finding = Finding("nondeterministic", text, CRASH, values=values)
     except OutOfTime:
         if not is_slow:
             finding = Finding(
                 "total-calls",
                 f"{where}; the time limit (--budget) was over before it could be repeated",
                 f"{last[0]} {CRASH}",
+                values=values,
             )
     example = None if finding is None else Counterexample(config, operations, finding)
     return SearchResult(example, num_runs=stuck.num_runs)

@@ -226,12 +226,12 @@ class EvictionOrder:
                 if self._goes_before(other, victim):
                     finding = Finding(
                         "eviction-order",
-                        f"block {victim} was evicted ({self._described(victim)}), and block {other} was not "
-                        f"({self._described(other)})",
+                        f"block {victim} was evicted ($victim), and block {other} was not ($other)",
                         call=context,
                         expected=other,
                         observed=victim,
                         blocks=(victim, other),
+                        values={"victim": self._described(victim), "other": self._described(other)},
                     )
                     if not self.counts_lookups:
                         raise finding
@@ -254,12 +254,12 @@ class EvictionOrder:
         if taken and unused:
             raise Finding(
                 "eviction-order",
-                f"block {taken[0]} was evicted ({self._described(taken[0])}), and block {unused[0]} without content "
-                "was free",
+                f"block {taken[0]} was evicted ($victim), and block {unused[0]} without content was free",
                 call=context,
                 expected=unused[0],
                 observed=taken[0],
                 blocks=(taken[0], unused[0]),
+                values={"victim": self._described(taken[0])},
             )
 
     def _goes_before(self, one: int, other: int) -> bool:

@@ -148,7 +148,7 @@ class SpecRunner:
         row = arguments[-1]
         if guard.property == "sharing-equal" and isinstance(row, list):
             sentence += f"; the sequence has {self.identities.describe(row[-1])}"
-        return Finding(property, sentence, call=context, blocks=blocks)
+        return Finding(property, sentence, call=context, blocks=blocks, rule=name)
 
     def _is_left_in_flight(self, block: int) -> bool:
         """Whether no table names the block any more, and something in flight still uses it."""

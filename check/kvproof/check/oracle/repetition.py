@@ -136,4 +136,6 @@ def confirm(make: Callable[[], Any], found: Counterexample) -> Counterexample:
 
 def nondeterministic(parted: str) -> Finding:
     """The finding that the same calls gave other answers."""
-    return Finding("nondeterministic", f"the same calls, other answers: {parted}\n{USUAL_CAUSES}")
+    return Finding(
+        "nondeterministic", f"the same calls, other answers: $answers\n{USUAL_CAUSES}", values={"answers": parted}
+    )

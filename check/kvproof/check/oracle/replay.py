@@ -15,9 +15,12 @@ from typing import Any
 from kvproof.check.hosts.time_limit import OutOfTime, time_limit_of
 from kvproof.check.oracle.firing import is_large
 from kvproof.check.oracle.level import LevelJudge, level_of_config
+from kvproof.check.oracle.signature import features_used
 from kvproof.check.oracle.unordered import unordered
-from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.finding import Finding, operation_of
+from kvproof.check.protocol.former_signature import former_signature
 from kvproof.check.protocol.manager import Config, Observation, Unsupported
+from kvproof.reports.identity import Identity, signature_of
 from kvproof.spec.trace import Operation
 
 SECONDS_MAX, HANG_SECONDS_MAX = 20.0, 5.0
@@ -39,6 +42,18 @@ class Counterexample:
     def kind(self) -> tuple[str, str]:
         """The property and the mechanism of the finding."""
         return self.finding.key(self.operations)
+
+    @property
+    def identity(self) -> Identity:
+        """What makes it the same finding as that of another run."""
+        property, mechanism = self.kind
+        signature = signature_of(mechanism, features_used(self.config, self.operations))
+        return Identity(property, signature, self.former_kind[1])
+
+    @property
+    def former_kind(self) -> tuple[str, str]:
+        """The property and the signature that an older kvproof gave the finding, for what it wrote."""
+        return self.finding.property, former_signature(self.finding, operation_of(self.operations))
 
 
 def interval_of(config: Config) -> int:

@@ -2,7 +2,13 @@
 
 from typing import Any, Protocol
 
-from kvproof.check.protocol.adapter_fault import Remarked, about_refusals, places_of, require_fault_of_manager
+from kvproof.check.protocol.adapter_fault import (
+    Remarked,
+    about_refusals,
+    places_of,
+    require_fault_of_manager,
+    where_raised,
+)
 from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
 from kvproof.check.protocol.finding import ADDRESS, CONTRACT, AdapterError, Finding, error_text
 from kvproof.check.protocol.manager import Capabilities, Config, OutsideContract, Unsupported
@@ -41,9 +47,8 @@ class SubjectCalls:
             call = f"open({self.config.as_dict()})"
             require_fault_of_subject(error, call)
             require_fault_of_manager(error, call, self.subject)
-            text = encodable(f"{call} raised {type(error).__name__}: {error_text(error)}")
-            cause, frames = f"open {type(error).__name__}", places_of(error)
-            raise Finding("total-calls", text[:CALL_CHARACTERS], cause, frames=frames) from error
+            message = encodable(f"{type(error).__name__}: {error_text(error)}")[: max(0, CALL_CHARACTERS - len(call))]
+            raise raised("total-calls", "open", call, message, error) from error
 
     def call(self, property: str, name: str, *arguments: Any) -> Any:
         """Call the subject. An exception refutes `property`; a double free refutes `no-double-free`.
@@ -59,8 +64,9 @@ class SubjectCalls:
         except (AdapterError, StandInError):
             raise
         except OutsideContract as error:
-            text = f"{call_text(name, arguments)}: {error.sentence}"
-            raise Finding("total-calls", text, f"{CONTRACT}{error.assumption}") from error
+            asked = {"asked": call_text(name, arguments)}
+            text = f"$asked: {error.sentence}"
+            raise Finding("total-calls", text, f"{CONTRACT}{error.assumption}", values=asked) from error
         except (Exception, SystemExit) as error:  # a subject that ends the process gives no answer
             require_fault_of_subject(error, call_text(name, arguments))
             require_fault_of_manager(error, call_text(name, arguments), self.subject)
@@ -68,8 +74,20 @@ class SubjectCalls:
                 property = "no-double-free"
             message = ADDRESS.sub("", encodable(f"{type(error).__name__}: {error_text(error)}").removesuffix(": "))
             remark = error.remark if isinstance(error, Remarked) else about_refusals(name, self.subject)
-            text = f"{call_text(name, arguments)} raised {message[:ERROR_CHARACTERS]}{remark}"
-            raise Finding(property, text, f"{name} {type(error).__name__}", frames=places_of(error)) from error
+            message = f"{message[:ERROR_CHARACTERS]}{remark}"
+            raise raised(property, name, call_text(name, arguments), message, error) from error
+
+
+def raised(property: str, call: str, asked: str, message: str, error: BaseException) -> Finding:
+    """The finding that a call raised an exception. asked: the call with its arguments.
+
+    If no place is known where it was raised, the identity has the words of the message: nothing else tells two
+    exceptions of one type from each other.
+    """
+    where, values = where_raised(error), {"asked": asked, "message": message}
+    sentence = "$asked raised $message" if where else f"$asked raised {message}"
+    cause = f"{call} {type(error).__name__}"
+    return Finding(property, sentence, cause, frames=places_of(error), raised_in=where, values=values)
 
 
 def is_double_free(error: BaseException, capabilities: Capabilities) -> bool:

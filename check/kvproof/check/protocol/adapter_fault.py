@@ -40,14 +40,17 @@ MESSAGE_CHARACTERS = 300
 PROTOCOL = ("kvproof.check.protocol.", "kvproof.check.hosts.")
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 NEUTRAL = (*PROTOCOL, "kvproof.spec.")
+OWN = "kvproof.check."
 MAY_REFUSE = ("admit", "reserve")  # calls of which `refusals` lists exceptions
 UNSUPPORTED = "If the manager cannot have this configuration, `make` must raise Unsupported."
 
 
 class Remarked(Exception):
-    """An exception of a subject in another process. remark: what `about_refusals` said of it there."""
+    """An exception of a subject in another process. remark, raised_in: what `about_refusals` and `where_raised` said of
+    it there."""
 
     remark = ""
+    raised_in = ""
 
 
 def is_adapter(thing: Any) -> bool:
@@ -329,6 +332,27 @@ def foreign_place(error: BaseException) -> CodePlace | None:
         return None
     file = frames[-1][0].f_code.co_filename
     return None if file.startswith((STANDARD_LIBRARY, "<")) else _place(*frames[-1])
+
+
+def where_raised(error: BaseException) -> str:
+    """The function of the subject that raised, and the name of its file; empty if none is known.
+
+    It is the same in two releases if the function has not moved. Where a stack overflows or memory ends is chance: then
+    it is the function that was called. What an adapter of kvproof says of an engine has no place in the engine.
+    """
+    if isinstance(error, Remarked):
+        return error.raised_in
+    frames = [frame for frame, _ in _frames(error.__traceback__) if _is_foreign(frame)]
+    if not frames or isinstance(error, EngineFailure):
+        return ""
+    frame = frames[0 if isinstance(error, RecursionError | MemoryError) else -1]
+    return f"{_qualified(frame)} of {Path(frame.f_code.co_filename).name}"
+
+
+def _is_foreign(frame: FrameType) -> bool:
+    """Whether the frame executes a function with a name that is neither kvproof's nor Python's."""
+    is_own = str(frame.f_globals.get("__name__", "")).startswith(OWN)
+    return not (is_own or is_neutral(frame) or frame.f_code.co_name.startswith("<"))
 
 
 def _is_of_judge(frame: FrameType) -> bool:

@@ -1,17 +1,32 @@
-"""A finding: the subject refutes a property. Findings are data; `text_of` is the one place that renders them."""
+"""A finding: the subject refutes a property. Findings are data; `text_of` is the one place that renders them.
+
+**The identity of a finding** says which fault it shows: two findings are the same if they have one property and one
+signature. The signature is made of what the judge knows when it raises the finding, and not of its text:
+
+- the operation, or the call that raised an exception and the type of the exception;
+- the claim that was broken: the sentence before any value is put into it. If a guard of the specification refused, its
+  rule is named too. If the subject raised, it is the function that raised, and the name of its file;
+- the question whose answer OK was not kept, if it is not the call's own question;
+- what the call was about, such as the end of a transfer whose lease was over;
+- the features of the configuration that the shortest run uses (`Counterexample.identity`).
+
+How many requests, sequences or tokens a run has, which ids and which values are no part of it, nor a line number or a
+path. So one fault has one identity, in a longer run and in the next release. `kvproof.reports.identity` says when a
+known finding covers one that is found, and `former_signature` what an older kvproof would have called it.
+"""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from kvproof.spec.trace import CodePlace, Operation
 
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the text of an object; it differs from run to run
-DICT = re.compile(r"{[^{}]*}")  # tables in the text of a finding, or a configuration
-RECORD = re.compile(r"\b[A-Z]\w*\((?:\w+=[^()]*)?\)(?:, )?")  # a tuple with named fields, such as the part of a step
+VALUE = re.compile(r"\$([a-z]+)")  # where a value stands in a sentence
 CONTRACT = "contract "  # how the cause begins if the call was outside the contract of the engine
 QUESTIONS = {"admit": "can_admit", "reserve": "can_append", "swap_out": "can_swap_out", "swap_in": "can_swap_in"}
 LINE_CHARACTERS, COLUMN_GAP = 60, "   "  # of a comparison in one line
+TEXTS = "call", "sequence", "promise", "rule", "about", "raised_in"  # fields of a finding that are texts
 
 
 FindingKey = tuple[str, str]  # the property and the mechanism
@@ -20,12 +35,15 @@ FindingKey = tuple[str, str]  # the property and the mechanism
 class Finding(Exception):
     """One property is refuted.
 
-    sentence: what is wrong; `$expected`, `$observed` and `$sequence` in it stand for the fields of these names. A
-    sentence that names `$expected` first compares the two.
+    sentence: what is wrong; `$expected`, `$observed`, `$sequence` and the names in `values` stand in it for values. A
+    value that is not a number must stand there by its name, because the identity has the words of the sentence. What
+    follows a semicolon is no part of the identity. A sentence that names `$expected` first compares the two.
     cause: which call raised which exception, if one did. call: the call that the finding is about, with arguments.
     expected: what the specification says. observed: what the subject shows. blocks: the ids of the blocks concerned.
     sequence: the sequence concerned, as a text. frames: if a call raised, the last frames of the subject's code.
     promise: the question, with its argument, whose answer OK is at fault that the call failed, as `can_admit(1)`.
+    rule: of the specification, whose guard refused. about: what kind of thing the call was about, in words that are the
+    same in every run. raised_in: the function of the subject that raised, and the name of its file.
     """
 
     def __init__(
@@ -41,26 +59,28 @@ class Finding(Exception):
         sequence: str = "",
         frames: Sequence[CodePlace] = (),
         promise: str = "",
+        rule: str = "",
+        about: str = "",
+        raised_in: str = "",
+        values: Mapping[str, object] | None = None,
     ) -> None:
-        self.frames, self.promise = tuple(frames), promise
+        self.frames, self.promise, self.rule, self.about, self.raised_in = (
+            tuple(frames),
+            promise,
+            rule,
+            about,
+            raised_in,
+        )
         self.property, self.sentence, self.cause, self.call = property, sentence, cause, call
         self.expected, self.observed, self.blocks, self.sequence = expected, observed, tuple(blocks), sequence
+        self.values = {name: str(value) for name, value in (values or {}).items()}
         super().__init__(property, self.text, cause)
 
-    def of_property(self, property: str) -> "Finding":
+    def of_property(self, property: str, about: str = "") -> "Finding":
         """The same finding under another property, which says more exactly what is wrong."""
-        return Finding(
-            property,
-            self.sentence,
-            self.cause,
-            call=self.call,
-            expected=self.expected,
-            observed=self.observed,
-            blocks=self.blocks,
-            sequence=self.sequence,
-            frames=self.frames,
-            promise=self.promise,
-        )
+        names = (*TEXTS, "expected", "observed", "blocks", "frames", "values")
+        fields = {name: getattr(self, name) for name in names} | ({"about": about} if about else {})
+        return Finding(property, self.sentence, self.cause, **fields)
 
     @property
     def text(self) -> str:
@@ -79,32 +99,31 @@ class Finding(Exception):
     @property
     def kind(self) -> tuple[str, str]:
         """What a shorter run must show to be the same finding: the property, and which call raised what."""
-        return self.property, self.cause + self._after_question
+        return self.property, self.cause + self.after_question
 
     def mechanism(self, operation: str) -> str:
-        """How the property broke, without numbers: the cause, or else the operation, and the whole sentence.
-
-        Reports print it, and a list of known findings is compared with it.
-        """
-        return f"{self.cause or operation}: {self.words}{self._after_question}"
+        """How the property broke: the signature without the features of the configuration."""
+        about = f", {self.about}" if self.about else ""
+        return f"{self.cause or operation}: {self.claim}{about}{self.after_question}"
 
     @property
-    def _after_question(self) -> str:
+    def claim(self) -> str:
+        """What does not hold, in words that are the same in every run."""
+        if self.raised_in:
+            return f"raised in {self.raised_in}"
+        words = words_of(VALUE.sub("", self.sentence))
+        return f"rule {self.rule}: {words}" if self.rule else words
+
+    @property
+    def after_question(self) -> str:
         """Which question got the wrong OK, if it is not the call's own: a swap-in is asked for the append after it."""
         question = self.promise.partition("(")[0]
         own = QUESTIONS.get(self.cause.partition(" ")[0], question)
         return "" if question in ("", own) else f" after {question} said OK"
 
-    @property
-    def words(self) -> str:
-        """The sentence without numbers, tables, records and the call."""
-        text = RECORD.sub("", DICT.sub("", self.text))
-        words = _words_of(text.partition(": ")[2] or text)
-        return words if words or self.cause else _words_of(text)
-
     def key(self, operations: Sequence[Operation]) -> FindingKey:
-        """The identity of the finding in which the operations ended: its property and its mechanism."""
-        return self.property, self.mechanism(operations[-1][0] if operations else "open")
+        """What is known of the identity when a run ends in the finding: its property and its mechanism."""
+        return self.property, self.mechanism(operation_of(operations))
 
     @property
     def contract(self) -> str:
@@ -112,7 +131,12 @@ class Finding(Exception):
         return self.cause.removeprefix(CONTRACT) if self.cause.startswith(CONTRACT) else ""
 
 
-def _words_of(sentence: str) -> str:
+def operation_of(operations: Sequence[Operation]) -> str:
+    """The operation in which a run ends."""
+    return str(operations[-1][0]) if operations else "open"
+
+
+def words_of(sentence: str) -> str:
     """The first part of a sentence without numbers and brackets; empty if it has no word."""
     words = re.sub(r"[-\d(),.\[\]' ]+", " ", sentence.partition("\n")[0].partition(";")[0])
     return words.strip().replace(" :", ":") if re.search(r"\w", words) else ""
@@ -120,9 +144,9 @@ def _words_of(sentence: str) -> str:
 
 def text_of(finding: Finding) -> str:
     """The finding as one sentence: the call, and what is wrong."""
-    text = finding.sentence
-    for name in ("expected", "observed", "sequence"):
-        text = text.replace(f"${name}", str(getattr(finding, name)))
+    names = {"expected": finding.expected, "observed": finding.observed, "sequence": finding.sequence}
+    values = names | finding.values
+    text = VALUE.sub(lambda found: str(values.get(found[1], found[0])), finding.sentence)
     return f"{finding.call}: {text}" if finding.call else text
 
 

@@ -57,6 +57,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "PRIMARY KEY (run, name, mapping))",
     ),
     ("ALTER TABLE speeds ADD COLUMN measured TEXT NOT NULL DEFAULT ''",),
+    ("ALTER TABLE findings ADD COLUMN former TEXT NOT NULL DEFAULT ''",),
 )
 PARTS = ("verdicts", "findings", "work", "reached", "speeds")  # lists of a RecordedRun, each with a table of its name
 

@@ -4,7 +4,7 @@ They are listed in the configuration of the repository (`runs/configuration.py`)
 
     [[known]]
     property = "refcount-exact"
-    signature = "fork: *"           # as a report prints it; * and ? stand for any characters; default: any
+    signature = "fork: *"           # as a report prints it, or printed it formerly; * and ? are any characters
     subject = "vllm-v0==0.6.*"      # default: any
     reason = "fixed upstream in 0.7; we are moving"
     expires = 2027-01-31
@@ -21,6 +21,7 @@ from typing import Any
 
 from kvproof.check.runs import configuration as file
 from kvproof.check.runs.configuration import FILE, ConfigurationError, find_configuration, read_configuration
+from kvproof.reports.identity import Identity
 from kvproof.reports.result import KNOWN
 from kvproof.spec.text.properties import MEANINGS
 
@@ -39,11 +40,10 @@ class Known:
     signature: str = ANY
     subject: str = ANY
 
-    def covers(self, property: str, signature: str, subject: str) -> bool:
-        """Whether the entry matches a finding. signature: how the finding broke, as a report prints it."""
-        return (
-            property == self.property and fnmatchcase(signature, self.signature) and fnmatchcase(subject, self.subject)
-        )
+    def covers(self, identity: Identity, subject: str) -> bool:
+        """Whether the entry matches a finding."""
+        is_this = identity.is_covered_by(self.property, self.signature, fnmatchcase)
+        return is_this and fnmatchcase(subject, self.subject)
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,17 @@ class KnownFindings:
     entries: tuple[Known, ...] = ()
     today: date = date.min
 
-    def excuse(self, property: str, signature: str, subject: str) -> str:
+    def excuse(self, identity: Identity, subject: str) -> str:
         """The reason why a finding does not fail the run; empty if it does."""
         for entry in self.entries:
-            if entry.covers(property, signature, subject) and self.today <= entry.expires:
+            if entry.covers(identity, subject) and self.today <= entry.expires:
                 return f"{KNOWN} {entry.expires}: {entry.reason}"
         return ""
 
-    def expired(self, property: str, signature: str, subject: str) -> str:
+    def expired(self, identity: Identity, subject: str) -> str:
         """A note for a finding whose entry has expired; empty if it has none."""
         for entry in self.entries:
-            if entry.covers(property, signature, subject) and self.today > entry.expires:
+            if entry.covers(identity, subject) and self.today > entry.expires:
                 return f"it was known until {entry.expires} ({entry.reason}): fix it, or renew its entry in {FILE}"
         return ""
 

@@ -54,9 +54,8 @@ class RunOptions:
     words: list[str] = field(default_factory=list)
     required: tuple[str, ...] = ()
 
-    @property
-    def store(self) -> Store:
-        return Store(self.folder)
+    def __post_init__(self) -> None:
+        self.store = Store(self.folder)
 
 
 def run_stages(

@@ -230,9 +230,9 @@ class Session:
         self._write(self.store.write_result)
 
     def _was_reported(self, check: Check) -> bool:
-        """Whether the same mechanism was found before, in another scope or by another judge."""
-        alike = (one for one in self.result.checks if one.is_failure and one.id != check.id and check.signature)
-        return any((one.property, one.signature) == (check.property, check.signature) for one in alike)
+        """Whether the same fault was found before, in another scope or by another judge."""
+        others = (one for one in self.result.checks if one.is_failure and one.id != check.id and check.signature)
+        return any(check.identity.is_covered_by(one.property, one.signature) for one in others)
 
     def _news(self, check: Check) -> str:
         """What a finding that was just made says, and the command that repeats it."""

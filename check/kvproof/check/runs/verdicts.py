@@ -21,6 +21,7 @@ from kvproof.check.runs.session import NOT_RUN
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.search.suppression import Features
+from kvproof.reports.identity import Identity, operation_named
 from kvproof.reports.result import PROMISED_BY_NOBODY, Check, Refusals, WitnessCount
 from kvproof.reports.summary import REFUSED
 from kvproof.spec.text.properties import MEANINGS
@@ -45,9 +46,9 @@ class ReportedFinding:
     """A finding as a result reports it.
 
     text: what broke, and where. trace: the path of the saved trace, relative to the result's folder. scope: a part of
-    the check's id that distinguishes several findings of one property. signature: how it broke. excused: why it is not
-    a failure; empty if it is one. features: those that its shortest run uses and could do without. steps: the run, of a
-    finding whose trace no file has. Raises ValueError without a run.
+    the check's id that distinguishes several findings of one property. signature, former: see `Check`. excused: why it
+    is not a failure; empty if it is one. features: those that its shortest run uses and could do without. steps: the
+    run, of a finding whose trace no file has. Raises ValueError without a run.
     """
 
     property: str
@@ -55,6 +56,7 @@ class ReportedFinding:
     trace: str | None = None
     scope: str = ""
     signature: str = ""
+    former: str = ""
     excused: str = ""
     features: Features = ()
     steps: str = ""
@@ -62,6 +64,11 @@ class ReportedFinding:
     def __post_init__(self) -> None:
         if not self.trace and not self.steps:
             raise ValueError(f"{self.property} is not refuted without a run that shows it")
+
+    @builtins.property
+    def identity(self) -> Identity:
+        """What makes it the same finding as that of another run."""
+        return Identity(self.property, self.signature, self.former)
 
     @builtins.property
     def is_known(self) -> bool:
@@ -142,6 +149,7 @@ def refuted_by(judge: str, found: ReportedFinding, outcome: JudgeOutcome, scope:
         found.trace,
         found.signature,
         found.excused,
+        former=found.former,
     )
 
 
@@ -176,7 +184,7 @@ def named_if_excused(found: ReportedFinding, others: Iterable[ReportedFinding] =
     others: findings of the same search. None of them has the same id.
     """
     if found.excused:
-        cause = found.signature.partition(":")[0].replace(" ", "-")
+        cause = operation_named(found.signature).replace(" ", "-")
         name = "-".join(part for part in (found.scope, cause) if part)
         taken = {other.scope for other in others if other.property == found.property}
         names = chain([name], (f"{name}-{number}" for number in count(2)))

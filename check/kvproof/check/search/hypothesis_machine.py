@@ -253,8 +253,10 @@ class HypothesisRun:
             found = Counterexample(self.config, self.operations, Finding("nondeterministic", ""))
         else:
             outcome = f"{found.finding.property} was refuted ({found.finding.text})"
-        text = f"the same calls, other answers: once {outcome}, and with the same choices not the same again"
-        self.done.counterexample = replace(found, finding=Finding("nondeterministic", text))
+        text = "the same calls, other answers: once $outcome, and with the same choices not the same again"
+        self.done.counterexample = replace(
+            found, finding=Finding("nondeterministic", text, values={"outcome": outcome})
+        )
 
 
 # The machine ------------------------------------------------------------------------------------------------------

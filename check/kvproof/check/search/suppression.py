@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from kvproof.check.oracle.level import optional_kinds, typed
+from kvproof.check.oracle.level import optional_kinds
 from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.oracle.signature import features_used
 from kvproof.check.protocol import features
 from kvproof.check.protocol.manager import Config
 from kvproof.spec.trace import Operation
@@ -29,15 +30,9 @@ def every_feature() -> Features:
 
 
 def features_of(config: Config, operations: Iterable[Operation]) -> Features:
-    """The features that a run uses and could do without.
-
-    Keys, images and encoders are used by prompts; the configuration only allows them.
-    """
-    used = {f.field for f in features.FEATURES if not f.argument and f.is_on(config)}
-    by_argument = {feature.argument: feature.field for feature in features.FEATURES if feature.argument}
-    for operation in map(typed, operations):
-        used.add(operation.name())
-        used.update(field for argument, field in by_argument.items() if operation.has(argument))
+    """The features that a run uses and could do without."""
+    operations = list(operations)
+    used = features_used(config, operations) | {operation[0] for operation in operations}
     return tuple(name for name in every_feature() if name in used)
 
 
@@ -48,7 +43,8 @@ def unused_features(config: Config, operations: Iterable[Operation]) -> frozense
 
 def is_duplicate(known: Iterable[KnownFailure], found: Counterexample) -> bool:
     """Whether a known failure has the finding's property and mechanism, and needs only features of this run."""
-    same = [needed for *one, needed in known if tuple(one) == found.kind]
+    kinds = found.kind, found.former_kind
+    same = [needed for *one, needed in known if tuple(one) in kinds]
     used = set(features_of(found.config, found.operations)) if same else set[str]()
     return any(used.issuperset(needed) for needed in same)
 

@@ -119,7 +119,8 @@ class Program:
                     continue
                 require_time()
                 if patience.left() <= 0:
-                    raise Finding("total-calls", f"{context} was not read by the program", f"{call} {HANG}")
+                    text, values = "$asked was not read by the program", {"asked": context}
+                    raise Finding("total-calls", text, f"{call} {HANG}", values=values)
         self._num_asked += 1
         if self._num_asked % LOOK_CALLS == 0:
             self._usage(context, call)
@@ -134,8 +135,8 @@ class Program:
         usage = usage_of(self.process.pid)
         if usage.memory_bytes > self.limits.memory_bytes:
             self.end()
-            text = f"{context} made the program use more than {self.limits.memory_bytes:,} bytes of memory"
-            raise Finding("total-calls", text, f"{call} {CRASH}")
+            text = f"$asked made the program use more than {self.limits.memory_bytes:,} bytes of memory"
+            raise Finding("total-calls", text, f"{call} {CRASH}", values={"asked": context})
         return usage
 
     def _answer(self, context: str, call: str, seconds: float) -> dict[str, Any]:
@@ -158,12 +159,14 @@ class Program:
                 if patience.left() > 0:
                     self._usage(context, call)
                     continue
-                raise Finding("total-calls", f"{context} gave {NO_ANSWER} {seconds:g} s", f"{call} {HANG}")
+                text, values = f"$asked gave {NO_ANSWER} {seconds:g} s", {"asked": context}
+                raise Finding("total-calls", text, f"{call} {HANG}", values=values)
             part = os.read(self._output, CHUNK_BYTES)
             if not part:
                 self.end()
                 how = how_it_ended(self.process.returncode)
-                raise Finding("total-calls", f"{context} ended the program, which {how}", f"{call} {CRASH}")
+                text, values = f"$asked ended the program, which {how}", {"asked": context}
+                raise Finding("total-calls", text, f"{call} {CRASH}", values=values)
             self._rest += part
         line, _, self._rest = self._rest.partition(b"\n")
         if self._rest:

@@ -142,7 +142,8 @@ class Admitting(ManagerBase):
         check_answer("admit", result, Admitted, Refused)
         if isinstance(result, Refused):
             if self.capabilities.has_admission_query:
-                raise Finding("admission-sound", f"can_admit({gid}) said OK, admit was refused: {result.reason}")
+                sentence, values = f"can_admit({gid}) said OK, admit was refused: $reason", {"reason": result.reason}
+                raise Finding("admission-sound", sentence, values=values)
             self.answer, self.is_refused = "refused", True
             self.coverage["admission refused"] += 1
             self.require_unchanged(before, f"{context} was refused")

@@ -263,8 +263,9 @@ class ManagerBase(Oracle, OperationJudge):
         unused = self.explainer.unused_in(self.state, pool)
         if self.explainer.machine.function("may_answer_ok")(num_blocks + slack, unused, num_held_back):
             sentence = f"{context} says no, but takes at most $observed blocks, and $expected are free"
-            sentence += f", {num_held_back} of them held back by the watermark" if num_held_back else ""
-            raise Finding("admission-exact", sentence, expected=unused, observed=num_blocks)
+            held_back = f", {num_held_back} of them held back by the watermark" if num_held_back else ""
+            values = {"held": held_back}
+            raise Finding("admission-exact", f"{sentence}$held", expected=unused, observed=num_blocks, values=values)
 
     def growth_cost_max(self, group: Group) -> int:
         """At most so many blocks the members of a group take for their tokens and lookahead slots."""

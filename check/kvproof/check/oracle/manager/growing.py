@@ -47,7 +47,8 @@ class Growing(ManagerBase):
         check_answer("reserve", result, Reserved, Refused)
         if isinstance(result, Refused):
             if self.capabilities.has_admission_query:
-                refused = Finding("admission-sound", f"{context} was refused after an OK: {result.reason}")
+                sentence, values = f"{context} was refused after an OK: $reason", {"reason": result.reason}
+                refused = Finding("admission-sound", sentence, values=values)
                 self.blame(refused, seq.group.id, self.cost_max([(seq, stop)]), GPU)
                 raise refused
             self.judge_no(self.cost_max([(seq, stop)]), GPU, 0, context)

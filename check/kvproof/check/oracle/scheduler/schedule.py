@@ -257,8 +257,9 @@ class StepExplainer:
             beyond = f", and {num_beyond} slots of lookahead beyond" if num_beyond else ""
             raise Finding(
                 "read-back",
-                f"$sequence computes up to $observed{beyond}, and has $expected slots",
+                "$sequence computes up to $observed$beyond, and has $expected slots",
                 call=SCHEDULE,
+                values={"beyond": beyond},
                 expected=num_entries * self.config.block_size,
                 observed=chunk.stop,
                 sequence=f"sequence {seq.id}",
@@ -302,7 +303,8 @@ class StepExplainer:
         for request_id, chunks in waiting.items():
             request = scheduler.requests[request_id]
             if len(chunks) != len(request.members):
-                raise Finding("frame-kept", f"request {request_id} is admitted in part: {chunks}", call=SCHEDULE)
+                sentence, values = f"request {request_id} is admitted in part: $chunks", {"chunks": chunks}
+                raise Finding("frame-kept", sentence, call=SCHEDULE, values=values)
             first, hit = scheduler.seqs[chunks[0].seq], chunks[0].hit
             for seq in request.everyone():
                 seq.status = RUNNING
@@ -377,8 +379,8 @@ class StepExplainer:
         if load.seq in chunks:
             raise self._not_arrived(load.seq)
         if seq is None or seq.status is not WAITING or not load.hit < load.stop <= len(seq.tokens):
-            sentence = f"{load} is of no sequence that waits and has those tokens"
-            raise Finding("no-use-after-free", sentence, call=SCHEDULE, sequence=f"sequence {load.seq}")
+            sentence, name = "$load is of no sequence that waits and has those tokens", f"sequence {load.seq}"
+            raise Finding("no-use-after-free", sentence, call=SCHEDULE, sequence=name, values={"load": load})
         seq.status, seq.computed, seq.hit = RUNNING, load.stop, load.hit
         self.explainer.admitted(seq, load.hit, self.config.caching, SCHEDULE, self.capabilities.same_step_hits)
         scheduler.loading[seq.id] = scheduler.pending.launch([seq], SCHEDULE)

@@ -87,8 +87,9 @@ def judge_order(state: SchedulerState, held_up: Sequence[HeldUp]) -> None:
             raise Finding(
                 "arrival-order",
                 f"request {admitted[0].id} was admitted before request {one.id}, which ranks before it and is "
-                f"{one.members[0].status.value}: the scheduler declares the order {state.config.policy}",
+                f"$status: the scheduler declares the order {state.config.policy}",
                 call=SCHEDULE,
+                values={"status": one.members[0].status.value},
                 expected=0,
                 observed=len(admitted),
             )
@@ -97,9 +98,9 @@ def judge_order(state: SchedulerState, held_up: Sequence[HeldUp]) -> None:
             raise Finding(
                 "arrival-order",
                 f"request {later[0].request.id} was let in before request {one.id}, which ranks before it and is "
-                f"{one.members[0].status.value}: that one was overtaken $observed times, and the scheduler "
-                "declares at most $expected",
+                "$status: that one was overtaken $observed times, and the scheduler declares at most $expected",
                 call=SCHEDULE,
+                values={"status": one.members[0].status.value},
                 expected=most,
                 observed=one.num_overtaken,
             )
@@ -149,8 +150,9 @@ def judge_failed(state: SchedulerState, request: ExpectedRequest, known: Sequenc
         who = "it needs" if is_alone else f"all {len(known)} requests need"
         raise Finding(
             "admission-final",
-            f"request {request.id} is ended for lack of room, but {who} at most $observed blocks of $expected",
+            f"request {request.id} is ended for lack of room, but $who at most $observed blocks of $expected",
             call=SCHEDULE,
+            values={"who": who},
             expected=usable,
             observed=needed,
         )

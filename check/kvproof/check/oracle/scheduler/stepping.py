@@ -140,9 +140,10 @@ class Stepping(SchedulerState):
                 first = waiting[0]
                 raise Finding(
                     "progress",
-                    f"nothing runs, and request {first.id}, {first.members[0].status.value}, "
-                    f"{len(first.members[0].tokens)} tokens, is neither scheduled nor ended",
+                    f"nothing runs, and request {first.id}, $status, {len(first.members[0].tokens)} tokens, is neither "
+                    "scheduled nor ended",
                     call=SCHEDULE,
+                    values={"status": first.members[0].status.value},
                 )
         if self.last_step is not None and self.num_steps > self.last_step and self.requests:
             states = ", ".join(f"request {r.id} {r.members[0].status.value}" for r in self.requests.values())

@@ -200,8 +200,8 @@ class StoreJudge(SubjectCalls, RuledJudge):
         """The store asks a lower tier first: nothing that it shows changes."""
         check_answer("begin_store().keys", asked.keys, list)
         if foreign := [key for key in asked.keys if key not in keys]:
-            sentence = f"the store asks for {keys_text(foreign)}, which the call does not name"
-            raise Finding("frame-kept", sentence, call=context)
+            sentence, values = "the store asks for $keys, which the call does not name", {"keys": keys_text(foreign)}
+            raise Finding("frame-kept", sentence, call=context, values=values)
         self.answer = f"asks for {keys_text(asked.keys)}" if asked.keys else "has nothing to ask for"
         if asked.keys:
             one = Transfer(transfer, request, False, self.explained.new_owner(), list(asked.keys), [], is_asking=True)
@@ -253,8 +253,8 @@ class StoreJudge(SubjectCalls, RuledJudge):
     def _judge_staged(self, keys: Sequence[int], new: list[int], staged: Staged, context: str) -> None:
         """The store takes each key that has no slot, and no other one, and gives it a slot that exists."""
         if foreign := [key for key in staged.keys if key not in keys]:
-            sentence = f"the store takes {keys_text(foreign)}, which the call does not name"
-            raise Finding("frame-kept", sentence, call=context)
+            sentence, values = "the store takes $keys, which the call does not name", {"keys": keys_text(foreign)}
+            raise Finding("frame-kept", sentence, call=context, values=values)
         for key, slot in zip(staged.keys, staged.slots, strict=True):
             if not 0 <= slot < self.explained.num_slots:
                 sentence = f"key {key} gets slot $observed, of $expected"
@@ -264,11 +264,14 @@ class StoreJudge(SubjectCalls, RuledJudge):
         left = [key for key in new if key not in staged.keys and key not in self.explained.lapsed.values()]
         is_full = self.capabilities.evicts_on_call and len(left) > self._num_unused() - len(self.explained.lapsed)
         if left and self.capabilities.refusal_slack is not None and not is_full:
-            sentence = f"{keys_text(left)} got no slot, and the call was not refused"
-            raise Finding("refusal-needed", sentence, call=context)
+            sentence = "$keys got no slot, and the call was not refused"
+            raise Finding("refusal-needed", sentence, call=context, values={"keys": keys_text(left)})
         if left and self.capabilities.stores_what_fits and (num_more := self._num_unused() - len(staged.keys)) > 0:
-            sentence = f"{keys_text(left)} got no slot, and $observed more are free or can be evicted"
-            raise Finding("refusal-needed", sentence, call=context, observed=num_more)
+            sentence, values = (
+                "$keys got no slot, and $observed more are free or can be evicted",
+                {"keys": keys_text(left)},
+            )
+            raise Finding("refusal-needed", sentence, call=context, observed=num_more, values=values)
 
     def _evicted(self) -> list[int]:
         """The keys that the store shows no more. It does not report what it evicts."""
@@ -303,7 +306,8 @@ class StoreJudge(SubjectCalls, RuledJudge):
         evicted = self.call("total-calls", "evict", list(keys))
         check_answer("evict", evicted, list)
         if foreign := [key for key in evicted if key not in keys]:
-            raise Finding("frame-kept", f"{keys_text(foreign)} went, which the call does not name", call=context)
+            sentence, values = "$keys went, which the call does not name", {"keys": keys_text(foreign)}
+            raise Finding("frame-kept", sentence, call=context, values=values)
         for key in keys:
             if explained.has(key) and key in evicted:
                 explained.evict(key, context)
@@ -428,8 +432,8 @@ class StoreJudge(SubjectCalls, RuledJudge):
         """What was stored is copied to a lower tier: a load with the number of its store."""
         _check_slots("end_store", copied.keys, copied.slots)
         if absent := [key for key in copied.keys if not self.explained.has(key)]:
-            sentence = f"{keys_text(absent)} is copied to a lower tier, and is not there"
-            raise Finding("hit-written", sentence, call=context)
+            sentence, values = "$keys is copied to a lower tier, and is not there", {"keys": keys_text(absent)}
+            raise Finding("hit-written", sentence, call=context, values=values)
         self._judge_given(copied.keys, dict(zip(copied.keys, copied.slots, strict=True)), context)
         owner = self.explained.new_owner()
         one = Transfer(stored.number, stored.request, True, owner, list(copied.keys), list(copied.slots))
@@ -479,7 +483,15 @@ def sharpened(finding: Finding, ended: Transfer) -> Finding:
         property = "abort-unseen"
     elif ended.is_load and property == "refcount-exact":
         property = "pin-own"
-    return finding.of_property(property)
+    return finding.of_property(property, about=_described(ended))
+
+
+def _described(ended: Transfer) -> str:
+    """What kind of transfer has ended, for the identity of a finding."""
+    kind = f"of a {'load' if ended.is_load else 'store'}{' that failed' if ended.failed else ''}"
+    if not ended.has_lapsed:
+        return kind
+    return f"{kind} whose lease was over{' and whose key another store took over' if ended.is_taken_over else ''}"
 
 
 def _check_staged(staged: Staged) -> None:

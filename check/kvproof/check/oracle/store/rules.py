@@ -27,8 +27,9 @@ CALL = 0  # the owner of what one call holds while it is explained
 class Transfer:
     """A transfer under way. pins and flights: one for each key. failed: the places of keys for which it failed.
 
-    until: the time at which what it holds is given up, or NO_END. has_lapsed: that time is over. is_asking: a lower
-    tier has not answered it yet, and it has no slots. from_device: it copies from the device, after the earlier ones.
+    until: the time at which what it holds is given up, or NO_END. has_lapsed: that time is over. is_taken_over: another
+    store wrote a key of it after that time. is_asking: a lower tier has not answered it yet, and it has no slots.
+    from_device: it copies from the device, after the earlier ones.
     """
 
     number: int
@@ -43,6 +44,7 @@ class Transfer:
     has_landed: bool = False
     until: int = NO_END
     has_lapsed: bool = False
+    is_taken_over: bool = False
     is_asking: bool = False
     from_device: bool = False
 
@@ -74,6 +76,7 @@ class StoreRules:
         self.free_owners = list(range(NUM_OWNERS - 1, CALL, -1))
         self.numbers: dict[int, int] = {}  # of keys
         self.lapsed: dict[int, int] = {}  # slots of stores whose lease is over, which the store may keep; their keys
+        self.taken_over: set[int] = set()  # keys of such stores that another store writes
         self.lapsed_loads: Counter[int] = Counter()  # loads of a key whose lease is over, which the store may count
         self.keys: list[int] = []  # by number
         for slot in range(self.num_slots):
@@ -96,7 +99,8 @@ class StoreRules:
             about = f"; {self.described(blocks[0])}"
         elif name in ("promise", "begin_load"):
             about = f"; key {self.keys[arguments[3]]} is {self.status_of(arguments[3])}"
-        return Finding(guard.property, f"it must be that {guard.sentence}{about}", call=context, blocks=blocks)
+        sentence = f"it must be that {guard.sentence}{about}"
+        return Finding(guard.property, sentence, call=context, blocks=blocks, rule=name)
 
     def new_owner(self, owner: int | None = None) -> int:
         """An owner for what comes: one that has nothing, unless it is named. It begins at its first use."""
@@ -215,7 +219,9 @@ class StoreRules:
                 self.fire("begin_load", context, pin, transfer.owner, TIER, number, transfer.until)
                 self.fire("submit_load", context, flight, pin)
             else:
-                self.lapsed.pop(slot, None)
+                if self.lapsed:
+                    self.taken_over.update({key}.intersection(self.lapsed.values()))
+                    self.lapsed.pop(slot, None)
                 self.fire("begin_store", context, pin, transfer.owner, slot, number, transfer.until)
                 self.fire("submit_store", context, flight, pin)
 
@@ -251,8 +257,11 @@ class StoreRules:
 
     def end_lapsed(self, transfer: Transfer) -> None:
         """The store was informed of the end of a transfer whose lease was over."""
+        transfer.is_taken_over = not self.taken_over.isdisjoint(transfer.keys)
         if transfer.is_load:
             self.lapsed_loads.subtract(transfer.keys)
+        else:
+            self.taken_over.difference_update(transfer.keys)
 
     def _give_back(self, transfer: Transfer) -> None:
         self.free_pins += transfer.pins

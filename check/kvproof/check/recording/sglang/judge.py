@@ -46,7 +46,7 @@ class RadixJudge(StoreLines):
         self.replayed.play(line)
         self._context = line.call
         if line.raised:
-            raise Finding("total-calls", f"the call raised {line.raised}", call=self._context)
+            raise Finding("total-calls", "the call raised $error", call=self._context, values={"error": line.raised})
         handler(line)
         num_free = line.free[0] + self._num_late
         shown = StoreObservation(self.explained.entries(), num_free, None, line.free_ids)
@@ -88,8 +88,12 @@ class RadixJudge(StoreLines):
         """Nobody has a lock: then there is no request, and no page is being written."""
         if self._has_tree and not self._num_locks and self._written:
             pages = sorted(self._written)
-            sentence = f"no request has a lock, and {count(len(pages), 'page')} are neither free nor in the tree"
-            raise Finding("no-leak-at-rest", sentence, call=self._context, observed=pages[:20], blocks=pages)
+            sentence, values = (
+                "no request has a lock, and $pages are neither free nor in the tree",
+                {"pages": count(len(pages), "page")},
+            )
+            shown = pages[:20]
+            raise Finding("no-leak-at-rest", sentence, call=self._context, observed=shown, blocks=pages, values=values)
 
     # Calls of the pool ----------------------------------------------------------------------------------------------
 
@@ -157,8 +161,9 @@ class RadixJudge(StoreLines):
                 self._require_slot(key, slot)
         for key in rest:
             if self.explained.has(key):
-                sentence = f"{count(line.num_hit, 'page')} are found, and the next, key {key}, is there too"
-                raise Finding("hit-found", sentence, call=self._context)
+                sentence = f"$pages are found, and the next, key {key}, is there too"
+                values = {"pages": count(line.num_hit, "page")}
+                raise Finding("hit-found", sentence, call=self._context, values=values)
 
     def _require_slot(self, key: int, slot: int) -> None:
         expected = self.explained.slot_of(key)
@@ -236,7 +241,8 @@ class RadixJudge(StoreLines):
         free = [key for key in path if not self._locks[key]]
         if free or not self._num_locks:
             whose = f"key {free[0]}" if free else "the root"
-            raise Finding("pin-own", f"nobody has a lock on {whose}, and one ends", call=self._context)
+            sentence = "nobody has a lock on $node, and one ends"
+            raise Finding("pin-own", sentence, call=self._context, values={"node": whose})
         self._num_locks -= 1
         for key in path:
             self._locks[key] -= 1

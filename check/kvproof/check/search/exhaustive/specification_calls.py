@@ -67,8 +67,8 @@ class CallSpace(SpecificationSpace):
             has_finished = self.firings.run(work, call.program(work), call.operation) is None
             if has_finished != call.can_finish:
                 verb = "can" if call.can_finish else "cannot"
-                text = f"{call.operation} {'finishes' if has_finished else 'is refused'}, although it {verb} finish"
-                raise RefutedAt(Finding("admission-sound", text), call.operation)
+                text = f"$operation {'finishes' if has_finished else 'is refused'}, although it {verb} finish"
+                raise RefutedAt(Finding("admission-sound", text, values={"operation": call.operation}), call.operation)
             if has_finished:
                 yield call.operation, work
         if _rows(state) != rows:

@@ -188,8 +188,11 @@ def refuted(error: Exception, firing: tuple[Any, ...], operation: Operation) -> 
     if isinstance(error, CheckFailed):
         return RefutedAt(Finding(error.property, f"{error.rule}: {error.text}"), operation)
     rule, *arguments = firing or ("nothing",)
-    text = f"{rule}{tuple(arguments)} raises {type(error).__name__}: {error}"
-    return RefutedAt(Finding("total-calls", text), operation)
+    text, values = (
+        f"{rule}$arguments raises {type(error).__name__}: $error",
+        {"arguments": tuple(arguments), "error": error},
+    )
+    return RefutedAt(Finding("total-calls", text, values=values), operation)
 
 
 CLAIMS = COLLECTED.invariants + COLLECTED.theorems

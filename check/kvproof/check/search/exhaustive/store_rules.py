@@ -97,7 +97,8 @@ class StoreRuleSpace:
         if self.scope.is_built:
             for operation in chain(self._growing(), self._introducing(), self._beginning()):
                 if refused := self.machine.rules[operation[0]](state, *operation[1:]):
-                    raise Finding("total-calls", f"{operation} is refused: {refused.sentence}")
+                    text = f"$operation is refused: {refused.sentence}"
+                    raise Finding("total-calls", text, values={"operation": operation})
         return state
 
     def state_key(self, state: StoreState) -> Hashable:

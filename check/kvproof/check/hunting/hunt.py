@@ -1,0 +1,213 @@
+"""One hunt: a subject is searched in small scopes, then with random walks, in units that anybody may do."""
+
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kvproof.check.hosts.choice import opened
+from kvproof.check.hosts.workers import StatefulWorkers
+from kvproof.check.hunting.explore_stage import subject_stage
+from kvproof.check.hunting.findings import Saving, saving_of
+from kvproof.check.hunting.head import Head, here
+from kvproof.check.hunting.resume import HuntPlan, begun, earlier_findings, keep_plan, require_same, resumed
+from kvproof.check.hunting.scope_unit import ScopeUnits
+from kvproof.check.hunting.store import ResultStore
+from kvproof.check.hunting.unit import Judged, make_ready
+from kvproof.check.hunting.walk_stage import walker_stage
+from kvproof.check.oracle.level import level_named, level_of
+from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.protocol.scopes import Scope
+from kvproof.check.runs.arguments import (
+    Narrowed,
+    agrees,
+    factory_of,
+    fixed_fields,
+    require_fields_of,
+    wanted_properties,
+)
+from kvproof.check.runs.effort import effort_of
+from kvproof.check.runs.errors import UsageError, fail
+from kvproof.check.runs.history import require_recordable
+from kvproof.check.runs.run import RunOptions, run_stages
+from kvproof.check.runs.session import Stage, StageBudget, StageOutput
+from kvproof.check.runs.store import Store
+from kvproof.check.runs.terminal import output, say
+from kvproof.check.runs.trust import trust
+from kvproof.check.runs.verdicts import planned_checks
+from kvproof.check.search.strategies import Strategy, strategy_of
+from kvproof.check.subjects.loading.shipping import SHIPPING
+from kvproof.reports.result import Check
+from kvproof.spec.verdict import Exit
+
+RESUME = "kvproof hunt --resume {file} --subject {subject}"
+BEFORE = "before"  # the stage of what was found before the hunt was resumed
+EXPLORER_SHARE, EXPLORER_SECONDS_MAX = 15.0, 15.0  # percent of the budget; the walker gets the rest
+
+
+@dataclass
+class HuntOptions:
+    """The options of `kvproof hunt`. seed: None only to resume a hunt. words: those that repeat it."""
+
+    subject: str | None
+    seed: int | None
+    level: str | None = None
+    effort: str | None = None
+    budget: float | None = None
+    keeps_going: bool = True
+    wanted: list[str] = field(default_factory=list)
+    fix: list[str] = field(default_factory=list)
+    resume: Path | None = None
+    workers: str | None = None
+    is_trusted: bool = False
+    isolation: bool | None = None
+    known: Path | None = None
+    contract_fails: bool = False
+    baseline: Path | None = None
+    history: Path | None = None
+    out: Path = Path()
+    json: Path | None = None
+    words: list[str] = field(default_factory=list)
+
+
+def hunt(given: HuntOptions) -> Exit:
+    """Search for counterexamples of one subject. Raises UsageError, StoreError."""
+    require_recordable(given.history)
+    with ExitStack() as ending:
+        store = Store(given.resume or given.out)
+        results, plan = _plan_of(given, store, ending)
+        judged = Judged(plan.subject, given.isolation, given.budget)
+        pool = ending.enter_context(opened(given.workers, SHIPPING))
+        if pool is not None:
+            pool.prepare(make_ready, judged)
+        make, one = factory_of(plan.subject, given.isolation, given.budget)
+        _require_level(given.level, plan.subject, one)
+        require_fields_of(level_of(one).config, plan.fixed)
+        options = _run_options(given, plan, store, _impossible(one, plan.properties, plan.fixed))
+        earlier = [] if results is None else earlier_findings(store.folder)
+        if results is None:
+            store.claim()
+            results = ending.enter_context(closing(begun(store.folder, plan)))
+        saving = saving_of(options, make, given.isolation, results)
+        saving.wanted = frozenset(plan.properties)
+        for name, reason in level_of(one).excluded_witnesses(plan.fixed).items():
+            say(output(), f"not expected with these fixed fields: {name} ({reason})")
+        head = here(make, results) if pool is None else Head(pool, store=results)
+        stages = _Stages(given, plan, options, saving, one).all(head, pool, judged, earlier)
+        facts = {} if pool is None else {"workers": pool.name}
+        is_short = not given.keeps_going and given.resume is None
+        return run_stages(options, stages, one, stops_at_first=is_short, environment=facts)
+
+
+def _plan_of(given: HuntOptions, store: Store, ending: ExitStack) -> tuple[ResultStore | None, HuntPlan]:
+    """What is hunted for, and the store of a hunt that is resumed."""
+    if given.resume is None:
+        if given.subject is None:
+            raise UsageError("no subject is given: name one with --subject, or continue a hunt with --resume DIR")
+        assert given.seed is not None
+        fixed, wanted = fixed_fields(given.fix), wanted_properties(given.wanted)
+        effort = effort_of(given.effort, given.budget, given.subject).name
+        return None, HuntPlan(given.subject, given.seed, fixed, wanted, effort)
+    if given.fix or given.wanted:
+        option = "--fix" if given.fix else "--property"
+        raise UsageError(f"--resume continues with the options of the first hunt; leave {option} out")
+    results, plan = resumed(given.resume)
+    ending.enter_context(closing(results))
+    trusted = trust(is_total=given.is_trusted, command=RESUME)
+    require_same(given.resume, plan, given.subject, given.seed, trusted)
+    if given.effort is None and given.budget is None:
+        given.effort = plan.effort or None
+    plan.effort = effort_of(given.effort, given.budget, plan.subject).name
+    keep_plan(results, plan)
+    store.claim()
+    return results, plan
+
+
+def _run_options(given: HuntOptions, plan: HuntPlan, store: Store, impossible: dict[str, str]) -> RunOptions:
+    effort = effort_of(given.effort, given.budget, plan.subject)
+    options = RunOptions(
+        "hunt",
+        plan.subject,
+        plan.seed,
+        given.budget,
+        store.folder,
+        given.json,
+        given.known,
+        given.contract_fails,
+        effort,
+        baseline=given.baseline,
+        history=given.history,
+        words=given.words,
+    )
+    options.store = store
+    options.messages = tuple(f"--property {name}: {reason}" for name, reason in impossible.items())
+    return options
+
+
+@dataclass
+class _Stages:
+    """The stages of a hunt."""
+
+    given: HuntOptions
+    plan: HuntPlan
+    options: RunOptions
+    saving: Saving
+    subject: ManagerSubject
+
+    def all(self, head: Head, pool: StatefulWorkers | None, judged: Judged, earlier: list[Check]) -> list[Stage]:
+        """What was found before, the scopes, and the walk; workers walk first if they search the scopes beside it."""
+        strategy, keeps_going = strategy_of(self.subject), self.given.keeps_going
+        stages = [_before(earlier)] if earlier else []
+        units = None if pool is None else ScopeUnits(pool, judged)
+        if strategy.can_explore:
+            stages.append(self._scopes(strategy, units))
+        share = 100.0 - sum(stage.share for stage in stages)
+        num, fixed = self.options.effort.operations, self.plan.fixed
+        walker = walker_stage(self.saving.make, self.subject, self.saving, share, num, keeps_going, fixed, head)
+        is_beside = strategy.can_explore and units is not None and units.is_beside_the_walk(not keeps_going)
+        stages.insert(len(stages) - 1 if is_beside else len(stages), walker)
+        return stages
+
+    def _scopes(self, strategy: Strategy, units: ScopeUnits | None) -> Stage:
+        budget, fixed, most = self.given.budget, self.plan.fixed, self.options.effort.hunted_transitions
+        share = EXPLORER_SHARE if budget is None else min(EXPLORER_SHARE, 100 * EXPLORER_SECONDS_MAX / budget)
+        exhaustive = strategy.exhaustive
+        scopes: dict[str, Scope] = {
+            name: scope for name, scope in exhaustive.hunted.items() if agrees(exhaustive.config_of(scope), fixed)
+        }
+        make, saving, keeps_going = self.saving.make, self.saving, self.given.keeps_going
+        return subject_stage(make, self.subject, scopes, saving, share, True, keeps_going, most, units)
+
+
+def _before(earlier: list[Check]) -> Stage:
+    """The stage that reports again what the hunt found before it was resumed."""
+
+    def run(stint: StageBudget) -> Iterator[StageOutput]:
+        yield from earlier
+
+    return Stage(BEFORE, 1e-9, [], run)
+
+
+def _require_level(name: str | None, subject: str, one: ManagerSubject) -> None:
+    """Raise UsageError unless the subject has this level."""
+    try:
+        if name is not None and (named := level_named(name)) is not (actual := level_of(one)):
+            raise UsageError(f"{subject} is of level {actual.name}, not {named.name}; leave --level out")
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _impossible(subject: ManagerSubject, wanted: Collection[str], fixed: dict[str, Any]) -> dict[str, str]:
+    """The wanted properties that no hunt of this subject can refute, each with the reason.
+
+    Exits with 5 if there is no other: the hunt would find nothing, whatever is wrong.
+    """
+    strategy = strategy_of(subject)
+    checks = planned_checks(strategy.level, strategy.judge, Narrowed(subject, fixed) if fixed else subject)
+    reasons = {check.property: check.text for check in checks if not check.is_decided}
+    found = {name: reasons[name] for name in wanted if name in reasons}
+    if found and len(found) == len(wanted):
+        what = "; ".join(f"{name}: {reason}" for name, reason in found.items())
+        raise fail(f"nothing of what is asked for can be checked: {what}", Exit.NOTHING_CHECKED)
+    return found

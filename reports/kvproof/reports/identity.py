@@ -1,0 +1,64 @@
+"""The identity of a finding: what makes two findings the same, and when a known one covers one that is found.
+
+The identity is the property and the signature. A signature is a mechanism, and in brackets the features of the
+configuration that the shortest run uses:
+
+    reserve NoFreeBlocksError: raised in BlockTable.append of block_table.py after can_swap_in said OK (window)
+
+A known finding covers one that is found if both have the same property and mechanism, and the run that was found uses
+all features of the known one: a fault that now shows without the window, and did not before, is another one. A search
+may fail to make a run as short as another search did, so a run with more features shows the same fault.
+
+Documents that were written before signatures were made of claims have former signatures, without features. They cover
+each finding that would have had that signature then.
+"""
+
+import builtins
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+FEATURES = re.compile(r" \(([a-z_]+(?:, [a-z_]+)*)\)$")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What makes findings the same. former: the signature that an older kvproof gave the finding."""
+
+    property: str
+    signature: str
+    former: str = field(default="", compare=False)
+
+    @builtins.property
+    def features(self) -> frozenset[str]:
+        """The features of the configuration that the run uses."""
+        return parts_of(self.signature)[1]
+
+    def is_covered_by(self, property: str, signature: str, is_same: Callable[[str, str], bool] = str.__eq__) -> bool:
+        """Whether a known finding is this one. is_same: compares a mechanism with the known one, perhaps a pattern."""
+        (mechanism, used), (known, needed) = parts_of(self.signature), parts_of(signature)
+        is_found = (used >= needed and is_same(mechanism, known)) or is_same(self.signature, signature)
+        return property == self.property and (is_found or bool(self.former and is_same(self.former, signature)))
+
+
+def signature_of(mechanism: str, features: Iterable[str]) -> str:
+    """The signature of a mechanism with these features."""
+    names = ", ".join(sorted(features))
+    return f"{mechanism} ({names})" if names else mechanism
+
+
+def parts_of(signature: str) -> tuple[str, frozenset[str]]:
+    """The mechanism of a signature, and its features."""
+    if (found := FEATURES.search(signature)) is None:
+        return signature, frozenset()
+    return signature[: found.start()], frozenset(found[1].split(", "))
+
+
+def operation_named(signature: str) -> str:
+    """The operation of a signature; or the call that raised, and the type of the exception."""
+    return signature.partition(":")[0]
+
+
+def what_broke(signature: str) -> str:
+    """The mechanism of a signature without its operation."""
+    return parts_of(signature)[0].partition(": ")[2]
