@@ -98,7 +98,9 @@ def python_sources() -> list[Path]:
 
 
 def names_in(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()} - LEFTOVERS
+    """What is in a folder; a folder that has moved may leave bytecode behind."""
+    found = [path for path in folder.iterdir() if path.name not in LEFTOVERS]
+    return {path.name for path in found if path.is_file() or any(one.suffix == ".py" for one in path.rglob("*"))}
 
 
 def from_tree(path: Path) -> str:

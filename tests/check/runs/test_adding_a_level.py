@@ -30,6 +30,7 @@ from kvproof.check.protocol.operations import Count, TypedOperation
 from kvproof.check.runs.session import Stage
 from kvproof.check.search.operations_by_kind import OperationsByKind
 from kvproof.check.search.strategies import STRATEGIES, Strategy
+from kvproof.check.search.worlds import Sizes, draw_sizes
 from kvproof.reports.frames import Frame, Lane
 
 # 1. protocol/shelf.py: the protocol of the subjects, with the operations ----------------------------------------------
@@ -157,9 +158,11 @@ SHELF = Level(
 # 4. search/strategies.py: a Strategy ----------------------------------------------------------------------------------
 
 
-def draw_shelf(random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None) -> ShelfConfig:
+def draw_shelf(
+    random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None, sizes: Sizes = draw_sizes
+) -> ShelfConfig:
     """A shelf of a few slots."""
-    return ShelfConfig(**({"num_gpu_blocks": random.randint(1, 5)} | (fixed or {})))
+    return ShelfConfig(**({"num_gpu_blocks": min(5, sizes(random)[1])} | (fixed or {})))
 
 
 ARGUMENTS = {"put": lambda run: (run.new_number(), run.random.randrange(4))}

@@ -11,6 +11,7 @@ from kvproof.check.oracle.replay import finding_of
 from kvproof.check.search import hypothesis_machine
 from kvproof.check.search.hypothesis_machine import drive
 from kvproof.check.search.result import SearchResult
+from kvproof.check.subjects.builtin.pool import OwnPool
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
 from kvproof.check.subjects.registry import find
 
@@ -45,7 +46,7 @@ def test_our_own_subjects_of_every_level_are_not_refuted_and_a_seed_repeats(name
 
 
 @pytest.mark.parametrize("faulty", [pools.ForgetsAReference, pools.FindsByLastPage, pools.TakesBackTwice])
-def test_the_faults_of_a_pool_are_found_and_shrunk(faulty: type[pools.OwnPool]) -> None:
+def test_the_faults_of_a_pool_are_found_and_shrunk(faulty: type[OwnPool]) -> None:
     one = driven(faulty, 0, 1, 2).counterexample
     assert one is not None
     assert one.finding.property in dict(pools.FAULTS)[faulty]
