@@ -252,13 +252,12 @@ def test_each_folder_imports_only_folders_on_lower_floors(root: str, floors: dic
 
 def test_every_folder_of_models_has_a_floor() -> None:
     folder = TREE / "models" / "kvproof" / "models"
-    names = {path.stem for path in folder.iterdir() if path.is_dir() or path.suffix == ".py"} - LEFTOVERS
+    names = {name.removesuffix(".py") for name in names_in(folder) if "." not in name or name.endswith(".py")}
     assert names == {*FLOOR_OF_MODELS, "__init__"}
 
 
 def test_every_folder_of_check_has_a_floor_and_few_files_lie_outside_of_folders() -> None:
-    names = {path.name for path in CHECK.iterdir()} - LEFTOVERS
-    assert {name.removesuffix(".py") for name in names} == {*FLOOR, "__init__", "py.typed"}
+    assert {name.removesuffix(".py") for name in names_in(CHECK)} == {*FLOOR, "__init__", "py.typed"}
     assert max(FLOOR.values()) <= 8
     assert len([path for path in CHECK.iterdir() if path.is_file()]) <= FILES_IN_CHECK_MAX
 
