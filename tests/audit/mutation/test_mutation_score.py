@@ -1,6 +1,5 @@
 """Every fault of the rules is noticed by some judge, or proved to be none."""
 
-import multiprocessing
 import signal
 
 import pytest
@@ -32,30 +31,6 @@ def test_a_fault_that_no_judge_looks_at_is_alive() -> None:
 def test_every_fault_of_the_rules_is_noticed_or_changes_nothing() -> None:
     found = list(judge_all([*deletions(), *changes()], JUDGES, num_processes=2))
     assert [one.mutant.id for one in found if one.by == ALIVE] == []
-
-
-def test_the_processes_never_get_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    blocked: list[bool] = []
-
-    class OnePool:
-        imap_unordered = staticmethod(map)
-
-        def __init__(self, num_processes: int, *_: object) -> None:
-            blocked.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
-
-        def __enter__(self) -> "OnePool":
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            blocked.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
-
-    monkeypatch.setattr(multiprocessing.get_context("spawn"), "Pool", OnePool)
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        assert [one.by for one in judge_all([next(deletions()), PLANTS[0]], (), 1)] == [ALIVE, ALIVE]
-        assert blocked == [True, False]
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_process_that_judges_nothing_is_ended_by_sigterm_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,10 @@ def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ending:
     ("code", "words"),
     [
         ("os._exit(0)", "mover.py:move: nhd, float16, empty: the executor crashed: its process ended with exit code 0"),
-        ("os.write(record, b'x' * 99); os.kill(os.getpid(), 9)", "crashed: its process was ended by SIGKILL"),
+        (
+            "os.write(record, b'x' * 99); os.kill(os.getpid(), 9)",
+            "its process was ended by signal 9 (SIGKILL)",
+        ),
     ],
 )
 def test_an_executor_that_ends_the_process_is_refuted(ending: Ending, code: str, words: str) -> None:

@@ -49,12 +49,12 @@ def mixed_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     """A suite of three obligations, decided in this process, of which one has a counterexample; and no rules."""
 
     def decide_here(
-        obligations: Iterable[Obligation], settings: Settings, *, num_processes: int, meanwhile: Iterable[object]
+        workers: object, obligations: Iterable[Obligation], settings: Settings, *, meanwhile: Iterable[object]
     ) -> Iterator[ProofOutcome]:
         yield from (decide(one, settings) for one in obligations)
         deque(meanwhile, maxlen=0)
 
-    monkeypatch.setattr("kvproof.check.proving.questions.decide_all", decide_here)
+    monkeypatch.setattr("kvproof.check.proving.questions.decide_by", decide_here)
     makes(monkeypatch, lambda suite: mixed())
     monkeypatch.setattr("kvproof.check.proving.run.SUITES", {"mixed": ""})
     monkeypatch.setattr("kvproof.check.proving.vacuity.RULES", {})
@@ -386,11 +386,11 @@ def test_solvers_that_contradict_each_other_refute_the_obligation() -> None:
 def test_an_interrupt_before_the_first_obligation_is_named_and_has_its_own_exit_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def interrupted(*_: object, num_processes: int, meanwhile: object) -> Iterator[ProofOutcome]:
+    def interrupted(*_: object, meanwhile: object) -> Iterator[ProofOutcome]:
         raise KeyboardInterrupt
         yield
 
-    monkeypatch.setattr("kvproof.check.proving.questions.decide_all", interrupted)
+    monkeypatch.setattr("kvproof.check.proving.questions.decide_by", interrupted)
     done = kvproof_prove()
     assert done.exit_code == 130
     assert "note: interrupted" in done.output

@@ -28,24 +28,21 @@ class Fussy(BuiltIn):
 # `python faults.py late SEED ...`: every worker answers late, and repeats earlier answers.
 # `python faults.py full SEED ...`: the database has no space for more than a few results, or no file can be written.
 FAULTS = """
-import errno, os, random, sys, tempfile, time
+import errno, os, random, sys, time
 from contextlib import suppress
 
 from kvproof.check.cli import main
 from kvproof.check.hunting.store import ResultStore
-from kvproof.check.hosts.descendants import end_with
-from kvproof.check.hosts import local
+from kvproof.check.hosts import pool
 from kvproof.check.hosts.workers import done
 
 
-def serve(connection, parent, folder):
-    end_with(parent)
-    tempfile.tempdir = folder
+def serve(connection):
     draw, earlier = random.Random(os.getpid()), []
     with suppress(EOFError, OSError):
         while True:
             number, do, unit = connection.recv()
-            answer = number, done(do, unit)
+            answer = number, done(do, unit), True
             time.sleep(draw.uniform(0.0, 0.5))
             for late in draw.sample(earlier, min(len(earlier), draw.randrange(3))):
                 connection.send(late)
@@ -75,7 +72,7 @@ def full(draw):
 if __name__ == "__main__":
     kind, seed = sys.argv.pop(1), int(sys.argv.pop(1))
     if kind == "late":
-        local._serve = serve
+        pool._serve = serve
     else:
         full(random.Random(seed))
     main()

@@ -38,7 +38,7 @@ class Here:
     def __init__(self, num_left: int = 10**9) -> None:
         self.num_left = num_left
 
-    def results(self, do: Callable[[Any], Any], units: Iterable[Any]) -> Generator[Any, None, None]:
+    def results(self, do: Callable[[Any], Any], units: Iterable[Any], *_: Any, **__: Any) -> Generator[Any, None, None]:
         for unit in units:
             if not self.num_left:
                 raise Killed

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.check.forgetful import FORGETFUL
 
-from kvproof.check.hosts.local import LocalWorkers
+from kvproof.check.hosts.pool import LocalWorkers
 from kvproof.check.hosts.workers import Workers
 from kvproof.check.hunting.campaign import Campaign, Watch
 from kvproof.check.hunting.findings import Saving

@@ -19,7 +19,7 @@ import pytest
 from kvproof.audit.mutation.mutants import mutated
 from kvproof.audit.mutation.operators import Mutant
 from kvproof.check.hosts.actors import LocalActors
-from kvproof.check.hosts.local import LocalWorkers
+from kvproof.check.hosts.pool import LocalWorkers
 from kvproof.check.hosts.workers import NUM_TRIES_MAX, Lost, Make, Request, WorkerLost
 from kvproof.check.hunting.partitioned_search import PartitionedReader
 from kvproof.check.protocol.scopes import SCOPES, Scope, sizes_of
@@ -272,7 +272,7 @@ from kvproof.check.protocol.scopes import SCOPES
 from kvproof.check.hunting.partitioned_search import PartitionedReader
 from kvproof.check.search.exhaustive.c_reader import exploration
 from kvproof.check.search.exhaustive.specification import explore_specification
-from kvproof.check.hosts.local import LocalWorkers
+from kvproof.check.hosts.pool import LocalWorkers
 if __name__ != "__main__":
     exploration.NUM_COMPARED = 0
 else:

@@ -40,7 +40,7 @@ class Here:
     def __init__(self, num_ahead: int) -> None:
         self.num_ahead, self.num_done = num_ahead, 0
 
-    def results(self, do: Callable[[Any], Any], units: Iterable[Any]) -> Generator[Any, None, None]:
+    def results(self, do: Callable[[Any], Any], units: Iterable[Any], *_: Any, **__: Any) -> Generator[Any, None, None]:
         done: deque[Any] = deque()
         for unit in units:
             self.num_done += 1

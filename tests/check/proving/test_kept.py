@@ -95,7 +95,7 @@ def test_a_second_run_makes_no_obligation(tmp_path: Path, monkeypatch: pytest.Mo
     assert "its result is repeated" in CliRunner().invoke(app, ["prove", "--only", "mapping"]).output.replace("\n", " ")
 
 
-@pytest.mark.parametrize(("changed", "is_kept"), [("questions.py", False), ("local.py", False), ("none", True)])
+@pytest.mark.parametrize(("changed", "is_kept"), [("questions.py", False), ("pool.py", False), ("none", True)])
 def test_answers_that_other_code_handed_on_are_not_used(
     changed: str, is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

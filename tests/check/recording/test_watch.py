@@ -160,8 +160,8 @@ def test_a_wrong_manager_is_found_while_it_runs_and_the_command_is_stopped(
     assert done.exit_code == Exit.REFUTED
     assert done.stderr.splitlines()[-3:] == [
         "kvproof: SIGTERM is sent to the command (--on-finding stop)",
-        "kvproof: the command was stopped at the finding and ended by SIGTERM; 80 lines of 2 managers were judged: "
-        "1 finding; the last lines before it: out/tail-2.jsonl",
+        "kvproof: the command was stopped at the finding and was ended by signal 15 (SIGTERM); 80 lines of 2 managers "
+        "were judged: 1 finding; the last lines before it: out/tail-2.jsonl",
         "kvproof: exit code 1: there is a finding",
     ]
     assert signal.getsignal(signal.SIGTERM) is before
@@ -180,8 +180,10 @@ def test_a_command_goes_on_without_its_judge(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "program.py").write_text(KILL_THE_JUDGE)
     done = CliRunner().invoke(app, ["watch", "--", sys.executable, "program.py"])
     assert done.exit_code == 7
-    assert done.stderr == "kvproof: the judge process ended early (signal 9); the program goes on unwatched\n" + (
-        "kvproof: the command ended with exit code 7\nkvproof: exit code 7: that of the command\n"
+    assert (
+        done.stderr
+        == "kvproof: the judge process was ended by signal 9 (SIGKILL); the program goes on unwatched\n"
+        + ("kvproof: the command ended with exit code 7\nkvproof: exit code 7: that of the command\n")
     )
     assert list((tmp_path / ".kvproof" / "watch").iterdir()) == []
 

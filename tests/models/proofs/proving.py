@@ -12,12 +12,12 @@ import msgspec
 import pytest
 import z3
 
+from kvproof.check.proving.questions import deciding
 from kvproof.models import proof_record
 from kvproof.models.obligation import Obligation
 from kvproof.models.pin import Pin, pinned_lines
 from kvproof.models.solvers.solver_effort import Efforts, efforts, worse
 from kvproof.models.solvers.solving import ProofOutcome, Settings, decide
-from kvproof.models.solvers.workers import decide_all
 from kvproof.spec.verdict import Verdict
 
 EFFORTS = Path(__file__).with_name("efforts.json")
@@ -39,7 +39,8 @@ def proved(obligations: list[Obligation]) -> list[ProofOutcome]:
 
 
 def decided(obligations: Iterable[Obligation], seed: int = Settings().seed) -> list[ProofOutcome]:
-    return list(decide_all(obligations, Settings(seed=seed, is_alone=True), num_processes=2))
+    with deciding("2") as decide_all:
+        return list(decide_all(obligations, Settings(seed=seed, is_alone=True)))
 
 
 def is_recorded() -> bool:

@@ -3,6 +3,7 @@
 import pytest
 import z3
 
+from kvproof.check.proving.questions import deciding
 from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.proofs.contracts import LOOP_INVARIANT, NUM_FIRED, contract_obligations
 from kvproof.models.proofs.induction import Induction
@@ -11,7 +12,6 @@ from kvproof.models.proofs.multiplication_lemma import by_lemma_where_divided, l
 from kvproof.models.solvers import second_solver
 from kvproof.models.solvers.second_solver import EFFORT_MAX, ask, version
 from kvproof.models.solvers.solving import Settings, decide
-from kvproof.models.solvers.workers import decide_all
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.language import COLLECTED
@@ -53,7 +53,8 @@ def test_an_answer_counts_its_effort_and_a_question_without_answer_its_reason() 
 
 def test_worker_processes_use_the_second_solver_when_it_is_selected() -> None:
     wanted = [obligation(f"number {number}", Y + number > number, Hypothesis("positive", Y > 0)) for number in range(3)]
-    decided = list(decide_all(wanted, Settings(), num_processes=1, asker=ask))
+    with deciding("1") as decide_all:
+        decided = list(decide_all(wanted, Settings(), asker=ask))
     assert [one.answer.verdict for one in decided] == [Verdict.PROVED] * 3
 
 

@@ -1,12 +1,5 @@
-"""Asking the solver: verdicts, effort and cores; and processes that are watched, replaced and ended."""
+"""Asking the solver: verdicts, effort and cores."""
 
-import multiprocessing
-import os
-import signal
-import socket
-import time
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -14,8 +7,7 @@ import z3
 
 from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.solvers import solving
-from kvproof.models.solvers.solving import SEARCH_EFFORT, Answer, IncrementalSolver, ProofOutcome, Settings, decide
-from kvproof.models.solvers.workers import decide_all
+from kvproof.models.solvers.solving import SEARCH_EFFORT, IncrementalSolver, Settings, decide
 from kvproof.spec.verdict import Verdict
 
 X, Y, Z = z3.Ints("x y z")
@@ -142,106 +134,3 @@ def test_the_text_of_an_obligation_asks_the_same_question() -> None:
         solver.from_string(one.smt2())
         assert solver.check() == expected
         assert one.smt2().count("(assert") == len(one.hypotheses) + 1
-
-
-def interrupted(answers: Iterator[ProofOutcome]) -> Iterator[ProofOutcome]:
-    """The answers; a Ctrl-C reaches the processes after the first, in which case only this process may stop."""
-    yield next(answers)
-    for process in multiprocessing.active_children():
-        os.kill(process.pid or 0, signal.SIGINT)
-    yield from answers
-
-
-def test_processes_decide_every_obligation_once_and_leave_interrupts_to_their_parent() -> None:
-    wanted = [obligation(f"number {number}", Y + number > number, positive=Y > 0) for number in range(40)]
-    decided = list(interrupted(decide_all([*wanted, WRONG, obligation("true", True)], Settings(), num_processes=2)))
-    verdicts = {one.obligation.claim: one.answer.verdict for one in decided}
-    assert len(decided) == 42
-    assert verdicts.pop("wrong") is Verdict.REFUTED
-    assert set(verdicts.values()) == {Verdict.PROVED}
-    assert multiprocessing.active_children() == []
-
-
-def test_a_question_that_waits_for_its_answer_is_asked_once_for_all_obligations_that_share_it() -> None:
-    same = [obligation(f"number {number}", F(F(Y)) > Y, grows=GROWS) for number in range(50)]
-    decided = list(decide_all([*same, WRONG], Settings(), num_processes=1))
-    assert len({one.obligation.claim for one in decided}) == len(decided) == 51
-    assert [one.answer.verdict for one in decided].count(Verdict.PROVED) == 50
-    assert len({id(one.answer) for one in decided}) == 2
-
-
-def test_a_process_that_ends_costs_one_question_and_the_others_are_asked_again() -> None:
-    def asked() -> Iterator[Obligation]:
-        yield OPEN
-        for number in range(120):
-            if number == 100:  # the first batch has been sent
-                for process in multiprocessing.active_children():
-                    process.kill()
-            yield obligation(f"number {number}", Y + number > number, positive=Y > 0)
-
-    decided = list(decide_all(asked(), Settings(timeout_seconds=60), num_processes=1))
-    lost = [one for one in decided if one.answer.verdict is not Verdict.PROVED]
-    assert len(decided) == 121
-    assert [one.obligation.claim for one in lost] == ["open"]
-    assert lost[0].answer.verdict is Verdict.UNKNOWN
-    assert lost[0].answer.reason == "the solver process ended with exit code -9"
-
-
-def close_connection() -> None:
-    for number in map(int, os.listdir("/proc/self/fd")):
-        with suppress(OSError):
-            socket.socket(fileno=os.dup(number)).shutdown(socket.SHUT_RDWR)
-
-
-def close_and_end(assumed: str, goal: str, settings: Settings) -> Answer:
-    """An asker that closes the connection of its process, which ends a moment later."""
-    close_connection()
-    time.sleep(0.3)
-    os._exit(9)
-
-
-def close_and_stay(assumed: str, goal: str, settings: Settings) -> Answer:
-    """An asker that closes the connection of its process, which goes on."""
-    close_connection()
-    time.sleep(600)
-    raise AssertionError
-
-
-def test_the_exit_code_is_that_of_the_process_also_if_its_connection_ends_before_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("kvproof.models.solvers.workers.END_SECONDS", 60.0)
-    (decided,) = decide_all([EASY], Settings(), num_processes=1, asker=close_and_end)
-    assert decided.answer.reason == "the solver process ended with exit code 9"
-
-
-def test_a_process_that_only_closes_its_connection_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvproof.models.solvers.workers.END_SECONDS", 0.1)
-    (decided,) = decide_all([EASY], Settings(), num_processes=1, asker=close_and_stay)
-    assert decided.answer.reason == "the solver process closed its connection"
-    assert multiprocessing.active_children() == []
-
-
-def test_other_work_is_done_to_its_end_after_the_last_question_is_made_and_also_without_a_question() -> None:
-    done: list[str] = []
-
-    def asked() -> Iterator[Obligation]:
-        yield EASY
-        done.append("made")
-
-    def meanwhile() -> Iterator[None]:
-        for step in ("one", "other"):
-            done.append(step)
-            yield
-
-    (decided,) = decide_all(asked(), Settings(), num_processes=1, meanwhile=meanwhile())
-    assert decided.answer.verdict is Verdict.PROVED
-    assert list(decide_all([], Settings(), meanwhile=meanwhile())) == []
-    assert done == ["made", "one", "other", "one", "other"]
-
-
-def test_whoever_stops_listening_ends_the_processes() -> None:
-    answers = decide_all([EASY, OPEN], Settings(timeout_seconds=60), num_processes=1)
-    assert next(iter(answers)).obligation is EASY
-    answers.close()  # type: ignore[attr-defined]  # it is a generator
-    assert multiprocessing.active_children() == []

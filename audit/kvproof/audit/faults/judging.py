@@ -9,16 +9,15 @@ An engine may have faults of its own. So a run that refutes the faulty copy is r
 refuted there by the same property, the search continues without it.
 """
 
-import multiprocessing
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from time import monotonic
 
 from kvproof.audit.faults.bytes_judge import EXECUTORS, NotRun, compare_bytes
 from kvproof.audit.faults.planting import Fault, NotPlanted, copied, planted
-from kvproof.check.hosts.descendants import end_with
+from kvproof.check.hosts.pool import LocalWorkers
+from kvproof.check.hosts.workers import UNORDERED
 from kvproof.check.hunting.head import here
 from kvproof.check.hunting.unit import Judged, Walk
 from kvproof.check.isolation.remote_search import explore
@@ -30,7 +29,6 @@ from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.search.hypothesis_machine import drive
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.subjects import UnknownSubject
-from kvproof.models.solvers.interrupts import deaf_to_interrupts
 
 WALK, SCOPES, HYPOTHESIS, BYTES = "walk", "scopes", "hypothesis", "bytes"
 NOBODY, EQUIVALENT, BLIND_SPOT, NOT_JUDGED = "nobody", "equivalent", "blind spot", "not judged"
@@ -85,17 +83,8 @@ class Found:
 
 def judge_all(faults: Iterable[Fault], num_processes: int) -> Iterator[Found]:
     """Judge every fault; results come in the order in which they are done. Closing it ends the processes."""
-    with tempfile.TemporaryDirectory(prefix="kvproof-faults-") as folder:
-        with deaf_to_interrupts():  # also the thread that replaces a process
-            pool = multiprocessing.get_context("spawn").Pool(num_processes, _begin, (folder, os.getpid()))
-        with pool:
-            yield from pool.imap_unordered(judged, faults)
-
-
-def _begin(folder: str, parent: int) -> None:
-    """End this process with its parent, and keep its copies in a folder that is removed even if it is killed."""
-    end_with(parent)
-    tempfile.tempdir = folder
+    with closing(LocalWorkers(num_processes)) as workers:
+        yield from workers.results(judged, faults, UNORDERED)
 
 
 def judged(fault: Fault, effort: Effort | None = None) -> Found:

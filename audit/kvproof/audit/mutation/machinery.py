@@ -396,22 +396,22 @@ QUESTIONS = [
         ),
     ),
     *_tested(
-        f"{MODELS}/solvers/workers.py",
-        "models/solvers/test_solving.py",
+        f"{PROVING}/questions.py",
+        "check/proving/test_questions.py",
         (
             "trivial obligations are lost on the way",
-            "            self.decided.append(ProofOutcome(obligation, TRIVIAL, is_trivial=True))\n",
+            "                self.decided.append(ProofOutcome(obligation, TRIVIAL, is_trivial=True))\n",
             "",
         ),
         (
             "every obligation is trivial",
-            "        if obligation.is_trivial():\n",
-            "        if obligation is not None:\n",
+            "            if obligation.is_trivial():\n",
+            "            if obligation is not None:\n",
         ),
         (
             "a question that a process did not answer is proved",
-            "Answer(Verdict.UNKNOWN, reason=reason)",
-            "Answer(Verdict.PROVED, reason=reason)",
+            "Answer(Verdict.UNKNOWN, reason=how)",
+            "Answer(Verdict.PROVED, reason=how)",
         ),
     ),
     *_tested(

@@ -5,11 +5,10 @@ that forbids what it need not, or allows what does no harm, which the explorer n
 that asks less is noticed by the pin. Anything else is alive: no judge watches what was changed.
 """
 
-import multiprocessing
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache, partial
 from time import monotonic
@@ -24,8 +23,8 @@ from kvproof.audit.mutation.planting import CROSSCHECK, NotJudged, pin_notices, 
 from kvproof.audit.mutation.prover import MutantProver
 from kvproof.audit.mutation.text_judges import TextJudges
 from kvproof.audit.mutation.weakenings import GUARDS, Weakening
-from kvproof.check.hosts.descendants import end_with
-from kvproof.models.solvers.interrupts import deaf_to_interrupts
+from kvproof.check.hosts.pool import LocalWorkers
+from kvproof.check.hosts.workers import UNORDERED
 from kvproof.models.translation.errors import NotInLanguage
 
 Fault = Mutant | Weakening | Plant
@@ -50,10 +49,8 @@ class MutantResult:
 def judge_all(mutants: Iterable[Fault], judges: tuple[str, ...], num_processes: int) -> Iterator[MutantResult]:
     """Judge every mutant; results come in the order in which they are done. Closing it ends the processes."""
     asked = ((mutant, judges) for mutant in mutants)
-    with deaf_to_interrupts():  # also the thread that replaces a process
-        pool = multiprocessing.get_context("spawn").Pool(num_processes, end_with, (os.getpid(),))
-    with pool:
-        yield from pool.imap_unordered(_judged, asked)
+    with closing(LocalWorkers(num_processes)) as workers:
+        yield from workers.results(_judged, asked, UNORDERED)
 
 
 def _judged(asked: tuple[Fault, tuple[str, ...]]) -> MutantResult:

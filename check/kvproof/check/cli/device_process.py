@@ -20,6 +20,7 @@ from types import FrameType
 import typer
 
 from kvproof.check.cli.config import options_to_repeat
+from kvproof.check.hosts.ending import how_it_ended
 from kvproof.check.runs.errors import UsageError, fail
 from kvproof.spec.verdict import Exit, Verdict
 
@@ -106,8 +107,6 @@ def run_apart(
         return last.code
     if -ended in passed_on:
         raise KeyboardInterrupt
-    from kvproof.check.data_plane.executors.isolation import how_it_ended  # imports torch, so not before
-
     if last is not None and not last.work:
         raise UsageError(f"{', '.join(executors)}: the process that imported it {how_it_ended(ended)}")
     work = "" if last is None else last.work

@@ -139,10 +139,9 @@ def _verdict(judge: "JudgeProcess", is_whole: bool) -> Exit:
 
 def _ending(code: int, stopped: bool) -> str:
     """How the command ended, as a sentence. code: as `subprocess` has it. stopped: by a finding."""
-    import signal
+    from kvproof.check.hosts.ending import how_it_ended
 
-    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-    return f"the command was stopped at the finding and ended {how}" if stopped else f"the command ended {how}"
+    return f"the command {'was stopped at the finding and ' if stopped else ''}{how_it_ended(code)}"
 
 
 def _watched_lines(judge: "JudgeProcess") -> str:

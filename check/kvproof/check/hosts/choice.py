@@ -37,7 +37,7 @@ def opened(workers: str | None, shipping: Shipping | None = None) -> Iterator[St
         return
     pool: StatefulWorkers
     if is_number(workers):
-        from kvproof.check.hosts.local import LocalWorkers
+        from kvproof.check.hosts.pool import LocalWorkers
 
         pool = LocalWorkers(int(workers))
     else:

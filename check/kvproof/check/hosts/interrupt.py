@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from types import FrameType
 
 from kvproof.check.hosts.time_limit import OutOfTime, seconds_left
@@ -101,3 +102,17 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(number, handler)
     if pending:
         signal.raise_signal(pending[0])
+
+
+@contextmanager
+def deaf_to_interrupts() -> Iterator[None]:
+    """Processes that are started in the block, and theirs, never get SIGINT, not even while they start.
+
+    At a terminal Ctrl-C goes to all processes, and the one that started them ends them.
+    """
+    resource_tracker.ensure_running()  # started later, it would end the effect of this block
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

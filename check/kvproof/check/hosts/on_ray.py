@@ -23,8 +23,8 @@ from kvproof.check.hosts.ray_cluster import connect, ray, start
 from kvproof.check.hosts.sources import code_digest
 from kvproof.check.hosts.workers import (
     NUM_TRIES_MAX,
-    SECONDS_MAX,
-    Answer,
+    USUAL,
+    Handling,
     Lack,
     Lacks,
     Lost,
@@ -33,11 +33,13 @@ from kvproof.check.hosts.workers import (
     Request,
     Shipping,
     Unavailable,
+    UnitLost,
     WorkerLacks,
     WorkerLost,
     done,
     lack_in,
     need_of,
+    results_in,
     value_of,
 )
 
@@ -71,31 +73,41 @@ class RayWorkers:
         self._lacks = Lacks(lambda text: print(f"kvproof: {text}", file=sys.stderr, flush=True))
         self._shipped: dict[str, tuple[Any, list[Any]]] = {}  # by need, with where Ray has the archive
 
-    def results(self, do: Callable[[Any], Answer], units: Iterable[Any]) -> Generator[Answer, None, None]:
-        """As `Workers.results`."""
-        answers = self._answers(do, iter(units))
+    def results(
+        self,
+        do: Callable[[Any], Any],
+        units: Iterable[Any],
+        handling: Handling = USUAL,
+        meanwhile: Iterable[object] = (),
+    ) -> Generator[Any, None, None]:
+        """As `Workers.results`; always in the order of the units, and those of one unit arrive together."""
+        answers = self._answers(do, iter(units), handling, meanwhile)
         next(answers)
         return answers
 
     def prepare(self, do: Callable[[Any], Any], unit: Any) -> None:
         """As `Workers.prepare`: Ray starts its workers itself, and it does not say which of them do not work yet."""
 
-    def _answers(self, do: Callable[[Any], Any], source: Iterator[Any]) -> Generator[Any, None, None]:
-        """Yield None when the first units have begun, and then the result of each unit."""
-        begun = deque[_Task]()  # in the order of their units
+    def _answers(
+        self, do: Callable[[Any], Any], source: Iterator[Any], handling: Handling, meanwhile: Iterable[object]
+    ) -> Generator[Any, None, None]:
+        """Yield None when the first units have begun, and then the results of each unit."""
+        begun, steps = deque[_Task](), iter(meanwhile)  # in the order of their units
         num_ahead = max(NUM_AHEAD_MIN, NUM_AHEAD * int(ray.cluster_resources().get("CPU", 1)))
 
         def begin() -> None:
             for unit in islice(source, max(0, num_ahead - len(begun))):
                 begun.append(self._begun(do, unit))
+            if len(begun) < num_ahead:  # the last unit is drawn
+                deque(steps, maxlen=0)
 
         try:
             begin()
             yield None
             while begun:
-                outcome = self._outcome(begun[0])
+                outcome = self._outcome(begun[0], handling)
                 begun.popleft()
-                yield value_of(outcome)
+                yield from results_in(outcome)
                 begin()
         finally:
             for task in begun:
@@ -123,11 +135,11 @@ class RayWorkers:
             self._shipped[need] = sources, archive
         return self._shipped[need]
 
-    def _outcome(self, task: "_Task") -> Outcome:
+    def _outcome(self, task: "_Task", handling: Handling) -> Outcome:
         num_lost = 0
         while True:
             try:
-                machine, outcome = ray.get(task.reference, timeout=SECONDS_MAX)
+                machine, outcome = ray.get(task.reference, timeout=handling.seconds)
             except ray.exceptions.RayTaskError as error:  # what the task raised outside the unit
                 raise WorkerLost(f"a worker of {self.name} cannot do units of kvproof: {error}") from error
             except ray.exceptions.RayError as error:
@@ -135,6 +147,8 @@ class RayWorkers:
                 if isinstance(error, TimeoutError):
                     with suppress(ray.exceptions.RayError):
                         ray.cancel(task.reference, force=True)
+                if num_lost == NUM_TRIES_MAX and handling.is_loss_a_result:
+                    return True, UnitLost(str(error), is_next=False), ""
                 if num_lost == NUM_TRIES_MAX:
                     text = f"{NUM_TRIES_MAX} times the workers of a unit were lost: {error}: {task.unit}"
                     raise WorkerLost(text) from error

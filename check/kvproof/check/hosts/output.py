@@ -13,12 +13,12 @@ import time
 from contextlib import suppress
 from weakref import WeakSet
 
+from kvproof.check.hosts.ending import BY_ITSELF_SECONDS
 from kvproof.reports.printable import printable
 
 CHUNK_BYTES = 1 << 16
 FIRST_BYTES = 1 << 12  # are printed as they come
 LAST_BYTES = 1 << 10  # are printed at the end, of what was left out
-END_SECONDS_MAX = 2.0  # to wait for the rest; a process that was left behind may hold the pipe open
 EMPTY_SECONDS_MAX = 0.5  # to wait until what was written is read
 STANDARD_ERROR = 2
 
@@ -47,7 +47,7 @@ class SubjectOutput:
 
     def end(self) -> None:
         """Wait until everything is printed."""
-        self._thread.join(END_SECONDS_MAX)
+        self._thread.join(BY_ITSELF_SECONDS)  # a process that was left behind may hold the pipe open
 
     def _print_all(self) -> None:
         line, readable = b"", select.poll()

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from kvproof.check.hosts import descendants
 from kvproof.check.hosts.descendants import end_marked, marked
+from kvproof.check.hosts.ending import BY_ITSELF_SECONDS
 
-END_SECONDS_MAX = 3.0  # until the supervisor is killed, which the command may have stopped
 # Without the modules of the user and the site: the supervisor imports a few standard modules, and starts in 20 ms.
 SUPERVISOR = (sys.executable, "-I", "-S", descendants.__file__)
 
@@ -59,7 +59,7 @@ class SupervisedCommand:
                 with suppress(OSError):
                     stream.close()
         try:
-            self.supervisor.wait(END_SECONDS_MAX)
+            self.supervisor.wait(BY_ITSELF_SECONDS)  # the command may have stopped it
         except subprocess.TimeoutExpired:
             self.supervisor.kill()
             self.supervisor.wait()

@@ -2,7 +2,8 @@
 
 A unit is a function at the top level of a module and one argument; both must be picklable, and the result must depend
 on them alone. So nothing depends on how many workers there are, on which of them does a unit, or on how often it is
-done: the unit of a worker that was killed is done again by another one.
+done: the unit of a worker that was killed is done again by another one. A function may be a generator; then its results
+arrive one by one, those of a unit after those of the unit before.
 
 A unit may have an attribute `need`: the name of the subject without which it cannot be done. A worker that cannot make
 this subject lacks something that the command has. Where workers are on several machines, another one gets the unit.
@@ -15,13 +16,39 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from kvproof.check.protocol.fault_attribution import FULL
 
-NUM_TRIES_MAX = 3  # of a unit whose worker was lost
-SECONDS_MAX = 3600.0  # without an answer to a unit: its worker counts as lost
-Answer = TypeVar("Answer")
+NUM_TRIES_MAX = 3
+
+
+@dataclass(frozen=True)
+class Handling:
+    """How the units of a call are done. seconds: without a result of a unit; then its worker counts as lost.
+
+    num_tries: of a unit whose worker was lost. is_loss_a_result: when none is left, the last result of the unit is a
+    `UnitLost`, and no exception. is_ordered: the results come in the order of the units, and not in that in which they
+    are done.
+    """
+
+    seconds: float = 3600.0
+    num_tries: int = NUM_TRIES_MAX
+    is_loss_a_result: bool = False
+    is_ordered: bool = True
+
+
+USUAL = Handling()
+UNORDERED = Handling(is_ordered=False)
+
+
+@dataclass(frozen=True)
+class UnitLost:
+    """Nobody will bring the rest of a unit. how: the last worker ended. is_next: the loss is of the result after the
+    last one that arrived; otherwise it is not known which one it is of."""
+
+    how: str
+    is_next: bool
 
 
 class NoWorkers(Exception):
@@ -104,11 +131,18 @@ class Workers(Protocol):
 
     name: str
 
-    def results(self, do: Callable[[Any], Answer], units: Iterable[Any]) -> Generator[Answer, None, None]:
-        """Yield the result of each unit, in the order of the units, which are drawn when a worker can do them.
+    def results(
+        self,
+        do: Callable[[Any], Any],
+        units: Iterable[Any],
+        handling: Handling = USUAL,
+        meanwhile: Iterable[object] = (),
+    ) -> Generator[Any, None, None]:
+        """Yield the results of each unit; the units are drawn when a worker can do them.
 
         The first units begin at once. The units of several calls are done side by side; those of the first call come
         first. Closing the generator gives up the units that are under way. Raises what a unit raises, and WorkerLost.
+        meanwhile: work in steps, which this process does to its end after it has drawn the last unit.
         """
 
     def close(self) -> None:
@@ -144,10 +178,24 @@ class StatefulWorkers(Workers, Protocol):
 Outcome = tuple[bool, Any, str]  # whether the unit was done; its result, or the exception; where that was raised
 
 
-def done(do: Callable[[Any], Any], unit: Any) -> Outcome:
-    """Do one unit in a worker. An exception that cannot be pickled becomes an AssertionError with its text."""
+class Results(list[Any]):
+    """The results of a unit that has several."""
+
+
+def done(do: Callable[[Any], Any], unit: Any, arrived: Callable[[Any], None] = lambda one: None) -> Outcome:
+    """Do one unit in a worker. An exception that cannot be pickled becomes an AssertionError with its text.
+
+    arrived: is called with each result of a generator, as soon as there is one.
+    """
     try:
-        return True, do(unit), ""
+        value = do(unit)
+        if not isinstance(value, Generator):
+            return True, value, ""
+        results = Results()
+        for one in value:
+            results.append(one)
+            arrived(one)
+        return True, results, ""
     except Exception as error:
         where = "".join(traceback.format_exception(error))
         try:
@@ -194,8 +242,14 @@ class Lacks:
         return sorted({machine for machine, lacked in self._known if lacked in ("", need)})
 
 
+def results_in(outcome: Outcome) -> list[Any]:
+    """The results of a unit. Raises what it raised."""
+    value = value_of(outcome)
+    return list(value) if isinstance(value, Results | Generator) else [value]
+
+
 def value_of(outcome: Outcome) -> Any:
-    """The result of a unit. Raises what it raised."""
+    """The one result of a unit. Raises what it raised."""
     is_done, value, where = outcome
     if not is_done:
         raise value from WorkerTraceback(where)

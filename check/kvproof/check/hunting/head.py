@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from kvproof.check.hosts.workers import Answer, Lack, Workers
+from kvproof.check.hosts.workers import USUAL, Handling, Lack, Workers, results_in
 from kvproof.check.hunting.store import ResultStore
 from kvproof.check.hunting.unit import INFINITE, Done, Walk, WalkUnit, walk_unit, walked
 from kvproof.check.isolation.messages import pack, unpack
@@ -28,10 +28,17 @@ class Here:
 
     name = "here"
 
-    def results(self, do: Callable[[Any], Answer], units: Iterable[Any]) -> Generator[Answer, None, None]:
+    def results(
+        self,
+        do: Callable[[Any], Any],
+        units: Iterable[Any],
+        handling: Handling = USUAL,
+        meanwhile: Iterable[object] = (),
+    ) -> Generator[Any, None, None]:
         """As `Workers.results`."""
         for unit in units:
-            yield do(unit)
+            yield from results_in((True, do(unit), ""))
+        deque(meanwhile, maxlen=0)
 
     def close(self) -> None:
         """Nothing was started."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from kvproof.check.hosts.channel import ChannelError, Connection, text_of
 from kvproof.check.hosts.descendants import end_marked, marked, may_be_child
+from kvproof.check.hosts.ending import BY_ITSELF_SECONDS, KILLED_SECONDS, how_it_ended
 from kvproof.check.hosts.limits import Limits
 from kvproof.check.hosts.output import SubjectOutput
 from kvproof.check.hosts.time_limit import AGAIN_SECONDS_MIN, OutOfTime, Patience, require_time, seconds_left
@@ -21,8 +22,6 @@ from kvproof.check.protocol.manager import Assumption, Capabilities
 from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 
 COMMAND = (sys.executable, "-m", "kvproof.check.isolation.fork_server")
-END_SECONDS_MAX = 10.0  # to wait for a process that was killed
-GONE_SECONDS_MAX = 2.0  # to wait for a process that ended by itself
 FORK_SECONDS_MAX = 20.0
 LEVEL_NAMES = frozenset(level.name for level in LEVELS)
 WROTE_TO_CHANNEL = "it wrote to descriptors of its process that are not its own"
@@ -106,7 +105,7 @@ class ForkClient:
     def _how_gone(self) -> str:
         """How the server ended. One that closed its connection, or that does not end, is killed."""
         try:
-            return how_it_ended(self.process.wait(max(GONE_SECONDS_MAX, min(END_SECONDS_MAX, seconds_left()))))
+            return how_it_ended(self.process.wait(max(BY_ITSELF_SECONDS, min(KILLED_SECONDS, seconds_left()))))
         except subprocess.TimeoutExpired:
             self.process.kill()
             return "does not answer"
@@ -169,7 +168,7 @@ class ForkClient:
 def _close(process: "subprocess.Popen[bytes]", control: Connection, output: SubjectOutput, mark: str) -> None:
     control.close()
     try:
-        process.wait(END_SECONDS_MAX)
+        process.wait(KILLED_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -197,10 +196,10 @@ class Fork:
         """Kill the fork. Returns how it ended, in words. has_gone: its connection is closed, so it may have ended."""
         self.is_alive = False
         self.connection.close()
-        status = self.server.status(self.pid, GONE_SECONDS_MAX) if has_gone else None
+        status = self.server.status(self.pid, BY_ITSELF_SECONDS) if has_gone else None
         if status is None:
             self._kill()
-            status = self.server.status(self.pid, END_SECONDS_MAX)
+            status = self.server.status(self.pid, KILLED_SECONDS)
         if status is None:
             gone = self.server.process.poll() is not None
             return ENDED_SERVER if gone else "does not end"
@@ -223,16 +222,6 @@ def _wait_for(connection: Connection, seconds: float, pid: int) -> None:
         require_time()
         if patience.left() <= 0:
             raise TimeoutError
-
-
-def how_it_ended(code: int) -> str:
-    """The exit code of a process in words; a negative one is the signal that killed it."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was ended by signal {-code} ({signal.Signals(-code).name})"
-    except ValueError:
-        return f"was ended by signal {-code}"
 
 
 def may_be_killed_by_others(how: str) -> bool:

@@ -41,8 +41,8 @@ from kvproof.models.certificates.questions import Questions, instances, with_ins
 from kvproof.models.obligation import Obligation
 from kvproof.models.pin import OBLIGATION, pinned_names
 from kvproof.models.solvers import second_solver
+from kvproof.models.solvers.questions import Decide
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings
-from kvproof.models.solvers.workers import Decide
 from kvproof.reports.document import write_atomically
 from kvproof.spec.verdict import Verdict
 

@@ -11,16 +11,15 @@ and also proves facts about kvproof's own code, some of them for small objects o
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from kvproof.check.oracle.level import Level
 from kvproof.check.proving.asked import Asked
+from kvproof.check.proving.questions import deciding
 from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput
 from kvproof.check.search.result import UNLIMITED
 from kvproof.models.obligation import WELL_DEFINED, Obligation
 from kvproof.models.solvers.solving import SEED_MAX, TIMEOUT_SECONDS, ProofOutcome, Settings
-from kvproof.models.solvers.workers import decide_all
 from kvproof.models.suites import refutation_of
 from kvproof.reports.result import Check
 from kvproof.spec.store.machine import STORES
@@ -87,8 +86,8 @@ class Proofs:
     def _decide(self, obligations: Iterable[Obligation], deadline: float) -> None:
         settings = Settings.by_effort(TIMEOUT_SECONDS, self.budget.seed % SEED_MAX)
         settings = replace(settings, timeout_seconds=min(settings.timeout_seconds, self.budget.seconds))
-        with closing(decide_all(_until(deadline, obligations), settings, self.num_processes)) as answers:  # type: ignore[type-var]
-            for one in answers:
+        with deciding(str(self.num_processes)) as decide:
+            for one in decide(_until(deadline, obligations), settings):
                 self._count(one)
                 if time.monotonic() > deadline:
                     self.budget.stopped_after(self.num_decided, UNLIMITED, "obligations")

@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from kvproof.check.hosts.ending import how_it_ended
 from kvproof.check.recording.recorder import Recorder
 from kvproof.check.recording.recording_file import RecordingRefused
 from kvproof.check.recording.segments import SegmentWriter
@@ -125,8 +126,7 @@ class JudgeProcess:
         shutil.rmtree(self.live, ignore_errors=True)
 
     def _how_it_ended(self) -> str:
-        code = self._process.returncode
-        return f"the judge process ended early ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
+        return f"the judge process {how_it_ended(self._process.returncode)}"
 
 
 class Watch:

@@ -209,7 +209,7 @@ def test_a_process_that_ends_itself_is_a_finding(module: str) -> None:
 def test_a_process_that_is_killed_by_a_signal_says_which(module: str) -> None:
     finding = case(f"{module}:crash", 1, None).finding
     assert finding is not None
-    assert finding.text == "in step 1, the executor crashed: its process was ended by SIGABRT"
+    assert finding.text == "in step 1, the executor crashed: its process was ended by signal 6 (SIGABRT)"
 
 
 @pytest.mark.long

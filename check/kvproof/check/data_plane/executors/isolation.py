@@ -12,7 +12,6 @@ import fcntl
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ import torch
 from kvproof.check.data_plane.memory.layouts import WORD_BYTES, Geometry, UnknownSetting
 from kvproof.check.data_plane.speed.stopwatch import TakenThere
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
+from kvproof.check.hosts.ending import how_it_ended
 from kvproof.check.hosts.output import SubjectOutput
 from kvproof.check.hosts.supervised_command import SupervisedCommand
 from kvproof.check.hosts.time_limit import require_time, seconds_left
@@ -205,11 +205,6 @@ def _started(module: str, name: str, *descriptors: int, errors: int, shared: Ite
         inherited=(*descriptors, *shared),
         variables={"PYTHONPATH": os.pathsep.join(p for p in (os.getcwd(), *sys.path) if p)},
     )
-
-
-def how_it_ended(code: int) -> str:
-    """The exit code of a child process in words."""
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
 def _sealed_memory(name: str) -> int:

@@ -21,18 +21,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from kvproof.check.hosts.ending import LAST_WORDS_SECONDS, how_it_ended
 from kvproof.check.hosts.limits import Limits
 from kvproof.check.hosts.output import SubjectOutput
 from kvproof.check.hosts.supervised_command import SupervisedCommand
 from kvproof.check.hosts.time_limit import AGAIN_SECONDS_MIN, Patience, call_seconds, require_time
-from kvproof.check.isolation.fork_server_client import how_it_ended
 from kvproof.check.isolation.remote_subject import CRASH, HANG
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.subjects import UnknownSubject
 from kvproof.spec.trace import NO_ANSWER
 
 LINE_BYTES_MAX = 1 << 20
-END_SECONDS_MAX = 0.5
 LOOK_SECONDS = 0.25  # between two looks at what a program uses that does not answer
 LOOK_CALLS = 2048  # between two looks at what a program uses that answers
 SILENT_SECONDS_MAX = 5.0  # it may work longer than this before it says hello, but not wait
@@ -185,7 +184,7 @@ class Program:
         assert self.process.stdin is not None
         with suppress(OSError):
             self.process.stdin.close()
-        deadline = time.monotonic() + END_SECONDS_MAX
+        deadline = time.monotonic() + LAST_WORDS_SECONDS
         while len(self._rest) <= LINE_BYTES_MAX and self._can_read(max(0, deadline - time.monotonic())):
             part = os.read(self._output, CHUNK_BYTES)
             if not part:
@@ -230,7 +229,7 @@ def _ended(running: SupervisedCommand, output: SubjectOutput) -> None:
             with suppress(OSError):
                 stream.close()
     with suppress(subprocess.TimeoutExpired):
-        running.supervisor.wait(END_SECONDS_MAX)  # a working program ends when its input ends
+        running.supervisor.wait(LAST_WORDS_SECONDS)  # a working program ends when its input ends
     running.end()
     output.end()
 

@@ -7,14 +7,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kvproof.check.hosts.choice import is_valid, results_of
-from kvproof.check.hosts.local import LocalWorkers
-from kvproof.check.hosts.workers import NUM_TRIES_MAX, WorkerLost
+from kvproof.check.hosts.pool import LocalWorkers
+from kvproof.check.hosts.workers import UNORDERED, USUAL, UnitLost, WorkerLost
 from kvproof.spec.verdict import Exit
 
 MAIN = "from kvproof.check.cli import main; main()"
@@ -61,7 +63,7 @@ def test_a_unit_whose_worker_is_killed_is_done_again_and_no_process_is_left(work
     assert list(workers.results(operator.pos, [5])) == [5]  # no answer of a unit that was given up
     beside = workers.results(operator.abs, [-3])
     (busy,) = workers._workers
-    busy.connection.send((-1, operator.neg, 7))  # its answer is not that of a unit that somebody waits for
+    busy.process.send((-1, operator.neg, 7))  # its answer is not that of a unit that somebody waits for
     assert list(workers.results(operator.neg, [4, 5])) == [-4, -5]
     assert list(beside) == [3]
     with pytest.raises(TypeError, match="bad operand"):
@@ -81,37 +83,91 @@ def test_workers_that_are_made_ready_have_started_when_the_first_unit_comes(
     assert workers.process_ids == [started]
 
 
-def test_a_unit_that_ends_every_worker_is_an_error_and_not_an_endless_loop(
-    workers: LocalWorkers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kvproof.check.hosts.local.NUM_TRIES_MAX", 1)  # each try starts a process
-    assert NUM_TRIES_MAX == 3
+def test_a_unit_that_ends_every_worker_is_an_error_and_not_an_endless_loop(workers: LocalWorkers) -> None:
+    assert USUAL.num_tries == 3
     with pytest.raises(
-        WorkerLost, match=r"^1 workers ended while they did the same unit, the last with exit code 7: 7\. "
+        WorkerLost, match=r"^2 workers ended while they did the same unit, the last ended with exit code 7: 7\. "
     ):
-        list(workers.results(os._exit, [7]))
+        list(workers.results(os._exit, [7], replace(USUAL, num_tries=2)))  # each try starts a process
 
 
 def test_a_worker_that_closes_its_connection_and_goes_on_is_killed(
     workers: LocalWorkers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kvproof.check.hosts.local.NUM_TRIES_MAX", 1)
-    monkeypatch.setattr("kvproof.check.hosts.local.END_SECONDS", 0.1)
-    with pytest.raises(WorkerLost, match="the last with exit code -9"):
-        list(workers.results(exec, [CLOSE_CONNECTION + "import time; time.sleep(600)"]))
+    monkeypatch.setattr("kvproof.check.hosts.worker_process.BY_ITSELF_SECONDS", 0.1)
+    with pytest.raises(WorkerLost, match="the last closed its connection"):
+        list(workers.results(exec, [CLOSE_CONNECTION + "import time; time.sleep(600)"], replace(USUAL, num_tries=1)))
 
 
-def test_a_unit_without_an_answer_is_done_again_by_another_worker(
-    workers: LocalWorkers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_unit_without_an_answer_is_done_again_by_another_worker(workers: LocalWorkers, tmp_path: Path) -> None:
     assert list(workers.results(operator.neg, [1])) == [-1]
     (hanging,) = workers.process_ids
-    monkeypatch.setattr("kvproof.check.hosts.local.SECONDS_MAX", 4.0)
-    assert list(
-        workers.results(os.system, [f"test -e {tmp_path}/begun || {{ touch {tmp_path}/begun; sleep 15; }}"])
-    ) == [0]
+    command = f"test -e {tmp_path}/begun || {{ touch {tmp_path}/begun; sleep 15; }}"
+    assert list(workers.results(os.system, [command], replace(USUAL, seconds=4.0))) == [0]
     assert workers.process_ids != [hanging]
     assert not is_alive(hanging)
+
+
+def count_down(start: int) -> Iterator[int]:
+    """A unit with several results, which ends its process after the last if that is negative."""
+    yield from range(start, 0, -1)
+    if start > 3:
+        os._exit(start)
+
+
+def test_the_results_of_a_unit_arrive_one_by_one_and_its_loss_can_be_the_last(workers: LocalWorkers) -> None:
+    assert list(workers.results(count_down, [2, 0, 3])) == [2, 1, 3, 2, 1]
+    lost = UnitLost("ended with exit code 4", is_next=True)
+    handling = replace(USUAL, num_tries=1, is_loss_a_result=True)
+    assert list(workers.results(count_down, [1, 4, 2], handling)) == [1, 4, 3, 2, 1, lost, 2, 1]
+
+
+def begun_once(file: str) -> Iterator[str]:
+    """A unit whose first worker is lost after a result."""
+    yield "first"
+    if not Path(file).exists():
+        Path(file).touch()
+        os._exit(1)
+    yield "second"
+
+
+def test_a_result_that_an_earlier_worker_has_brought_comes_once(workers: LocalWorkers, tmp_path: Path) -> None:
+    assert list(workers.results(begun_once, [str(tmp_path / "begun")])) == ["first", "second"]
+
+
+def wait_or_make(file: Path, role: str) -> str:
+    """A unit that makes a file, or one that lasts longer: it waits for the file."""
+    if role == "makes":
+        file.touch()
+        return role
+    while not file.exists():
+        time.sleep(0.01)
+    time.sleep(0.3)
+    return role
+
+
+def test_results_come_in_the_order_in_which_they_are_done_if_no_other_is_asked_for(tmp_path: Path) -> None:
+    with closing(LocalWorkers(2)) as workers:
+        for name, handling, expected in (("a", UNORDERED, ["makes", "waits"]), ("b", USUAL, ["waits", "makes"])):
+            results = workers.results(partial(wait_or_make, tmp_path / name), ["waits", "makes"], handling)
+            assert list(results) == expected
+
+
+def test_workers_never_get_an_interrupt_which_the_command_has(workers: LocalWorkers) -> None:
+    unit = partial(signal.pthread_sigmask, signal.SIG_BLOCK)
+    assert list(workers.results(unit, [()])) == [{signal.SIGINT}]
+    assert unit(()) == set()
+
+
+def test_other_work_is_done_after_the_last_unit_is_drawn(workers: LocalWorkers) -> None:
+    done: list[int] = []
+
+    def units() -> Iterator[int]:
+        yield 1
+        done.append(0)
+
+    assert list(workers.results(operator.neg, units(), meanwhile=map(done.append, [1, 2]))) == [-1]
+    assert done == [0, 1, 2]
 
 
 def test_a_number_of_workers_is_left_to_this_machine_and_anything_else_to_workers(
