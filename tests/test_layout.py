@@ -77,6 +77,16 @@ FLOOR_OF_MODELS = {
 CHECK = TREE / "check" / "kvproof" / "check"
 FILES_IN_CHECK_MAX = 6
 
+# What starts, waits for, ends or signals another process.
+OF_OS = ("fork", "forkpty", "kill", "killpg", "popen", "posix_spawn", "posix_spawnp", "system", "wait", "waitpid")
+EXECUTES = ("execl", "execle", "execlp", "execv", "execve", "execvp", "execvpe", "spawnl", "spawnv", "spawnvp")
+MODULES = {"subprocess", "multiprocessing", "concurrent", "signal", "pty", "ray"}
+RUNS_PROCESSES = MODULES | {f"os.{name}" for name in (*OF_OS, *EXECUTES)}
+RUN_PROCESSES_ELSEWHERE = {  # each with its reason
+    # A fork writes the frames of its subject to its journal at a signal; the journal is no matter of hosts.
+    "isolation/stuck_place.py": {"signal", "os.kill"},
+}
+
 # Folders of tests that are about no single folder of the product, each with its reason.
 TESTS_ACROSS = {
     "attacks": "a broken file goes through the reader of its kind, whichever folder has it",
@@ -233,6 +243,41 @@ def test_a_path_inside_the_project_is_no_machine_path(text: str) -> None:
 def module_name(module: Path, root: str) -> str:
     parts = module.relative_to(TREE / root).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def calls_of(module: Path) -> set[str]:
+    """The functions of `os` that a module names, and the modules that it imports, by their first names."""
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    named = {
+        f"os.{node.attr}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
+    }
+    return named | {name.partition(".")[0] for _, name in imported_names(module, "check")}
+
+
+def test_only_hosts_run_or_signal_other_processes() -> None:
+    """A host starts, asks within a limit, and ends a process. What runs one elsewhere would be one more host."""
+    found = {
+        module.relative_to(CHECK).as_posix(): used
+        for module in modules_of("check")
+        if module.relative_to(CHECK).parts[0] != "hosts" and (used := calls_of(module) & RUNS_PROCESSES)
+    }
+    assert found == RUN_PROCESSES_ELSEWHERE
+
+
+def test_work_in_another_process_is_built_twice() -> None:
+    """By a process of this machine, and by Ray. Each way to start a process is in one file."""
+    users = {
+        name: {module.stem for module in (CHECK / "hosts").glob("*.py") if name in calls_of(module)}
+        for name in ("subprocess", "multiprocessing", "os.fork", "ray")
+    }
+    assert users == {
+        "subprocess": {"program"},
+        "multiprocessing": {"worker_process", "actors", "pool", "interrupt"},
+        "os.fork": {"fork_server", "descendants"},
+        "ray": {"ray_cluster", "on_ray"},
+    }
 
 
 @pytest.mark.parametrize(("root", "floors"), [("check", FLOOR), ("models", FLOOR_OF_MODELS)])

@@ -61,7 +61,7 @@ def left(folder: Path) -> list[int]:
 @pytest.mark.parametrize(("then", "code"), [("exit 7", 7), ("kill -SEGV $$", -signal.SIGSEGV)])
 def test_daemons_end_when_the_command_ends_which_says_how(folder: Path, then: str, code: int) -> None:
     running = started(then)
-    assert running.supervisor.wait(SECONDS_MAX) == code
+    assert running.wait(SECONDS_MAX) == code
     assert left(folder) == []
     running.end()
 

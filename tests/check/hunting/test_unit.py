@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from kvproof.check.hosts.ending import how_it_ended
+from kvproof.check.hosts.fork_client import ENDED_SERVER
 from kvproof.check.hunting.unit import unless_killed
-from kvproof.check.isolation.fork_server_client import ENDED_SERVER
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config

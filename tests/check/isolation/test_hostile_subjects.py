@@ -248,8 +248,8 @@ def test_no_daemon_of_a_subject_outlives_its_run(
     assert pids
     if is_killed:
         factory().open(Config())  # a fork that lives when the run is killed
-        factory.server.control.close()  # what a killed run leaves: nobody holds the other end
-        factory.server.process.wait(10)
+        factory.server.server.control.close()  # what a killed run leaves: nobody holds the other end
+        factory.server.server.process.wait(10)
     else:
         factory.close()
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []

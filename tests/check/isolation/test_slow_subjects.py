@@ -185,8 +185,8 @@ def test_a_finding_for_whose_replays_no_time_is_left_is_kept_as_it_is(make: Call
 
 def test_a_subject_that_is_made_again_has_what_is_left_of_the_run(make: Callable[[str], RemoteFactory]) -> None:
     factory = make("hangs_when_made_again")
-    factory.server.process.kill()
-    factory.server.process.wait(10)
+    factory.server.server.process.kill()
+    factory.server.server.process.wait(10)
     began = time.monotonic()
     with calls_end_at(began + 0.4), pytest.raises(OutOfTime):
         factory().open(Config())

@@ -7,15 +7,11 @@ the executor ended it, and that refutes the executor. What the run had decided b
 """
 
 import os
-import signal
-import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 
 import typer
 
@@ -79,6 +75,11 @@ def _read(descriptor: int) -> Record | None:
         return None
 
 
+def _pid(descriptor: int) -> int | None:
+    record = _read(descriptor)
+    return None if record is None else record.pid
+
+
 def run_apart(
     context: typer.Context, executors: Sequence[str], out: Path, json: Path | None, history: Path | None
 ) -> int:
@@ -87,21 +88,22 @@ def run_apart(
     Raises UsageError if an executor ends the process as it is imported, KeyboardInterrupt if the process was ended by a
     signal that was sent to this one.
     """
-    from kvproof.check.hosts.supervised_command import SupervisedCommand
+    from kvproof.check.hosts.program import module, same_path
+    from kvproof.check.hosts.supervised_command import SupervisedCommand, signals_passed_on
 
     with tempfile.TemporaryFile() as file:
         record = file.fileno()
         process = SupervisedCommand(
-            [sys.executable, "-m", PROCESS, str(record), "device", *options_to_repeat(context, frozenset())],
+            module(PROCESS, str(record), "device", *options_to_repeat(context, frozenset())),
             streams=(0, 1, 2),
             inherited=(record,),
-            variables={"PYTHONPATH": os.pathsep.join(p for p in (os.getcwd(), *sys.path) if p)},
+            variables=same_path(os.getcwd()),
         )
         try:
-            with _signals_passed_on(lambda: _read(record)) as passed_on:
-                ended = process.supervisor.wait()
+            with signals_passed_on(lambda: _pid(record)) as passed_on:
+                process.wait()
         finally:
-            process.end()
+            ended = process.end()
         last = _read(record)
     if last is not None and last.code is not None:
         return last.code
@@ -144,29 +146,3 @@ def _refute(executor: str, text: str, out: Path, json: Path | None, history: Pat
     fail(f"refuted: {id}: {text}; what was decided before is in {out / RESULT}", Exit.REFUTED)
     add_to_history(history, result, Exit.REFUTED, output())
     return Exit.REFUTED
-
-
-@contextmanager
-def _signals_passed_on(read: Callable[[], Record | None]) -> Iterator[set[int]]:
-    """Within the block, send SIGINT and SIGTERM to the process of the record. Yields those that were sent.
-
-    Raises KeyboardInterrupt if there is no such process yet.
-    """
-    passed_on: set[int] = set()
-    if threading.current_thread() is not threading.main_thread():
-        yield passed_on
-        return
-
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        if (record := read()) is None:
-            raise KeyboardInterrupt
-        passed_on.add(number)
-        with suppress(ProcessLookupError):
-            os.kill(record.pid, number)
-
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield passed_on
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -62,8 +62,8 @@ def record(
 def _recorded_command(command: list[str], out: Path, shows_pool: bool, digest_key: str | None) -> int:
     import shlex
     import shutil
-    import subprocess
 
+    from kvproof.check.hosts.program import finished_at_terminal
     from kvproof.check.recording.file_locks import wait_until_written
     from kvproof.check.recording.import_hook import environment, is_recorded, numbered
     from kvproof.check.recording.recording_file import RecordingRefused, require_replaceable
@@ -83,7 +83,7 @@ def _recorded_command(command: list[str], out: Path, shows_pool: bool, digest_ke
         out.unlink(missing_ok=True)
         earlier = set(numbered(out))
     try:
-        code = subprocess.run(command, env=environment(out, shows_pool, digest_key), check=False).returncode
+        code = finished_at_terminal(command, environment(out, shows_pool, digest_key))
     except OSError as error:
         raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
     console = output()

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -68,9 +68,9 @@ def _watched(
     command: list[str], on_finding: OnFinding, metrics: str | None, shows_pool: bool, digest_key: str | None, out: Path
 ) -> int:
     import shutil
-    import signal
-    import subprocess
 
+    from kvproof.check.hosts.interrupt import calling_at_sigterm
+    from kvproof.check.hosts.program import Running, started
     from kvproof.check.recording.import_hook import environment, is_recorded
     from kvproof.check.recording.recording_file import RecordingRefused
     from kvproof.check.recording.watching import WATCHED_NAME, JudgeProcess
@@ -79,10 +79,10 @@ def _watched(
         raise UsageError("this process is being recorded by kvproof already, so its commands are, too")
     if shutil.which(command[0]) is None:
         raise UsageError(f"{command[0]} cannot be run: there is no such program")
-    running: list[subprocess.Popen[bytes]] = []
+    running: list[Running] = []
     stopped = False
 
-    def stop(*of_signal: Any) -> None:
+    def stop() -> None:
         for process in running:
             process.terminate()
 
@@ -99,19 +99,14 @@ def _watched(
         raise UsageError(str(error)) from error
     if judge.address:
         _say(f"metrics: {judge.address}")
-    at_end = signal.signal(signal.SIGTERM, stop)  # who ends this command, ends the watched one
-    at_interrupt = signal.signal(signal.SIGINT, lambda *of_signal: None)  # the terminal interrupts the watched one, too
     try:
-        running.append(
-            subprocess.Popen(command, env=environment(judge.live / WATCHED_NAME, shows_pool, digest_key, True))
-        )
-        code = running[0].wait()
+        with calling_at_sigterm(stop):  # who ends this command, ends the watched one
+            variables = environment(judge.live / WATCHED_NAME, shows_pool, digest_key, True)
+            running.append(started(command, environment=variables))
+            code = running[0].wait()
     except OSError as error:
         judge.end()
         raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
-    finally:
-        signal.signal(signal.SIGTERM, at_end)
-        signal.signal(signal.SIGINT, at_interrupt)
     is_whole = judge.end()
     found = _verdict(judge, is_whole)
     ended = _ending(code, stopped)

@@ -7,11 +7,12 @@ is "not known", with the reason; nothing is guessed. `kvproof device compare` sh
 import os
 import platform
 import re
-import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
+
+from kvproof.check.hosts.program import finished
 
 SMI_SECONDS_MAX = 20.0
 SYSTEM = Path("/sys")
@@ -63,15 +64,15 @@ def _queried(address: str, names: Iterable[str]) -> list[str]:
     """What nvidia-smi answers about a GPU, one value for each name. Raises OSError or ValueError with the reason."""
     command = ["nvidia-smi", f"--query-gpu={','.join(names)}", "--format=csv,noheader,nounits", f"--id={address}"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SMI_SECONDS_MAX, check=False)
+        done = finished(command, SMI_SECONDS_MAX)
     except FileNotFoundError:
         raise ValueError("nvidia-smi is not installed") from None
-    except subprocess.TimeoutExpired:
+    except TimeoutError:
         raise ValueError(f"nvidia-smi gave no answer within {SMI_SECONDS_MAX:g} s") from None
-    if done.returncode:
-        said = (done.stdout + done.stderr).strip().splitlines() or [f"exit code {done.returncode}"]
+    if done.code:
+        said = (done.output + done.errors).strip().splitlines() or [f"exit code {done.code}"]
         raise ValueError(f"nvidia-smi: {said[0]}")
-    return [value.strip() for value in done.stdout.strip().split(",")]
+    return [value.strip() for value in done.output.strip().split(",")]
 
 
 def _gpu_facts(address: str, ask: Callable[[str, Iterable[str]], list[str]]) -> dict[str, str]:

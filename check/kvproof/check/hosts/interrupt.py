@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from types import FrameType
@@ -116,3 +116,29 @@ def deaf_to_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def calling_at_sigterm(call: Callable[[], None]) -> Iterator[None]:
+    """Within the block, SIGTERM calls this, and Ctrl-C does nothing: the terminal interrupts a program beside, too."""
+    at_end = signal.signal(signal.SIGTERM, lambda number, frame: call())
+    at_interrupt = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, at_end)
+        signal.signal(signal.SIGINT, at_interrupt)
+
+
+INTERRUPT, TERMINATE, HANG_UP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+
+
+def leave_to_parent(*numbers: signal.Signals) -> None:
+    """Ignore these signals in this process, which ends when its parent says so, or is over."""
+    for number in numbers:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def end_this_process() -> None:
+    """Send SIGTERM to this process."""
+    os.kill(os.getpid(), signal.SIGTERM)

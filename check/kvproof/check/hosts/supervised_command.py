@@ -1,15 +1,18 @@
 """A command that a supervisor starts (`descendants`): nothing of it is left when it ends, or when kvproof does."""
 
 import os
+import signal
 import socket
-import subprocess
 import sys
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import FrameType
 
 from kvproof.check.hosts import descendants
 from kvproof.check.hosts.descendants import end_marked, marked
 from kvproof.check.hosts.ending import BY_ITSELF_SECONDS
+from kvproof.check.hosts.program import Streams, ended, started
 
 # Without the modules of the user and the site: the supervisor imports a few standard modules, and starts in 20 ms.
 SUPERVISOR = (sys.executable, "-I", "-S", descendants.__file__)
@@ -18,16 +21,16 @@ SUPERVISOR = (sys.executable, "-I", "-S", descendants.__file__)
 class SupervisedCommand:
     """A running command in a session of its own. Raises OSError if it cannot be started.
 
-    streams: standard input, output and error, as of `subprocess.Popen`. inherited: other descriptors that the command
-    gets. variables: those of its environment that differ. `supervisor` ends as the command does, but after everything
-    that the command has started; the command is its child.
+    inherited: other descriptors that the command gets. variables: those of its environment that differ. pid: of the
+    supervisor, which ends as the command does, but after everything that the command has started; the command is its
+    child.
     """
 
     def __init__(
         self,
         command: Iterable[str],
         *,
-        streams: tuple[int, int, int],
+        streams: Streams,
         inherited: Iterable[int] = (),
         variables: Mapping[str, str] | None = None,
     ) -> None:
@@ -35,32 +38,57 @@ class SupervisedCommand:
         self._lifeline, theirs = socket.socketpair()
         failed, fails = os.pipe()
         with theirs, os.fdopen(fails, "wb"):
-            self.supervisor = subprocess.Popen(
+            self._supervisor = started(
                 [*SUPERVISOR, str(theirs.fileno()), str(fails), str(os.getpid()), *command],
-                pass_fds=(*inherited, theirs.fileno(), fails),
-                stdin=streams[0],
-                stdout=streams[1],
-                stderr=streams[2],
-                env={**environment, **(variables or {})},
-                bufsize=0,
-                start_new_session=True,
+                streams,
+                (*inherited, theirs.fileno(), fails),
+                {**environment, **(variables or {})},
+                is_in_own_session=True,
             )
+        self.pid = self._supervisor.pid
+        self._code: int | None = None
         with os.fdopen(failed, "rb") as answer:
             error = int(answer.read() or 0)
         if error:
             self.end()
             raise OSError(error, os.strerror(error))
 
-    def end(self) -> None:
-        """End the command and everything that it started. It may be called again."""
-        self._lifeline.close()
-        for stream in (self.supervisor.stdin, self.supervisor.stdout):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
-        try:
-            self.supervisor.wait(BY_ITSELF_SECONDS)  # the command may have stopped it
-        except subprocess.TimeoutExpired:
-            self.supervisor.kill()
-            self.supervisor.wait()
-        end_marked(self._mark)
+    def wait(self, seconds: float | None = None) -> int | None:
+        """The exit code of the command; None if it does not end in this time."""
+        return self._supervisor.wait() if seconds is None else ended(self._supervisor, seconds)
+
+    def end(self) -> int:
+        """End the command and everything that it started. Returns its exit code. It may be called again."""
+        if self._code is None:
+            self._lifeline.close()
+            if ended(self._supervisor, BY_ITSELF_SECONDS) is None:  # the command may have stopped it
+                self._supervisor.kill()
+            self._code = self._supervisor.wait()
+            end_marked(self._mark)
+        return self._code
+
+
+@contextmanager
+def signals_passed_on(pid: Callable[[], int | None]) -> Iterator[set[int]]:
+    """Within the block, send SIGINT and SIGTERM to the process with this id. Yields those that were sent.
+
+    Raises KeyboardInterrupt if there is no such process yet.
+    """
+    passed_on: set[int] = set()
+    if threading.current_thread() is not threading.main_thread():
+        yield passed_on
+        return
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        if (other := pid()) is None:
+            raise KeyboardInterrupt
+        passed_on.add(number)
+        with suppress(ProcessLookupError):
+            os.kill(other, number)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield passed_on
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -11,9 +11,10 @@ from functools import cache, partial
 from typing import Any
 
 from kvproof.check.hosts.channel import ChannelError, text_of
+from kvproof.check.hosts.fork_client import Fork, ServerGone
 from kvproof.check.hosts.limits import Limits
 from kvproof.check.hosts.time_limit import call_seconds, require_time
-from kvproof.check.isolation.fork_server_client import Fork, ForkClient, ServerGone
+from kvproof.check.isolation.fork_server_client import ForkClient
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.messages import CALLS_ONLY, SEARCH, pack, unpack
 from kvproof.check.isolation.stuck_place import places_of_stuck
@@ -78,7 +79,7 @@ class RemoteSubject:
         try:
             answer = fork.ask(["call", name, [pack(argument) for argument in arguments]], seconds)
         except TimeoutError:
-            places = places_of_stuck(fork.pid, fork.journal.descriptor)
+            places = places_of_stuck(fork.pid, fork.shared.descriptor)
             fork.end()
             text, values = f"$asked gave {NO_ANSWER} {seconds:g} s", {"asked": context}
             raise Finding("total-calls", text, f"{name} {HANG}", frames=places, values=values) from None

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from kvproof.check.counterexample.trace_schema import CounterexampleError, require_run
 from kvproof.check.hosts.channel import ChannelError
+from kvproof.check.hosts.fork_client import Fork, ServerGone
 from kvproof.check.hosts.time_limit import GRACE_SECONDS, OutOfTime, Patience, seconds_left
-from kvproof.check.isolation.fork_server_client import Fork, ServerGone
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.messages import ENDED, pack
 from kvproof.check.isolation.remote_subject import CRASH, SERVER, RemoteSubject, answered, new_fork
@@ -70,13 +70,14 @@ def result_of(
 ) -> Result:
     """The result of a search in a fresh fork. Raises Stuck.
 
-    max_operations: as in `require_possible`. quiet_seconds: so long it may do no operation.
+    max_operations: as in `require_possible`. quiet_seconds: so long it may do no operation, besides the time of calls.
     """
     with closing(Journal()) as journal:
         try:
             fork = new_fork(subject.server, journal)
         except ServerGone as gone:
             raise Stuck(f"cannot be forked: {SERVER} {gone}", journal) from None
+        quiet_seconds += subject.server.limits.call_seconds * CALLS_OF_OPERATION_MAX
         try:
             answer = _answer(fork, journal, search, request, report, quiet_seconds)
         finally:
@@ -101,7 +102,6 @@ def _answer(
 ) -> list[Any]:
     """What the process of a search sends at its end. Raises Stuck, also if that is no message."""
     stream = fork.connection.stream
-    quiet_seconds += fork.server.limits.call_seconds * CALLS_OF_OPERATION_MAX
     with suppress(ConnectionError):  # it has ended, which reading the answer detects
         fork.connection.send(["search", search, [[key, pack(value)] for key, value in request.items()]])
     last, patience = (0, 0), Patience(quiet_seconds, fork.pid)

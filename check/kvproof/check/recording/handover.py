@@ -6,8 +6,6 @@ much, and the call does not wait for a disk. If the server is killed, that proce
 """
 
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
@@ -15,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from kvproof.check.hosts.program import DISCARDED, ended, module, same_path, started
 from kvproof.check.recording import ring
 from kvproof.check.recording.file_locks import lock
 from kvproof.check.recording.format import Header, RecordedCall
@@ -121,14 +120,9 @@ class Handover:
             self._encode_whole = msgspec.json.Encoder().encode_into
             self._encode(Settings(header, str(path), key, file, os.getpid(), sizes), self._message)
             self._put(self._message)
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "kvproof.check.recording.scribe", str(memory)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                pass_fds=(memory, file),
-            )
+            command = module("kvproof.check.recording.scribe", str(memory))
+            environment = {**os.environ, **same_path()}
+            self._process = started(command, (DISCARDED,) * 3, (memory, file), environment)
         finally:
             os.close(memory)
 
@@ -164,10 +158,9 @@ class Handover:
             self.release()
 
     def _wait(self) -> None:
-        try:
-            code = self._process.wait(END_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            raise OSError("its lines are still being written") from None
+        code = ended(self._process, END_SECONDS_MAX)
+        if code is None:
+            raise OSError("its lines are still being written")
         if code or self._ring.has_failed():
             raise OSError(self._ring.said(ring.FROM_WRITER) or f"the process that writes it has ended (code {code})")
 

@@ -6,7 +6,6 @@ and the server hears of it with its next call.
 """
 
 import os
-import signal
 import sys
 import time
 from contextlib import suppress
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from kvproof.check.hosts.interrupt import HANG_UP, INTERRUPT, TERMINATE, leave_to_parent
 from kvproof.check.recording import ring
 from kvproof.check.recording.digests import Digests
 from kvproof.check.recording.format import (
@@ -118,8 +118,7 @@ class Scribe:
 
 def main(arguments: list[str]) -> None:
     """Write the recording of the ring whose descriptor is the first argument."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # these are for the server, which ends or not
-        signal.signal(number, signal.SIG_IGN)
+    leave_to_parent(INTERRUPT, TERMINATE, HANG_UP)  # these are for the server, which ends or not
     Scribe(ring.RingReader(int(arguments[0]))).run()
 
 

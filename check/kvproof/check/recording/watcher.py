@@ -14,7 +14,6 @@ import contextlib
 import os
 import select
 import shutil
-import signal
 import sys
 import time
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from kvproof.check.hosts.interrupt import INTERRUPT, leave_to_parent
 from kvproof.check.recording.metrics import serve_metrics
 from kvproof.check.recording.watched_recording import WatchedRecording
 from kvproof.check.recording.watching import DONE, FINDING, READY, REFUSED, Event, Settings
@@ -113,7 +113,7 @@ def _tell(event: Event) -> None:
 
 def main(arguments: list[str]) -> Any:
     """Run the judge process with the settings in the first argument."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt at the terminal is for the program, which ends or not
+    leave_to_parent(INTERRUPT)  # an interrupt at the terminal is for the program, which ends or not
     settings = msgspec.json.decode(arguments[0], type=Settings)
     os.nice(NICENESS)
     watcher = Watcher(settings)

@@ -9,8 +9,6 @@ is informed once and the program goes on.
 
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -21,6 +19,8 @@ from typing import Any
 import msgspec
 
 from kvproof.check.hosts.ending import how_it_ended
+from kvproof.check.hosts.interrupt import end_this_process
+from kvproof.check.hosts.program import PIPED, SAME, module, same_path, started
 from kvproof.check.recording.recorder import Recorder
 from kvproof.check.recording.recording_file import RecordingRefused
 from kvproof.check.recording.segments import SegmentWriter
@@ -79,13 +79,8 @@ class JudgeProcess:
         self.last = Event("")
         self._on_stop = on_stop if on_finding == STOP else None
         settings = Settings(str(self.live), str(out), on_finding, metrics)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "kvproof.check.recording.watcher", msgspec.json.encode(settings).decode()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-        )
+        command = module("kvproof.check.recording.watcher", msgspec.json.encode(settings).decode())
+        self._process = started(command, (PIPED, PIPED, SAME), environment={**os.environ, **same_path()})
         first = self._next_event()
         if first is None or first.kind != READY:
             self._clear_up()
@@ -163,7 +158,7 @@ def watch_with(
     shows_pool: bool = False,
 ) -> Watch:
     """Record a manager with this kind of recorder, for a judge beside this process."""
-    judge = JudgeProcess(out, on_finding, metrics, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    judge = JudgeProcess(out, on_finding, metrics, end_this_process)
     path = judge.live / WATCHED_NAME
     try:
         recorder = kind(manager, path, digest_key, shows_pool, SegmentWriter(path))

@@ -17,7 +17,6 @@ import os
 import platform
 import secrets
 import sqlite3
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -27,6 +26,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
+from kvproof.check.hosts.program import finished
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError, explained, fault_of_kvproof
 from kvproof.check.runs.terminal import say
@@ -261,7 +261,7 @@ def revision_of_folder(subject: str = "") -> str:
 def _git(*command: str) -> str:
     """What git prints; empty if it fails."""
     try:
-        done = subprocess.run(("git", *command), capture_output=True, text=True, timeout=GIT_SECONDS_MAX, check=False)
-    except (OSError, ValueError, subprocess.SubprocessError):  # ValueError: a NUL in a name, or what is no UTF-8
+        done = finished(("git", *command), GIT_SECONDS_MAX)
+    except (OSError, ValueError):  # TimeoutError is an OSError; ValueError: a NUL in a name, or what is no UTF-8
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return done.output.strip() if done.code == 0 else ""

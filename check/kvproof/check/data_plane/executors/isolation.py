@@ -11,12 +11,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import select
-import subprocess
-import sys
-import time
-from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import asdict
 from types import TracebackType
 
@@ -27,13 +21,15 @@ from kvproof.check.data_plane.memory.layouts import WORD_BYTES, Geometry, Unknow
 from kvproof.check.data_plane.speed.stopwatch import TakenThere
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
 from kvproof.check.hosts.ending import how_it_ended
+from kvproof.check.hosts.line_host import Ended, LineHost, LineTooLong
 from kvproof.check.hosts.output import SubjectOutput
+from kvproof.check.hosts.program import DISCARDED, module, same_path
 from kvproof.check.hosts.supervised_command import SupervisedCommand
-from kvproof.check.hosts.time_limit import require_time, seconds_left
+from kvproof.check.hosts.time_limit import require_time
 from kvproof.check.subjects.probe_process import FOUND
 
-LINE_BYTES_MAX = 1 << 20
 START_SECONDS_MAX = 60.0  # importing torch on a busy machine
+WROTE = "it wrote to the pipe of the answers"
 _PROCESS = "kvproof.check.data_plane.executors.isolated_process"
 _PROBE = "kvproof.check.subjects.probe_process"
 
@@ -72,7 +68,7 @@ class Isolation:
 
     def __init__(self, name: str, seconds_max: float) -> None:
         self.name, self.seconds_max = name, seconds_max
-        self._process: SupervisedCommand | None = None
+        self._process: LineHost | None = None
 
     def __enter__(self) -> Isolation:
         self._memory = {pool: _sealed_memory(pool.name) for pool in PoolId}
@@ -100,7 +96,7 @@ class Isolation:
         """
         require_time()
         if self._process is None:
-            self._start()
+            self._process = self._started()
         sizes = {**asdict(geometry), "layout": geometry.layout.value}
         self._ask({"open": sizes, "memory": list(self._memory.values())}, START_SECONDS_MAX)
 
@@ -112,69 +108,42 @@ class Isolation:
         """Wait for the threads that the executor left running. Returns how many there were. Raises Hung, Crashed."""
         return self._ask({"rest": seconds_max}, seconds_max + self.seconds_max).threads
 
-    def _start(self) -> None:
-        here, there, self._output = os.pipe(), os.pipe(), SubjectOutput(is_printed=False)
-        try:
-            self._process = _started(
-                _PROCESS, self.name, here[0], there[1], shared=self._memory.values(), errors=self._output.descriptor
-            )
-        finally:
-            self._output.begin()
-        os.close(here[0])
-        os.close(there[1])
-        self._requests, self._answers, self._read = here[1], there[0], b""
+    def _started(self) -> LineHost:
+        output = SubjectOutput(is_printed=False)
+        shared = tuple(self._memory.values())
+        return LineHost(
+            module(_PROCESS, self.name), output, over_arguments=True, inherited=shared, variables=same_path(os.getcwd())
+        )
 
     def _ask(self, request: dict[str, object], seconds_max: float) -> _Answer:
-        with suppress(BrokenPipeError):  # reading the answer detects that the process has ended
-            data = json.dumps(request).encode() + b"\n"
-            while data:
-                data = data[os.write(self._requests, data) :]
-        line = self._line(seconds_max)
+        process = self._process
+        assert process is not None
         try:
+            line = process.ask(json.dumps(request).encode() + b"\n", seconds_max)
             answer = msgspec.json.decode(line, type=_Answer)
+        except TimeoutError:
+            raise Hung(f"no answer within {seconds_max:g} s") from None
+        except Ended as ended:
+            last = process.last_output() if ended.code >= 0 else ""
+            raise Crashed(f"its process {ended}" + (f" after: {last}" if last else "")) from None
+        except LineTooLong:
+            raise Crashed(f"{WROTE} (a line without an end)") from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            self._end()
-            raise Crashed(f"it wrote to the pipe of the answers ({error})") from None
+            process.end()
+            raise Crashed(f"{WROTE} ({error})") from None
+        finally:
+            if not process.is_alive:
+                self._process = None
         if answer.unknown:
             raise UnknownSetting(answer.unknown)
         if answer.raised:
             raise Raised(answer.raised)
         return answer
 
-    def _line(self, seconds_max: float) -> bytes:
-        deadline = time.monotonic() + seconds_max
-        while b"\n" not in self._read:
-            if len(self._read) > LINE_BYTES_MAX:
-                self._end()
-                raise Crashed("it wrote to the pipe of the answers (a line without an end)")
-            left = min(deadline - time.monotonic(), seconds_left())
-            ready, _, _ = select.select([self._answers], [], [], max(0.0, left))
-            if not ready:
-                self._end()
-                require_time()
-                raise Hung(f"no answer within {seconds_max:g} s")
-            data = os.read(self._answers, 65536)
-            if not data:
-                raise Crashed(self._how_it_ended())
-            self._read += data
-        line, _, self._read = self._read.partition(b"\n")
-        return line
-
-    def _how_it_ended(self) -> str:
-        assert self._process is not None
-        code = self._process.supervisor.wait()
-        self._end()
-        lines = self._output.last.strip().splitlines()
-        return f"its process {how_it_ended(code)}" + (f" after: {lines[-1]}" if lines and code >= 0 else "")
-
     def _end(self) -> None:
-        if self._process is None:
-            return
-        self._process.end()
-        self._process = None
-        self._output.end()
-        os.close(self._requests)
-        os.close(self._answers)
+        if self._process is not None:
+            self._process.end()
+            self._process = None
 
 
 def require_function(name: str, seconds_max: float = START_SECONDS_MAX) -> None:
@@ -184,27 +153,18 @@ def require_function(name: str, seconds_max: float = START_SECONDS_MAX) -> None:
     """
     here, there = os.pipe()
     with os.fdopen(here, "rb") as answer:
-        process = _started(_PROBE, name, there, errors=subprocess.DEVNULL)
+        command = module(_PROBE, name, str(there))
+        process = SupervisedCommand(
+            command, streams=(DISCARDED,) * 3, inherited=[there], variables=same_path(os.getcwd())
+        )
         os.close(there)
-        try:
-            code = process.supervisor.wait(seconds_max)
-        except subprocess.TimeoutExpired:
-            raise UnknownSetting(f"{name}: the import did not end within {seconds_max:g} s") from None
-        finally:
-            process.end()
+        code = process.wait(seconds_max)
+        process.end()
+        if code is None:
+            raise UnknownSetting(f"{name}: the import did not end within {seconds_max:g} s")
         reason = answer.read().decode(errors="replace")
     if reason != FOUND or code:
         raise UnknownSetting(reason.removeprefix(FOUND) or f"{name}: the process that imported it {how_it_ended(code)}")
-
-
-def _started(module: str, name: str, *descriptors: int, errors: int, shared: Iterable[int] = ()) -> SupervisedCommand:
-    """Run a module of kvproof in a process that imports from the same places as this one; its output is discarded."""
-    return SupervisedCommand(
-        [sys.executable, "-m", module, name, *map(str, descriptors)],
-        streams=(subprocess.DEVNULL, subprocess.DEVNULL, errors),
-        inherited=(*descriptors, *shared),
-        variables={"PYTHONPATH": os.pathsep.join(p for p in (os.getcwd(), *sys.path) if p)},
-    )
 
 
 def _sealed_memory(name: str) -> int:

@@ -9,34 +9,29 @@ with a sanitizer, or a Java machine, maps terabytes and uses little.
 
 import errno
 import os
-import select
 import shlex
-import subprocess
 import time
-import weakref
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from kvproof.check.hosts.ending import LAST_WORDS_SECONDS, how_it_ended
 from kvproof.check.hosts.limits import Limits
+from kvproof.check.hosts.line_host import LINE_BYTES_MAX, LOOK_SECONDS, Ended, LineHost, LineTooLong, NotRead
 from kvproof.check.hosts.output import SubjectOutput
-from kvproof.check.hosts.supervised_command import SupervisedCommand
-from kvproof.check.hosts.time_limit import AGAIN_SECONDS_MIN, Patience, call_seconds, require_time
+from kvproof.check.hosts.time_limit import call_seconds, require_time
 from kvproof.check.isolation.remote_subject import CRASH, HANG
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.subjects import UnknownSubject
 from kvproof.spec.trace import NO_ANSWER
 
-LINE_BYTES_MAX = 1 << 20
-LOOK_SECONDS = 0.25  # between two looks at what a program uses that does not answer
+_LINE_END = b"\n"
 LOOK_CALLS = 2048  # between two looks at what a program uses that answers
 SILENT_SECONDS_MAX = 5.0  # it may work longer than this before it says hello, but not wait
 TEXT_MAX = 120  # characters of a wrong line that a message quotes
-CHUNK_BYTES = 1 << 16
 LACKING = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # kvproof or the machine lacks it
 
 
@@ -51,34 +46,26 @@ class Program:
             raise UnknownSubject(f"pipe:{command}: not a valid command line: {error}") from error
         if not words:
             raise UnknownSubject("pipe: names no program; write pipe:./manager, with its arguments")
-        output = SubjectOutput()
         try:
-            running = SupervisedCommand(words, streams=(subprocess.PIPE, subprocess.PIPE, output.descriptor))
+            self._host = LineHost(words, SubjectOutput())
         except OSError as error:
             if error.errno in LACKING:
                 raise
             raise UnknownSubject(f"pipe:{command}: {words[0]} cannot be started: {error.strerror}") from error
-        finally:
-            output.begin()
-        self.process = running.supervisor
-        self._end = weakref.finalize(self, _ended, running, output)
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self._input, self._output = self.process.stdin.fileno(), self.process.stdout.fileno()
-        os.set_blocking(self._input, False)
-        self._rest, self._num_asked = b"", 0
+        self._num_asked = 0
         self._encoder = msgspec.json.Encoder()
 
     @property
     def is_alive(self) -> bool:
         """Whether `end` has not been called."""
-        return self._end.alive
+        return self._host.is_alive
 
     def hello(self) -> dict[str, Any]:
         """The first line of the program, in which it describes itself. Raises UnknownSubject."""
         try:
             self._await_hello()
-            return self._answer("the handshake", "hello", self.limits.start_seconds)
+            seconds = self.limits.start_seconds
+            return self._answer("the handshake", "hello", seconds, lambda look: self._host.line(seconds, look))
         except (Finding, AdapterError) as error:
             self.end()
             text = error.text if isinstance(error, Finding) else str(error)
@@ -89,7 +76,7 @@ class Program:
     def _await_hello(self) -> None:
         """Wait until the program writes or ends. Raises Finding if it neither writes nor works for some seconds."""
         deadline, used, silent_since = time.monotonic() + self.limits.start_seconds, 0, time.monotonic()
-        while not self._can_read(LOOK_SECONDS) and time.monotonic() < deadline:
+        while not self._host.can_read(LOOK_SECONDS) and time.monotonic() < deadline:
             if (now := self._usage("the handshake", "hello").ticks) != used:
                 used, silent_since = now, time.monotonic()
             if time.monotonic() - silent_since > SILENT_SECONDS_MAX:
@@ -97,49 +84,52 @@ class Program:
                 raise Finding("total-calls", text, f"hello {HANG}")
 
     def ask(self, call: str, **arguments: Any) -> dict[str, Any]:
-        """The answer to a call. Raises Finding, AdapterError and OutOfTime."""
+        """The answer to a call. Raises Finding, AdapterError and OutOfTime; then the program is ended."""
         require_time()
         context = f"{call}({', '.join(f'{name} {value}' for name, value in arguments.items())})"
+        line = self._encoder.encode({"call": call, **arguments}) + b"\n"
+        seconds = call_seconds(self.limits.call_seconds)
         try:
-            return self._asked(call, context, arguments)
-        except BaseException:  # a late answer must not be taken for the answer to the next call
+            if self._host.can_read(0) and (extra := self._host.read()):
+                raise AdapterError(f"the call before {context} was answered by more than one line, late: {_cut(extra)}")
+            self._num_asked += 1
+            if self._num_asked % LOOK_CALLS == 0:
+                self._usage(context, call)
+            return self._answer(context, call, seconds, lambda look: self._host.ask(line, seconds, look))
+        except BaseException:
             self.end()
             raise
 
-    def _asked(self, call: str, context: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        if self._can_read(0) and (extra := os.read(self._output, CHUNK_BYTES)):
-            raise AdapterError(f"the call before {context} was answered by more than one line, late: {_cut(extra)}")
-        line = self._encoder.encode({"call": call, **arguments}) + b"\n"
-        patience = Patience(call_seconds(self.limits.call_seconds), self.process.pid)
-        with suppress(BrokenPipeError):
-            while line:
-                if select.select([], [self._input], [], max(AGAIN_SECONDS_MIN, min(LOOK_SECONDS, patience.left())))[1]:
-                    line = line[os.write(self._input, line) :]
-                    continue
-                require_time()
-                if patience.left() <= 0:
-                    text, values = "$asked was not read by the program", {"asked": context}
-                    raise Finding("total-calls", text, f"{call} {HANG}", values=values)
-        self._num_asked += 1
-        if self._num_asked % LOOK_CALLS == 0:
-            self._usage(context, call)
-        return self._answer(context, call, call_seconds(self.limits.call_seconds))
-
-    def _can_read(self, seconds: float) -> bool:
-        """Whether the program has written something, or has ended, within this time."""
-        return bool(select.select([self._output], [], [], seconds)[0])
-
     def _usage(self, context: str, call: str) -> "Usage":
         """What the program uses. Raises Finding if it uses more memory than it may."""
-        usage = usage_of(self.process.pid)
+        usage = usage_of(self._host.pid)
         if usage.memory_bytes > self.limits.memory_bytes:
-            self.end()
             text = f"$asked made the program use more than {self.limits.memory_bytes:,} bytes of memory"
             raise Finding("total-calls", text, f"{call} {CRASH}", values={"asked": context})
         return usage
 
-    def _answer(self, context: str, call: str, seconds: float) -> dict[str, Any]:
-        line = self._line(context, call, seconds)
+    def _answer(
+        self, context: str, call: str, seconds: float, line_by: Callable[[Callable[[], object]], bytes]
+    ) -> dict[str, Any]:
+        """The answer that a way to get a line brings; it is called with what looks at the program meanwhile."""
+        try:
+            line = line_by(lambda: self._usage(context, call))
+        except NotRead:
+            text, cause = "$asked was not read by the program", HANG
+        except TimeoutError:
+            text, cause = f"$asked gave {NO_ANSWER} {seconds:g} s", HANG
+        except Ended as how:
+            text, cause = f"$asked ended the program, which {how}", CRASH
+        except LineTooLong:
+            raise AdapterError(f"{context} was answered by a line of more than {LINE_BYTES_MAX:,} bytes") from None
+        else:
+            return self._decoded(context, line)
+        raise Finding("total-calls", text, f"{call} {cause}", values={"asked": context})
+
+    def _decoded(self, context: str, line: bytes) -> dict[str, Any]:
+        if self._host.rest:
+            lines = f"{_cut(line)}, then {_cut(self._host.rest.partition(_LINE_END)[0])}"
+            raise AdapterError(f"{context} was answered by more than one line: {lines}")
         try:
             answer = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -147,31 +137,6 @@ class Program:
         if not isinstance(answer, dict):
             raise AdapterError(f"{context} was answered by {_cut(line)}, which is not a JSON object")
         return answer
-
-    def _line(self, context: str, call: str, seconds: float) -> bytes:
-        patience = Patience(seconds, self.process.pid)
-        while b"\n" not in self._rest:
-            if len(self._rest) > LINE_BYTES_MAX:
-                raise AdapterError(f"{context} was answered by a line of more than {LINE_BYTES_MAX:,} bytes")
-            if not self._can_read(min(LOOK_SECONDS, max(AGAIN_SECONDS_MIN, patience.left()))):
-                require_time()
-                if patience.left() > 0:
-                    self._usage(context, call)
-                    continue
-                text, values = f"$asked gave {NO_ANSWER} {seconds:g} s", {"asked": context}
-                raise Finding("total-calls", text, f"{call} {HANG}", values=values)
-            part = os.read(self._output, CHUNK_BYTES)
-            if not part:
-                self.end()
-                how = how_it_ended(self.process.returncode)
-                text, values = f"$asked ended the program, which {how}", {"asked": context}
-                raise Finding("total-calls", text, f"{call} {CRASH}", values=values)
-            self._rest += part
-        line, _, self._rest = self._rest.partition(b"\n")
-        if self._rest:
-            second = self._rest.partition(b"\n")[0]
-            raise AdapterError(f"{context} was answered by more than one line: {_cut(line)}, then {_cut(second)}")
-        return line
 
     def require_in_step(self) -> None:
         """End the program; raise AdapterError if it wrote more lines than it was asked for.
@@ -181,23 +146,15 @@ class Program:
         """
         if not self.is_alive:
             return
-        assert self.process.stdin is not None
-        with suppress(OSError):
-            self.process.stdin.close()
-        deadline = time.monotonic() + LAST_WORDS_SECONDS
-        while len(self._rest) <= LINE_BYTES_MAX and self._can_read(max(0, deadline - time.monotonic())):
-            part = os.read(self._output, CHUNK_BYTES)
-            if not part:
-                break
-            self._rest += part
+        self._host.read_to_the_end()
         self.end()
-        if self._rest:
+        if self._host.rest:
             text = "a call was answered by more than one line; after the answer to the last call there is still"
-            first = self._rest.partition(b"\n")[0]
+            first = self._host.rest.partition(_LINE_END)[0]
             raise AdapterError(f"{text} {_cut(first)}")
 
     def end(self) -> None:
-        self._end()
+        self._host.end()
 
 
 class Usage(NamedTuple):
@@ -221,17 +178,6 @@ def usage_of(supervisor: int) -> Usage:
     for pid in found:
         found += children.pop(pid, [])
     return Usage(sum(used[pid].ticks for pid in found), sum(used[pid].memory_bytes for pid in found))
-
-
-def _ended(running: SupervisedCommand, output: SubjectOutput) -> None:
-    for stream in (running.supervisor.stdin, running.supervisor.stdout):
-        if stream is not None:
-            with suppress(OSError):
-                stream.close()
-    with suppress(subprocess.TimeoutExpired):
-        running.supervisor.wait(LAST_WORDS_SECONDS)  # a working program ends when its input ends
-    running.end()
-    output.end()
 
 
 def _cut(line: bytes) -> str:

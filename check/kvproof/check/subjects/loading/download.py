@@ -16,7 +16,6 @@ must suit this platform and Python, or pip finds none.
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -27,6 +26,7 @@ from email.parser import HeaderParser
 from pathlib import Path
 from typing import NamedTuple
 
+from kvproof.check.hosts.program import finished
 from kvproof.check.subjects.loading import EngineError
 from kvproof.spec.cache_folder import cache_folder
 
@@ -84,10 +84,10 @@ def fetch(requirement: str, scratch: Path) -> Iterator[Path]:
 def _run(requirement: str, scratch: Path, options: tuple[str, ...]) -> str:
     command = [*PIP, *options, "--dest", str(scratch / "got"), "--", requirement]
     environment = {**os.environ, "TMPDIR": str(scratch)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
-    output = done.stdout + done.stderr
+    done = finished(command, environment=environment, in_other_encoding="replace")
+    output = done.output + done.errors
     # What the network or the disk refused once, a wheel would be refused as well.
-    if done.returncode and any(sign in output for sign in (*NO_SPACE, *NO_NETWORK)):
+    if done.code and any(sign in output for sign in (*NO_SPACE, *NO_NETWORK)):
         raise EngineError(_reason(requirement, output))
     return output
 

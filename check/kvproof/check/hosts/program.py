@@ -1,0 +1,80 @@
+"""Programs that are neither asked nor judged: git, pip, a command of the user, a module of kvproof."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+SAME, DISCARDED, PIPED = None, subprocess.DEVNULL, subprocess.PIPE  # as this process has it, nothing, or a pipe to it
+Running = subprocess.Popen[bytes]
+Streams = tuple[int | None, int | None, int | None]  # standard input, output and error; also descriptors
+
+
+class Finished(NamedTuple):
+    """A program that has ended. code: as `how_it_ended` takes it."""
+
+    code: int
+    output: str
+    errors: str
+
+
+def finished(
+    command: Sequence[str],
+    seconds: float | None = None,
+    environment: Mapping[str, str] | None = None,
+    in_other_encoding: str = "strict",
+) -> Finished:
+    """Run a program to its end. Raises OSError if it cannot be started, TimeoutError, and ValueError for bad text.
+
+    in_other_encoding: what becomes of output that is no UTF-8, as the `errors` of `bytes.decode`.
+    """
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors=in_other_encoding, env=environment, timeout=seconds
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError(f"no answer within {seconds:g} s") from error
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
+def finished_at_terminal(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a program to its end with the streams of this process. Returns its exit code. Raises OSError."""
+    return subprocess.run(command, env=environment).returncode
+
+
+def started(
+    command: Sequence[str],
+    streams: Streams = (SAME, SAME, SAME),
+    inherited: Iterable[int] = (),
+    environment: Mapping[str, str] | None = None,
+    is_in_own_session: bool = False,
+) -> Running:
+    """Start a program. inherited: further descriptors that it gets. Raises OSError."""
+    return subprocess.Popen(
+        command,
+        stdin=streams[0],
+        stdout=streams[1],
+        stderr=streams[2],
+        pass_fds=tuple(inherited),
+        env=environment,
+        start_new_session=is_in_own_session,
+    )
+
+
+def ended(process: Running, seconds: float) -> int | None:
+    """The exit code of a program; None if it does not end in this time."""
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def module(name: str, *arguments: str) -> list[str]:
+    """The command that runs a module of kvproof."""
+    return [sys.executable, "-m", name, *arguments]
+
+
+def same_path(*before: str) -> dict[str, str]:
+    """The variables with which a module is imported from these folders, and from the same ones as in this process."""
+    return {"PYTHONPATH": os.pathsep.join(folder for folder in (*before, *sys.path) if folder)}
