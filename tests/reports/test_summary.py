@@ -136,7 +136,7 @@ def test_a_cell_is_the_weakest_verdict_of_its_scopes(
 
 
 def test_the_weakest_verdict_counts(refuted: Result) -> None:
-    refuted.checks.append(Check("walker/read-back/append", "walker", "read-back", Verdict.REFUTED))
+    refuted.checks.append(Check("walker/read-back/append", "walker", "read-back", Verdict.REFUTED, text="it differs"))
     refuted.checks.append(Check("walker/read-back/fork", "walker", "read-back", Verdict.UNKNOWN))
     assert cell(refuted, "read-back", "walker") == ("refuted", Verdict.REFUTED)
     assert properties_by_cell(refuted, "walker") == {

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from kvproof.reports.counterexample import Counterexample
 from kvproof.reports.counterexample_page import FindingView, finding_view
 from kvproof.reports.document import DocumentError, inside, read
+from kvproof.reports.evidence import Reported, refuted
 from kvproof.reports.explorer_data import frames_beside
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Check
@@ -83,13 +84,12 @@ def _view(name: str, one: Found, folder: Path, frames_max: int) -> FindingView:
         f"{one.judge}/{one.property}/{one.subject}",
         one.judge,
         one.property,
-        Verdict.REFUTED,
-        text=one.text,
+        Verdict.UNKNOWN,
         trace=one.trace,
         signature=one.signature,
         excused=one.excused,
     )
-    found = Counterexample(check, one.subject)
+    found = Counterexample(refuted(check, Reported(one.text, one.judge)), one.subject)
     if one.trace is None:
         return finding_view(name, found, None)
     try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from kvproof.reports.device_baseline import SAME
+from kvproof.reports.evidence import Reported, refuted
 from kvproof.reports.identity import Identity
 from kvproof.reports.result import Check, Result, Run, WitnessCount
 from kvproof.reports.summary import judges, properties, weakest_verdict, work
@@ -191,7 +192,8 @@ def as_result(one: RecordedRun) -> Result:
     ]
     for number, found in enumerate(one.findings, start=1):
         id = f"{found.judge}/{found.property}/{number}"
-        check = Check(id, found.judge, found.property, Verdict.REFUTED, text=found.text or found.property)
+        check = Check(id, found.judge, found.property, Verdict.UNKNOWN)
+        check = refuted(check, Reported(found.text or found.property, found.judge))
         check.signature, check.excused, check.trace = found.signature, found.excused, found.trace or None
         check.former = found.former
         checks.append(check)

@@ -55,9 +55,14 @@ class Check:
     former: str = ""
 
     def __post_init__(self) -> None:
-        """Documents that kvproof wrote before there were notes call such a check refuted."""
+        """Documents that kvproof wrote before there were notes call such a check refuted.
+
+        Raises ValueError if the check is refuted by nothing; kvproof refutes one by `evidence.refuted` alone.
+        """
         if self.verdict is Verdict.REFUTED and self.property in NOTES:
             self.verdict, self.text, self.note = Verdict.UNSUPPORTED, PROMISED_BY_NOBODY, self.text or SEEN
+        if self.verdict is Verdict.REFUTED and not (self.text or self.trace or self.counterexample):
+            raise ValueError(f"{self.property} is not refuted by {self.judge} without what shows it")
 
     @builtins.property
     def identity(self) -> Identity:

@@ -14,6 +14,7 @@ from kvproof.audit.faults.judging import COLUMNS, EFFORTS, JUDGES, NOBODY, NOT_J
 from kvproof.audit.faults.planting import Fault
 from kvproof.check.hosts.choice import results_of
 from kvproof.check.runs.errors import UsageError, did_you_mean
+from kvproof.reports.evidence import MissedFault, refuted
 from kvproof.reports.result import Check, Result
 from kvproof.spec.verdict import Exit, Verdict
 
@@ -83,12 +84,13 @@ def _text(one: Found) -> str:
 
 
 def _check(one: Found) -> Check:
-    verdict = Verdict.NOT_REFUTED if one.is_as_stated else Verdict.REFUTED
-    if one.by == NOT_JUDGED:
-        verdict = Verdict.UNKNOWN
+    verdict = Verdict.UNKNOWN if one.by == NOT_JUDGED else Verdict.NOT_REFUTED
     counts = {"operations": one.num_operations}
     text = f"{one.fault.sentence} {_text(one)}"
-    return Check(f"{FAULTS}/{one.fault.id}", FAULTS, FOUND, verdict, round(one.seconds, 3), counts=counts, text=text)
+    id = f"{FAULTS}/{one.fault.id}"
+    check = Check(id, FAULTS, FOUND, verdict, round(one.seconds, 3), counts=counts, text=text)
+    is_missed = verdict is Verdict.NOT_REFUTED and not one.is_as_stated
+    return refuted(check, MissedFault(text, one.fault.id)) if is_missed else check
 
 
 def _lines(result: Result, results: list[Found]) -> Iterator[tuple[str, str]]:

@@ -25,6 +25,7 @@ from kvproof.audit.mutation.operators import SYSTEMS, Mutant, changes, deletions
 from kvproof.audit.mutation.weakenings import weakenings
 from kvproof.check.hosts.choice import results_of
 from kvproof.check.runs.errors import UsageError, did_you_mean
+from kvproof.reports.evidence import MissedFault, refuted
 from kvproof.reports.result import Check, Result
 from kvproof.spec.store.machine import STORES
 from kvproof.spec.verdict import Exit, Verdict
@@ -109,9 +110,10 @@ def run_faults(request: FaultRequest) -> Exit:
 
 
 def _check(one: MutantResult) -> Check:
-    verdict = Verdict.REFUTED if one.by == ALIVE else Verdict.NOT_REFUTED
     text = f"{one.by}: {one.evidence}" if one.evidence else one.by
-    return Check(f"{FAULTS}/{one.mutant.id}", FAULTS, NOTICED, verdict, round(one.seconds, 3), text=text)
+    seconds = round(one.seconds, 3)
+    check = Check(f"{FAULTS}/{one.mutant.id}", FAULTS, NOTICED, Verdict.NOT_REFUTED, seconds, text=text)
+    return refuted(check, MissedFault(text, one.mutant.id)) if one.by == ALIVE else check
 
 
 def _lines(result: Result, found: list[MutantResult]) -> Iterator[tuple[str, str]]:

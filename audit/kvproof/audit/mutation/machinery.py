@@ -581,13 +581,13 @@ AROUND = [
         "check/cli/test_prove.py",
         (
             "a difference from the pin is no failure",
-            "    verdict = Verdict.REFUTED if differences else Verdict.PROVED\n",
-            "    verdict = Verdict.PROVED\n",
+            "        return refuted(check, Disagreement(text, differences))\n",
+            "        return check\n",
         ),
         (
             "findings of lints are no failure",
-            "    verdict = Verdict.REFUTED if findings else Verdict.PROVED\n",
-            "    verdict = Verdict.PROVED\n",
+            "        return refuted(check, BadPlaces(text, [one.place for one in findings]))\n",
+            "        return check\n",
         ),
     ),
     *_tested(

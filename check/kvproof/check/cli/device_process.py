@@ -10,7 +10,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -18,7 +18,7 @@ import typer
 from kvproof.check.cli.config import options_to_repeat
 from kvproof.check.hosts.ending import how_it_ended
 from kvproof.check.runs.errors import UsageError, fail
-from kvproof.spec.verdict import Exit, Verdict
+from kvproof.spec.verdict import Exit
 
 PROCESS = "kvproof.check.cli.device_main"
 RECORD_BYTES_MAX = 1 << 16
@@ -126,6 +126,7 @@ def _refute(executor: str, text: str, out: Path, json: Path | None, history: Pat
     from kvproof.check.runs.store import RESULT, Store
     from kvproof.check.runs.terminal import output
     from kvproof.reports.document import DocumentError, read
+    from kvproof.reports.evidence import FailedCase, refuted
     from kvproof.reports.result import Result
 
     id = f"{JUDGE}/{SWAPS}/{executor}"
@@ -134,7 +135,7 @@ def _refute(executor: str, text: str, out: Path, json: Path | None, history: Pat
     except DocumentError as error:
         raise fail(f"refuted: {id}: {text}; {error}", Exit.REFUTED) from error
     result.checks = [
-        replace(check, verdict=Verdict.REFUTED, text=text) if check.id == id and not check.is_failure else check
+        refuted(check, FailedCase(text, executor)) if check.id == id and not check.is_failure else check
         for check in result.checks
     ]
     store = Store(out)

@@ -6,6 +6,7 @@ from pathlib import Path
 from kvproof.check.protocol.former_signature import former_signature
 from kvproof.check.recording.validate import Validation, unjudged_properties
 from kvproof.check.runs.verdicts import witness_counts
+from kvproof.reports.evidence import DivergingLine, refuted
 from kvproof.reports.result import PROMISED_BY_NOBODY, Check, Result
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Verdict
@@ -32,7 +33,7 @@ def _checks(done: Validation, scope: str) -> Iterator[Check]:
         check = Check("/".join(part for part in (JUDGE, name, scope) if part), JUDGE, name, Verdict.NOT_REFUTED)
         check.counts, check.seconds = counts, round(done.seconds, 3)
         if done.finding is not None and done.finding.property == name:
-            check.verdict, check.text = Verdict.REFUTED, done.refutation()
+            check = refuted(check, DivergingLine(done.refutation(), done.line))
             check.signature = done.finding.mechanism(done.call)
             check.former = former_signature(done.finding, done.call)
         elif name in unjudged:

@@ -23,6 +23,7 @@ from kvproof.reports import counterexample as reports
 from kvproof.reports.counterexample import page_of
 from kvproof.reports.counterexample_page import counterexample_page
 from kvproof.reports.document import DocumentError, encodable, encode, read, write, write_atomically
+from kvproof.reports.evidence import Reported, refuted
 from kvproof.reports.result import Check
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.trace import Trace, names_code
@@ -211,7 +212,8 @@ def refutation(trace: Trace, path: Path | None = None) -> str:
 
 
 def _counterexample(trace: Trace, path: Path | None) -> reports.Counterexample:
-    check = Check("", trace.judge or "replay", trace.property, Verdict.REFUTED, text=trace.text)
+    judge = trace.judge or "replay"
+    check = refuted(Check("", judge, trace.property, Verdict.UNKNOWN), Reported(trace.text, judge))
     return reports.Counterexample(check, trace.subject, trace, path)
 
 

@@ -13,6 +13,7 @@ from kvproof.models.solvers.solving import Allowance, ProofOutcome
 from kvproof.models.suites import REFUTATION_SECONDS, is_searched, refutation_of
 from kvproof.models.translation.text import Text
 from kvproof.models.vacuity import FIRES, HYPOTHESES, RUNS, SETS, VACUITY, WITH_MODEL, Hypotheses
+from kvproof.reports.evidence import BadPlaces, BrokenObligation, Disagreement, refuted
 from kvproof.reports.result import Check
 from kvproof.spec.verdict import Verdict
 
@@ -24,9 +25,11 @@ COUNTEREXAMPLES_SECONDS = 120.0  # of effort, for all open obligations together
 
 def lint_check(name: str, findings: list[Finding]) -> Check:
     """The check of one lint."""
-    text = "; ".join(f"{one.place}: {one.text}" for one in findings)
-    verdict = Verdict.REFUTED if findings else Verdict.PROVED
-    return Check(f"{LINT}/{name}", LINT, name, verdict, counts={"findings": len(findings)}, text=text)
+    check = Check(f"{LINT}/{name}", LINT, name, Verdict.PROVED, counts={"findings": len(findings)})
+    if findings:
+        text = "; ".join(f"{one.place}: {one.text}" for one in findings)
+        return refuted(check, BadPlaces(text, [one.place for one in findings]))
+    return check
 
 
 def pin_check(differences: list[str], of_another_text: bool = False) -> Check:
@@ -35,15 +38,16 @@ def pin_check(differences: list[str], of_another_text: bool = False) -> Check:
     of_another_text: whether the text is one that was given in place of the specification. It differs on purpose; what
     then is proved instead is listed, and is no failure.
     """
-    verdict = Verdict.REFUTED if differences else Verdict.PROVED
-    if differences and of_another_text:
-        verdict = Verdict.UNSUPPORTED
-    text = "; ".join(differences[:DIFFERENCES_MAX])
+    check = Check(f"{PIN}/obligations", PIN, "obligations", Verdict.PROVED, counts={"differences": len(differences)})
     if differences:
+        text = "; ".join(differences[:DIFFERENCES_MAX])
         more = f"; and {len(differences) - DIFFERENCES_MAX:,} more" if len(differences) > DIFFERENCES_MAX else ""
         end = "" if of_another_text else "; if this is intended, run make proofs-accept"
         text = f"what is proved is not what is pinned: {text}{more}{end}"
-    return Check(f"{PIN}/obligations", PIN, "obligations", verdict, counts={"differences": len(differences)}, text=text)
+        if of_another_text:
+            return replace(check, verdict=Verdict.UNSUPPORTED, text=text)
+        return refuted(check, Disagreement(text, differences))
+    return check
 
 
 def firing_check(rule: str, is_fired: bool) -> Check:
@@ -55,8 +59,9 @@ def firing_check(rule: str, is_fired: bool) -> Check:
 
 def run_check(contract: str, wrong: str, has_run: bool) -> Check:
     """The check that a contract runs. wrong: what is wrong with its run; has_run: whether it began."""
-    verdict = Verdict.PROVED if not wrong else Verdict.REFUTED if has_run else Verdict.UNKNOWN
-    return Check(f"{VACUITY}/{RUNS}/{contract}", VACUITY, RUNS, verdict, text=wrong)
+    verdict = Verdict.UNKNOWN if wrong else Verdict.PROVED
+    check = Check(f"{VACUITY}/{RUNS}/{contract}", VACUITY, RUNS, verdict, text=wrong)
+    return refuted(check, Disagreement(wrong, [contract])) if wrong and has_run else check
 
 
 def hypotheses_check(suite: str, found: Hypotheses) -> Check:
@@ -68,7 +73,6 @@ def hypotheses_check(suite: str, found: Hypotheses) -> Check:
 def hypotheses_result(suite: str, found: Hypotheses) -> Check:
     """The same check, of what is known by now."""
     verdict = Verdict.PROVED if found.num_satisfied == found.num_sets else Verdict.NOT_REFUTED
-    verdict = Verdict.REFUTED if found.contradictory else verdict
     text = "; ".join(
         [
             *(f"the hypotheses of {one.id} contradict each other" for one in found.contradictory),
@@ -76,18 +80,21 @@ def hypotheses_result(suite: str, found: Hypotheses) -> Check:
         ]
     )
     counts = {SETS: found.num_sets, WITH_MODEL: found.num_satisfied}
-    return Check(f"{VACUITY}/{HYPOTHESES}/{suite}", VACUITY, HYPOTHESES, verdict, counts=counts, text=text)
+    check = Check(f"{VACUITY}/{HYPOTHESES}/{suite}", VACUITY, HYPOTHESES, verdict, counts=counts, text=text)
+    ids = [one.id for one in found.contradictory]
+    return refuted(check, Disagreement(text, ids)) if ids else check
 
 
 def obligation_check(one: ProofOutcome, text: str) -> Check:
-    """The check of one obligation. text: what is to be said about its answer."""
+    """The check of one obligation that is not refuted. text: what is to be said about its answer."""
     obligation, answer = one.obligation, one.answer
+    verdict = Verdict.PROVED if answer.verdict is Verdict.PROVED else Verdict.UNKNOWN
     counts = {"hypotheses": len(obligation.hypotheses), "effort": answer.effort}
     counts |= {"cached": 1} if one.is_cached else {}
-    if text and obligation.place and answer.verdict is Verdict.UNKNOWN:
+    if text and obligation.place and verdict is Verdict.UNKNOWN:
         text = f"{obligation.place}: {text}"
     id = f"{PROVER}/{obligation.property}/{obligation.id}"
-    return Check(id, PROVER, obligation.property, answer.verdict, round(answer.seconds, 4), counts, text)
+    return Check(id, PROVER, obligation.property, verdict, round(answer.seconds, 4), counts, text)
 
 
 class Judge:
@@ -105,8 +112,9 @@ class Judge:
         mine = Allowance(REFUTATION_SECONDS, self.allowance)
         found = None if is_spent else refutation_of(one.obligation, self.text, mine)
         if found is not None:
-            refuted = replace(one, answer=replace(one.answer, verdict=Verdict.REFUTED))
-            return refuted, replace(obligation_check(refuted, found.text), counterexample=found.data)
+            shown = BrokenObligation(found.text, one.obligation.id, found.data)
+            check = refuted(obligation_check(one, ""), shown)
+            return replace(one, answer=replace(one.answer, verdict=Verdict.REFUTED)), check
         reason = UNCONFIRMED if one.answer.verdict is Verdict.REFUTED else one.answer.reason or "the solver gave up"
         unknown = replace(one, answer=replace(one.answer, verdict=Verdict.UNKNOWN))
         return unknown, obligation_check(unknown, reason + _search_text(one.obligation, is_spent))

@@ -39,6 +39,7 @@ from kvproof.models.solvers.solver_effort import Efforts, changes, efforts, wors
 from kvproof.models.solvers.solving import ProofOutcome, Settings
 from kvproof.models.suites import BOUNDED
 from kvproof.reports.document import read_bytes
+from kvproof.reports.evidence import Disagreement, refuted
 from kvproof.reports.result import Check, Difference, Result
 from kvproof.spec.verdict import Exit, Verdict
 
@@ -168,21 +169,25 @@ def ask_second_solver(
 def compare_answers(first: ProofOutcome, second: ProofOutcome, judge: str = SECOND_SOLVER) -> Check:
     """The check for the second solver's answer. It is refuted if the two answers contradict each other."""
     obligation, answer = second.obligation, second.answer
-    verdict, text = answer.verdict, ""
+    verdict, text, contradiction = answer.verdict, "", ""
     if {first.answer.verdict, verdict} == {Verdict.PROVED, Verdict.REFUTED}:
         z3_answer, cvc5_answer = (
             "a proof" if one is Verdict.PROVED else "a model in which the goal is false"
             for one in (first.answer.verdict, verdict)
         )
-        text = f"the solvers contradict each other, so one is wrong: Z3 has {z3_answer}, cvc5 has {cvc5_answer}"
-        verdict = Verdict.REFUTED
+        contradiction = (
+            f"the solvers contradict each other, so one is wrong: Z3 has {z3_answer}, cvc5 has {cvc5_answer}"
+        )
     elif verdict is Verdict.REFUTED:
         verdict, text = Verdict.UNKNOWN, "cvc5 has a model in which the goal is false, and Z3 has no proof"
     elif verdict is Verdict.UNKNOWN:
         text = answer.reason or "the solver gave up"
     id = f"{judge}/{obligation.property}/{obligation.id}"
     counts = {"hypotheses": len(obligation.hypotheses), "effort": answer.effort}
-    return Check(id, judge, obligation.property, verdict, round(answer.seconds, 4), counts, text)
+    check = Check(id, judge, obligation.property, Verdict.UNKNOWN, round(answer.seconds, 4), counts)
+    if contradiction:
+        return refuted(check, Disagreement(contradiction, [obligation.id]))
+    return replace(check, verdict=verdict, text=text)
 
 
 def second_solver_lines(checks: list[Check], outcomes: list[ProofOutcome]) -> Iterator[StyledLine]:

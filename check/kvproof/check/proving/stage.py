@@ -21,6 +21,7 @@ from kvproof.check.search.result import UNLIMITED
 from kvproof.models.obligation import WELL_DEFINED, Obligation
 from kvproof.models.solvers.solving import SEED_MAX, TIMEOUT_SECONDS, ProofOutcome, Settings
 from kvproof.models.suites import refutation_of
+from kvproof.reports.evidence import BrokenObligation, refuted
 from kvproof.reports.result import Check
 from kvproof.spec.store.machine import STORES
 from kvproof.spec.systems import BLOCK_MANAGERS
@@ -125,7 +126,7 @@ class Proofs:
         for one in obligations[:COUNTEREXAMPLES_MAX]:
             if (found := refutation_of(one)) is not None:
                 text = f"the specification itself: {one.id}\n{found.text}"
-                return replace(check, verdict=Verdict.REFUTED, text=text, counterexample=found.data)
+                return refuted(check, BrokenObligation(text, one.id, found.data))
         more = f", and {len(obligations) - 1} more" if len(obligations) > 1 else ""
         return replace(check, text=f"neither proved nor refuted: {obligations[0].id}{more}")
 

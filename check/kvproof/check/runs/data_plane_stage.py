@@ -27,6 +27,7 @@ from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput, left_out
 from kvproof.check.runs.verdicts import NO_TIME
 from kvproof.reports.data_plane_result import DataPlane
+from kvproof.reports.evidence import FailedCase, refuted
 from kvproof.reports.result import Check, WitnessCount
 from kvproof.spec.verdict import Verdict
 
@@ -202,8 +203,7 @@ def _decided(check: Check, cases: Sequence[CaseResult], given: Scenario | None) 
     }
     seconds = round(sum(case.seconds for case in run), 3)
     if failed:
-        text = _refutation(failed)
-        return replace(check, verdict=Verdict.REFUTED, seconds=seconds, counts=counts, text=text)
+        return refuted(replace(check, seconds=seconds, counts=counts), _shown(failed))
     if passed:
         return replace(check, verdict=Verdict.NOT_REFUTED, seconds=seconds, counts=counts, text="")
     if run:
@@ -228,7 +228,7 @@ def _linted(check: Check, cases: Sequence[CaseResult]) -> Check:
     refused = [case for case in cases if case.finding is not None and case.finding.kind.name == REFUSED]
     theirs = {case.mapping: case for case in cases if case.mapping not in ADVERSARIAL and not case.reason}
     if refused:
-        return replace(check, verdict=Verdict.REFUTED, text=_refutation(refused))
+        return refuted(check, _shown(refused))
     if not theirs:
         return replace(check, verdict=Verdict.UNSUPPORTED, text=NO_MANAGER)
     pairs = sum(case.num_pairs for case in theirs.values())
@@ -279,14 +279,21 @@ def _broken(case: CaseResult, given: Scenario | None) -> str:
     return SWAPS if SWAPS in _exercised(case, given) else COPIES
 
 
-def _refutation(failed: Sequence[CaseResult]) -> str:
+def _shown(failed: Sequence[CaseResult]) -> FailedCase:
     """The first finding, and the number of other cases that failed."""
     first = failed[0]
     assert first.finding is not None
     where = f"{first.executor}, {first.layout}, {first.dtype}, mapping {first.mapping}, seed {first.seed}"
     num_others = len(failed) - 1
     others = f"; {num_others} further {'case fails' if num_others == 1 else 'cases fail'}" if num_others else ""
-    return f"{where}: {first.finding.text}{others}"
+    return FailedCase(f"{first.finding.text}{others}", where)
+
+
+def _wrong_texts(wrong: Mapping[str, str]) -> FailedCase:
+    """The first workload whose text differs, and the others. wrong: what is wrong, by workload."""
+    (first, reason), *others = wrong.items()
+    text = "; ".join([reason, *(f"workload {name}: {what}" for name, what in others)])
+    return FailedCase(text, f"workload {first}")
 
 
 def _self_test(found: CorrectnessResult) -> Iterator[WitnessCount]:
@@ -326,20 +333,19 @@ def generating_stage(options: DataPlaneOptions, share: float) -> Stage:
         add_end_to_end(options.plane, found)
         if found.is_cut:
             budget.stopped_after(done, 0, "workloads and planted faults")
-        wrong = [
-            f"workload {workload.name}: {workload.reason}" for workload in found.workloads if not workload.is_right
-        ]
-        yield replace(
+        wrong = {workload.name: workload.reason for workload in found.workloads if not workload.is_right}
+        check = replace(
             planned_checks[0],
-            verdict=Verdict.REFUTED if wrong else Verdict.UNKNOWN if found.is_cut else Verdict.NOT_REFUTED,
+            verdict=Verdict.UNKNOWN if found.is_cut else Verdict.NOT_REFUTED,
             seconds=round(time.monotonic() - began, 3),
             counts={
                 "workloads": len(found.workloads),
                 "sequences": sum(workload.num_sequences for workload in found.workloads),
                 "tokens": sum(workload.num_tokens for workload in found.workloads),
             },
-            text="; ".join(wrong) or budget.stopped,
+            text=budget.stopped,
         )
+        yield refuted(check, _wrong_texts(wrong)) if wrong else check
         for workload in found.workloads:
             for name in WORKLOADS[workload.name].expected:
                 yield WitnessCount(f"{workload.name}: {name}", GENERATOR, workload.witness_counts.get(name, 0))

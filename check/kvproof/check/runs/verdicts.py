@@ -21,6 +21,7 @@ from kvproof.check.runs.session import NOT_RUN
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.search.suppression import Features
+from kvproof.reports.evidence import Evidence, PrintedRun, SavedRun, refuted
 from kvproof.reports.identity import Identity, operation_named
 from kvproof.reports.result import PROMISED_BY_NOBODY, Check, Refusals, WitnessCount
 from kvproof.reports.summary import REFUSED
@@ -64,6 +65,11 @@ class ReportedFinding:
     def __post_init__(self) -> None:
         if not self.trace and not self.steps:
             raise ValueError(f"{self.property} is not refuted without a run that shows it")
+
+    @builtins.property
+    def shown(self) -> Evidence:
+        """The run."""
+        return PrintedRun(self.text, self.steps) if self.steps else SavedRun(self.text, self.trace or "")
 
     @builtins.property
     def identity(self) -> Identity:
@@ -138,19 +144,19 @@ def _id(*parts: str) -> str:
 
 
 def refuted_by(judge: str, found: ReportedFinding, outcome: JudgeOutcome, scope: str = "") -> Check:
-    return Check(
+    check = Check(
         _id(judge, found.property, scope, found.scope),
         judge,
         found.property,
-        Verdict.REFUTED,
+        Verdict.UNKNOWN,
         outcome.seconds,
         {} if found.scope else outcome.counts,  # one search is counted once
-        f"{found.text}\n{found.steps}" if found.steps else found.text,
-        found.trace,
-        found.signature,
-        found.excused,
+        trace=found.trace,
+        signature=found.signature,
+        excused=found.excused,
         former=found.former,
     )
+    return refuted(check, found.shown)
 
 
 def resolve_checks(judge: str, planned: list[Check], outcome: JudgeOutcome, scope: str = "") -> Iterator[Check]:
