@@ -112,11 +112,6 @@ def _printing() -> z3.Context:
 # Units -------------------------------------------------------------------------------------------------------------
 
 
-def every_subject(subject: str) -> bool:
-    """Selects the units of all subjects."""
-    return True
-
-
 @dataclass(frozen=True, eq=False)
 class Unit:
     """Obligations that are made together. name: of their subject, or of the suite. make: makes the obligations."""
@@ -130,8 +125,7 @@ class Unit:
         return list(self.make())
 
 
-def made(units: Iterable[Unit], wants: Callable[[str], bool] = every_subject) -> Iterator[Obligation]:
-    """The obligations of the units whose names are wanted."""
+def made(units: Iterable[Unit]) -> Iterator[Obligation]:
+    """The obligations of units, one unit after the other."""
     for unit in units:
-        if wants(unit.name):
-            yield from unit.obligations()
+        yield from unit.obligations()

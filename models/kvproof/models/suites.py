@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from kvproof.models.obligation import Obligation, Unit, every_subject, made
+from kvproof.models.obligation import Obligation, Unit, made
 from kvproof.models.solvers.solving import Allowance
 from kvproof.models.translation.text import Text
 
@@ -43,14 +43,9 @@ def units_of(suite: str, text: Text | None = None) -> Iterable[Unit]:
     return found
 
 
-def obligations_of(
-    suite: str, text: Text | None = None, wants: Callable[[str], bool] = every_subject
-) -> Iterator[Obligation]:
-    """The obligations of one suite. The other arguments are only for suites in `OF_A_TEXT`.
-
-    text: replaces the text of the specification. wants: whether the obligations of a subject are needed.
-    """
-    return made(units_of(suite, text), wants)
+def obligations_of(suite: str) -> Iterator[Obligation]:
+    """The obligations of one suite."""
+    return made(units_of(suite))
 
 
 def refutation_of(

@@ -3,7 +3,7 @@
 import pytest
 import z3
 
-from kvproof.models.obligation import Obligation, made
+from kvproof.models.obligation import Obligation
 from kvproof.models.proofs import store_instance, stores
 from kvproof.models.proofs.store_instance import NotFired
 from kvproof.models.translation.text import specification
@@ -28,7 +28,8 @@ def is_proved(one: Obligation) -> bool:
 )
 def test_without_a_guard_an_invariant_is_not_proved(function: str, old: str, new: str, claim: str) -> None:
     text = specification(STORES).edited(function, old, new)
-    found = {one.claim: one for one in made(stores.units(text), lambda name: name == function)}
+    unit = next(unit for unit in stores.units(text) if unit.name == function)
+    found = {one.claim: one for one in unit.obligations()}
     assert not is_proved(found[claim])
 
 
