@@ -43,7 +43,8 @@ class Finding(Exception):
     sequence: the sequence concerned, as a text. frames: if a call raised, the last frames of the subject's code.
     promise: the question, with its argument, whose answer OK is at fault that the call failed, as `can_admit(1)`.
     rule: of the specification, whose guard refused. about: what kind of thing the call was about, in words that are the
-    same in every run. raised_in: the function of the subject that raised, and the name of its file.
+    same in every run. raised_in: the function of the subject that raised, and the name of its file. tried: in a search
+    of states, the operation that shows it; () if the state itself does, None if it is the one that was tried last.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Finding(Exception):
         rule: str = "",
         about: str = "",
         raised_in: str = "",
+        tried: Operation | None = None,
         values: Mapping[str, object] | None = None,
     ) -> None:
         self.frames, self.promise, self.rule, self.about, self.raised_in = (
@@ -71,7 +73,7 @@ class Finding(Exception):
             about,
             raised_in,
         )
-        self.property, self.sentence, self.cause, self.call = property, sentence, cause, call
+        self.property, self.sentence, self.cause, self.call, self.tried = property, sentence, cause, call, tried
         self.expected, self.observed, self.blocks, self.sequence = expected, observed, tuple(blocks), sequence
         self.values = {name: str(value) for name, value in (values or {}).items()}
         super().__init__(property, self.text, cause)

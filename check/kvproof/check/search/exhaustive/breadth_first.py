@@ -19,14 +19,6 @@ N = TypeVar("N")
 R = TypeVar("R")
 
 
-class RefutedAt(Exception):
-    """Raised by a space: the operation that was tried from a state shows a finding. No operation: the state itself."""
-
-    def __init__(self, finding: Finding, operation: Operation = ()) -> None:
-        super().__init__(finding, operation)
-        self.finding, self.operation = finding, operation
-
-
 class Space(Protocol[N, R]):
     """The states that a search can reach. `R` is what a transition reaches, `N` what is kept of it if it is new."""
 
@@ -43,7 +35,7 @@ class Space(Protocol[N, R]):
         ...
 
     def successors(self, node: N, /) -> Iterator[tuple[Operation, R]]:
-        """Every transition out of a state. Raises RefutedAt."""
+        """Every transition out of a state. Raises Finding, which says what was `tried`."""
         ...
 
 
@@ -95,10 +87,8 @@ def search(
             break
         found.is_exhausted = not frontier
     except Finding as finding:
-        found.counterexample = Counterexample(config, _path(came_from, key, operation), finding)
-    except RefutedAt as refuted:
-        path = _path(came_from, key, refuted.operation)
-        found.counterexample = Counterexample(config, path, refuted.finding)
+        path = _path(came_from, key, operation if finding.tried is None else finding.tried)
+        found.counterexample = Counterexample(config, path, finding)
     except OutOfTime:
         if time.perf_counter() - began < seconds and seconds_left() > 0:  # the subject raised it
             raise

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
+from kvproof.check.search.exhaustive.breadth_first import Operation
 from kvproof.check.search.exhaustive.specification import space_of
 from kvproof.check.search.exhaustive.specification_space import NUM_VALUES, NumberedContinuations
 from kvproof.spec.text.state import State
@@ -33,13 +33,15 @@ NUM_SENT = 20_000  # states for other parts in one round
 KEYS_MAX = 4  # for each state of the part, kept keys that are only there for speed
 
 
-class Found(NamedTuple):
-    """A finding at a transition from the state at a place. operation: () if the place itself is refuted."""
+class Refuted(NamedTuple):
+    """Where a part ends the search: at a transition from the state at a place, which the finding says, or at the place.
+
+    finding: None if only another process can say it.
+    """
 
     order: Order
     place: Place
     finding: Finding | None
-    operation: Operation = ()
 
 
 @dataclass
@@ -56,7 +58,7 @@ class Round:
     num_states: int
     is_done: bool
     stopped: str = ""
-    found: Found | None = None
+    found: Refuted | None = None
     reads_left_out: str = ""
 
 
@@ -72,7 +74,7 @@ class Level:
     kept: bytes
     frontier: bytes = b""
     orders: list[Order] = field(default_factory=list)
-    found: Found | None = None
+    found: Refuted | None = None
     stopped: str = ""
     num_bytes: int = 0
 
@@ -153,8 +155,8 @@ class PythonPart:
                         self._sent.add(key)
                         boxes.setdefault(owner, []).append((key, order, place, operation, reached))
                         num_sent += 1
-            except RefutedAt as refuted:
-                found = Found((rank, number), (self.number, place), refuted.finding, refuted.operation)
+            except Finding as finding:
+                found = Refuted((rank, number), (self.number, place), finding)
                 self._next = len(self._frontier)
             num_transitions += number
         if len(self._sent) > KEYS_MAX * self.num_states_max:
@@ -198,7 +200,8 @@ class PythonPart:
             try:
                 self._frontier.append((place, self.space.expand(pending.state)))
             except Finding as finding:
-                found = Found(pending.order, (self.number, place), finding)
+                finding.tried = ()
+                found = Refuted(pending.order, (self.number, place), finding)
                 break
         return Level(len(kept), pickle.dumps(kept), pickle.dumps(self._frontier), self._orders, found)
 
@@ -228,7 +231,7 @@ class PythonPart:
         for rank, (_, state) in zip(*self._before, strict=True):
             if rank > last_rank:
                 break
-            with suppress(RefutedAt):
+            with suppress(Finding):
                 for number, _ in enumerate(self.space.successors(state)):
                     num_transitions += 1
                     if (rank, number) == (last_rank, last_number):

@@ -15,7 +15,7 @@ from typing import Any
 
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope, sizes_of
-from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
+from kvproof.check.search.exhaustive.breadth_first import Operation
 from kvproof.check.search.exhaustive.places import machine_for_searches
 from kvproof.check.search.exhaustive.specification_call import SpecCall, appends, flights, prompts, swaps
 from kvproof.check.search.exhaustive.specification_space import ROOT, Continuations, SpecificationSpace, asks_claims
@@ -68,11 +68,12 @@ class CallSpace(SpecificationSpace):
             if has_finished != call.can_finish:
                 verb = "can" if call.can_finish else "cannot"
                 text = f"$operation {'finishes' if has_finished else 'is refused'}, although it {verb} finish"
-                raise RefutedAt(Finding("admission-sound", text, values={"operation": call.operation}), call.operation)
+                values = {"operation": call.operation}
+                raise Finding("admission-sound", text, values=values, tried=call.operation)
             if has_finished:
                 yield call.operation, work
         if _rows(state) != rows:
-            raise RefutedAt(Finding("failed-call-changes-nothing", "a copy of a state changes the state itself"), ())
+            raise Finding("failed-call-changes-nothing", "a copy of a state changes the state itself", tried=())
 
     def _calls(self, state: State) -> Iterator[SpecCall]:
         scope = self.scope

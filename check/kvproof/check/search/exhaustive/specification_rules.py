@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope, sizes_of
-from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
+from kvproof.check.search.exhaustive.breadth_first import Operation
 from kvproof.check.search.exhaustive.places import machine_for_searches
 from kvproof.check.search.exhaustive.specification_space import ROOT, Continuations, SpecificationSpace
 from kvproof.spec.native import Machine
@@ -51,10 +51,10 @@ class RuleSpace(SpecificationSpace):
                 work = copy(state)
             elif vars(work) != vars(state):
                 text = f"{rule} is refused, because {refused.sentence} does not hold, and changes the state"
-                raise RefutedAt(Finding("failed-call-changes-nothing", text), operation)
+                raise Finding("failed-call-changes-nothing", text, tried=operation)
         if self._keys.of(state) != key:
             text = "a firing on a copy of the state changes the state itself"
-            raise RefutedAt(Finding("frame-kept", text), ())
+            raise Finding("frame-kept", text, tried=())
 
     def candidates(self, state: State) -> Iterator[Operation]:
         """Rules and arguments to try."""

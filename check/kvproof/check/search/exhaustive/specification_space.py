@@ -22,7 +22,7 @@ from typing import Any
 
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
+from kvproof.check.search.exhaustive.breadth_first import Operation
 from kvproof.check.search.exhaustive.canonical import StateKeys
 from kvproof.check.search.exhaustive.enumerations import enumerate_ghosts, with_ghosts
 from kvproof.check.search.exhaustive.independent_count import miscounts
@@ -151,14 +151,14 @@ class Firings:
         self.witnesses: Counter[str] = Counter()
 
     def fire(self, state: State, rule: str, arguments: tuple[Any, ...], operation: Operation) -> Guard | None:
-        """Fire one rule in place; the guard that refuses it, if any. Raises RefutedAt, for `operation`."""
+        """Fire one rule in place; the guard that refuses it, if any. Raises Finding, for `operation`."""
         try:
             return self.machine.rules[rule](state, *arguments)
         except BROKEN as error:
             raise refuted(error, (rule, *arguments), operation) from error
 
     def run(self, state: State, program: Iterator[RuleCall], operation: Operation) -> Guard | None:
-        """Fire a program in place up to the guard that refuses it, if any. Raises RefutedAt, for `operation`."""
+        """Fire a program in place up to the guard that refuses it, if any. Raises Finding, for `operation`."""
         rules, fired, witnesses = self.machine.rules, self.fired, self.witnesses
         firing: tuple[Any, ...] = ()
         try:
@@ -183,16 +183,16 @@ class Firings:
             self.witnesses[name] += 1
 
 
-def refuted(error: Exception, firing: tuple[Any, ...], operation: Operation) -> RefutedAt:
+def refuted(error: Exception, firing: tuple[Any, ...], operation: Operation) -> Finding:
     """The refutation that an error in a rule means."""
     if isinstance(error, CheckFailed):
-        return RefutedAt(Finding(error.property, f"{error.rule}: {error.text}"), operation)
+        return Finding(error.property, f"{error.rule}: {error.text}", tried=operation)
     rule, *arguments = firing or ("nothing",)
     text, values = (
         f"{rule}$arguments raises {type(error).__name__}: $error",
         {"arguments": tuple(arguments), "error": error},
     )
-    return RefutedAt(Finding("total-calls", text, values=values), operation)
+    return Finding("total-calls", text, values=values, tried=operation)
 
 
 CLAIMS = COLLECTED.invariants + COLLECTED.theorems
@@ -299,13 +299,13 @@ class SpecificationSpace:
         return state
 
     def successors(self, state: State) -> Iterator[tuple[Operation, State]]:
-        """Every transition out of a state. Raises RefutedAt. Some states are tried twice, see `left_out`."""
+        """Every transition out of a state. Raises Finding. Some states are tried twice, see `left_out`."""
         self.num_expanded += 1
         is_left = self.num_expanded > NUM_FIRST and self.num_expanded % EVERY
         return self.transitions(state) if is_left or self.reads_left_out else self._tried_twice(state)
 
     def transitions(self, state: State) -> Iterator[tuple[Operation, State]]:
-        """Every transition out of a state. Raises RefutedAt."""
+        """Every transition out of a state. Raises Finding."""
         raise NotImplementedError
 
     def _tried_twice(self, state: State) -> Iterator[tuple[Operation, State]]:
@@ -320,8 +320,8 @@ class SpecificationSpace:
         found: list[tuple[Operation, Hashable]] = []
         try:
             found += [(operation, self._keys.of(reached)) for operation, reached in self.transitions(changed)]
-        except RefutedAt as refuted:
-            found.append((refuted.operation, NONE))
+        except Finding as finding:
+            found.append((finding.tried or (), NONE))
         finally:
             self.firings = firings
         if found != expected:

@@ -22,7 +22,7 @@ from typing import Any
 
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.store import StoreConfig
-from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt, search
+from kvproof.check.search.exhaustive.breadth_first import Operation, search
 from kvproof.check.search.exhaustive.specification_space import BROKEN, refuted
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.spec.store.machine import STORES, StoreMachine, StoreSizes
@@ -137,7 +137,7 @@ class StoreRuleSpace:
                 work = copy(state)
             elif vars(work) != vars(state):
                 text = f"{rule} is refused, because {refused.sentence} does not hold, and changes the state"
-                raise RefutedAt(Finding("failed-call-changes-nothing", text), operation)
+                raise Finding("failed-call-changes-nothing", text, tried=operation)
 
     def _growing(self) -> Iterator[Operation]:
         yield from (("grow", block, tier) for block, tier in enumerate(self.scope.tier_of_block))

@@ -14,7 +14,7 @@ from kvproof.check.hosts.time_limit import time_limit_of
 from kvproof.check.protocol.finding import Finding, FindingKey
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.search.exhaustive.breadth_first import RefutedAt, search
+from kvproof.check.search.exhaustive.breadth_first import search
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import Exhaustive, Strategy
 from kvproof.spec.text.identity import Identities
@@ -73,7 +73,7 @@ class SubjectSpace:
         return Node(reached.path, list(self.enabled(reached.judge)))
 
     def successors(self, node: Node) -> Iterator[tuple[Operation, Reached]]:
-        """Run each enabled operation, after the path to the state. Raises RefutedAt."""
+        """Run each enabled operation, after the path to the state. Raises Finding."""
         for operation in node.enabled:
             path = [*node.path, operation]
             self.begin().extend(path)
@@ -86,7 +86,8 @@ class SubjectSpace:
                 if finding.key(path) in self.past:
                     self.num_past += 1
                     continue
-                raise RefutedAt(finding, operation) from finding
+                finding.tried = operation
+                raise
             yield operation, Reached(path, judge)
 
 

@@ -7,7 +7,7 @@ difference. `kvproof.audit.crosscheck.c_reader` compares single firings, those t
 
 from collections.abc import Iterable
 
-from kvproof.check.search.exhaustive.breadth_first import RefutedAt
+from kvproof.check.protocol.finding import Finding
 from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, in_use
 from kvproof.check.search.exhaustive.specification_calls import CallSpace
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
@@ -78,7 +78,7 @@ def _reached_by_python(spec: SpecificationInC, string: bytes) -> set[bytes] | No
             found.add(spec.string(reached, space.continuations.before))
             if b"" in found or not space.claims.ghosts_agree(reached):
                 return None
-    except RefutedAt:
+    except Finding:
         return None
     return found
 

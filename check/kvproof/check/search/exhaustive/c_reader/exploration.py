@@ -17,7 +17,7 @@ from dataclasses import replace
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope
-from kvproof.check.search.exhaustive.breadth_first import Operation, RefutedAt
+from kvproof.check.search.exhaustive.breadth_first import Operation
 from kvproof.check.search.exhaustive.c_reader.comparison import (
     ReadersDiffer,
     compare_searches,
@@ -230,9 +230,7 @@ def _found_by_python(spec: SpecificationInC, space: RuleSpace | CallSpace, strin
             space.expand(reached)
             path.pop()
     except Finding as finding:
-        return Counterexample(config, path, finding)
-    except RefutedAt as refuted:
-        return Counterexample(config, [*path, *([refuted.operation] if refuted.operation else [])], refuted.finding)
+        return Counterexample(config, [*path, *([finding.tried] if finding.tried else [])], finding)
     raise differ or ReadersDiffer(f"C refutes a state that Python does not, after {path}")
 
 

@@ -20,7 +20,7 @@ from kvproof.check.search.exhaustive.c_reader.exploration import (
 )
 from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC
 from kvproof.check.search.exhaustive.left_out import READS_LEFT_OUT
-from kvproof.check.search.exhaustive.part import FIRST, Found, Level, Order, Place, Round
+from kvproof.check.search.exhaustive.part import FIRST, Level, Order, Place, Refuted, Round
 from kvproof.spec.text.witnesses import WITNESSES
 
 BYTES_SENT = 1 << 23  # for other parts in one round
@@ -55,7 +55,7 @@ class CPart:
             if num.value:
                 boxes[owner] = ctypes.string_at(place, num.value)
         report, counted = self._report()
-        found = Found(FIRST, (self.number, report.offset), None) if report.reason == FOUND else None
+        found = Refuted(FIRST, (self.number, report.offset), None) if report.reason == FOUND else None
         done = Round(
             boxes,
             report.transitions - self._num_transitions,
