@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kvproof.reports.counterexample import Counterexample, counterexamples, page_of
+from kvproof.reports.counterexample import FindingView, counterexamples, page_of
 from kvproof.reports.counterexample_page import counterexample_page
 from kvproof.reports.explorer_data import frames_as_json, frames_beside
 from kvproof.reports.frames import Block, Choice, Entry, Frame, Lane, Move, Pool, ReplayFrames
@@ -54,7 +54,7 @@ class Page(HTMLParser):
 
 
 @pytest.fixture
-def found(refuted: Result, tmp_path: Path) -> Counterexample:
+def found(refuted: Result, tmp_path: Path) -> FindingView:
     (example,) = counterexamples(refuted, tmp_path)
     return example
 
@@ -67,7 +67,7 @@ def data_of(page: str) -> dict[str, list[dict[str, list[object]]]]:
     return found
 
 
-def test_the_page_has_every_frame_and_of_each_only_the_blocks_that_changed(found: Counterexample) -> None:
+def test_the_page_has_every_frame_and_of_each_only_the_blocks_that_changed(found: FindingView) -> None:
     opened, one, two = data_of(counterexample_page(found, FILM))["frames"]
     assert opened["choices"] == [["new", "", True]]
     assert opened["blocks"] == [[1, 1, "used", False, 0, 0, [], False]]
@@ -78,7 +78,7 @@ def test_the_page_has_every_frame_and_of_each_only_the_blocks_that_changed(found
     assert two["pools"] == [["GPU", 2, 3]]
 
 
-def test_the_page_names_the_method_the_file_the_line_and_both_sides(found: Counterexample) -> None:
+def test_the_page_names_the_method_the_file_the_line_and_both_sides(found: FindingView) -> None:
     assert found.trace is not None
     found.trace.method = CodePlace("Manager.fork", "examples/broken.py", 14)
     found.check.text = "fork(1): refcount of block 0\nexpected: 2   observed: 1"
@@ -88,7 +88,7 @@ def test_the_page_names_the_method_the_file_the_line_and_both_sides(found: Count
     assert re.search(r"The specification expects\s*2\s*The subject shows\s*1\s*The rule that is broken", text)
 
 
-def test_the_page_needs_nothing_else(found: Counterexample) -> None:
+def test_the_page_needs_nothing_else(found: FindingView) -> None:
     page = Page(counterexample_page(found, FILM))
     assert not [attributes for _, attributes in page.found if "src" in attributes]
     links = [attributes["href"] or "" for _, attributes in page.found if "href" in attributes]
@@ -99,7 +99,7 @@ def test_the_page_needs_nothing_else(found: Counterexample) -> None:
     assert "script-src 'sha256-" in policy
 
 
-def test_a_hostile_text_is_no_markup_wherever_it_stands(found: Counterexample) -> None:
+def test_a_hostile_text_is_no_markup_wherever_it_stands(found: FindingView) -> None:
     found.check.text = ATTACK
     lanes = (Lane(ATTACK, ATTACK, (Entry(1, 1, 1, ATTACK),)),)
     hostile = Frame(ATTACK, lanes, (Block(1, 1, "used", differences=(ATTACK,)),), (Pool(ATTACK, 1),))
@@ -114,7 +114,7 @@ def test_a_hostile_text_is_no_markup_wherever_it_stands(found: Counterexample) -
     assert json.loads(data)["frames"][0]["lanes"][0][0].startswith("</script><script>alert(1)")
 
 
-def test_the_frames_are_read_back_from_the_page_and_from_no_other_file(found: Counterexample, tmp_path: Path) -> None:
+def test_the_frames_are_read_back_from_the_page_and_from_no_other_file(found: FindingView, tmp_path: Path) -> None:
     trace = tmp_path / "one.json"
     assert frames_beside(trace) is None
     page_of(trace).write_text(counterexample_page(found, FILM), encoding="utf-8")
@@ -124,7 +124,7 @@ def test_the_frames_are_read_back_from_the_page_and_from_no_other_file(found: Co
         assert frames_beside(trace) is None
 
 
-def test_what_cannot_be_replayed_is_reported_and_the_steps_are_there(found: Counterexample) -> None:
+def test_what_cannot_be_replayed_is_reported_and_the_steps_are_there(found: FindingView) -> None:
     text = counterexample_page(found, ReplayFrames(problem="the subject refuses <it>"))
     assert "could not be replayed for this page: the subject refuses &lt;it&gt;" in text
     assert "2  fork(&#34;p&#34;, &#34;c&#34;)" in text
@@ -132,7 +132,7 @@ def test_what_cannot_be_replayed_is_reported_and_the_steps_are_there(found: Coun
     Page(text)
 
 
-def test_an_excused_finding_does_not_look_like_a_failure(found: Counterexample) -> None:
+def test_an_excused_finding_does_not_look_like_a_failure(found: FindingView) -> None:
     assert '<h1 class="wrong">' in counterexample_page(found, FILM)
     found.check.excused = "known until 2027-01-31: fixed upstream"
     assert '<h1 class="excused">' in counterexample_page(found, FILM)

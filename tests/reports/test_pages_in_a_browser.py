@@ -18,7 +18,7 @@ from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.protocol.store import StoreConfig
 from kvproof.check.subjects.registry import find
 from kvproof.reports.campaign_page import campaign_page
-from kvproof.reports.counterexample import Counterexample as Found
+from kvproof.reports.counterexample import FindingView
 from kvproof.reports.counterexample_page import counterexample_page
 from kvproof.reports.frames import Entry, Frame, Lane, Pool, ReplayFrames
 from kvproof.reports.result import Check, Result, Run, WitnessCount
@@ -205,7 +205,7 @@ def test_of_a_long_run_the_steps_around_the_chosen_one_are_in_the_table(browser:
     ]
     check = Check("walker/refcount-exact", "walker", "refcount-exact", Verdict.REFUTED, text="wrong")
     page_file = tmp_path / "long.html"
-    page_file.write_text(counterexample_page(Found(check, "kvproof"), ReplayFrames(frames, "", True, "", 8)))
+    page_file.write_text(counterexample_page(FindingView(check, "kvproof"), ReplayFrames(frames, "", True, "", 8)))
     page = browser.new_page()  # type: ignore[attr-defined]
     page.goto(f"{page_file.as_uri()}#finding-1-step-3000")
     table = page.locator(".lives")

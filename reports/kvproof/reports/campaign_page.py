@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from kvproof.reports.counterexample import Counterexample
-from kvproof.reports.counterexample_page import FindingView, finding_view
+from kvproof.reports.counterexample import FindingView
 from kvproof.reports.document import DocumentError, inside, read
 from kvproof.reports.evidence import Reported, refuted
 from kvproof.reports.explorer_data import frames_beside
@@ -53,7 +52,7 @@ def campaign_page(
     views, left = [], FRAMES_BYTES_MAX
     for index, one in enumerate(sorted(findings, key=lambda found: bool(found.excused)), 1):
         view = _view(f"finding-{index}", one, folder, left)
-        left -= len(view.frames or "")
+        left -= len(view.frames)
         views.append(view)
     operations = sum(one.operations for one in searches)
     return render(
@@ -89,13 +88,15 @@ def _view(name: str, one: Found, folder: Path, frames_max: int) -> FindingView:
         signature=one.signature,
         excused=one.excused,
     )
-    found = Counterexample(refuted(check, Reported(one.text, one.judge)), one.subject)
+    found = FindingView(refuted(check, Reported(one.text, one.judge)), one.subject, name=name)
     if one.trace is None:
-        return finding_view(name, found, None)
+        return found
     try:
         found.path = inside(folder, one.trace)
         found.trace = read(found.path, Trace)
     except DocumentError as error:
-        return finding_view(name, found, None, str(error))
-    frames = frames_beside(found.path)
-    return finding_view(name, found, frames if len(frames or "") <= frames_max else None)
+        found.not_replayed = printable(str(error))
+        return found
+    frames = frames_beside(found.path) or ""
+    found.frames = frames if len(frames) <= frames_max else ""
+    return found

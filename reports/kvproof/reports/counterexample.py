@@ -8,7 +8,7 @@ saved trace has them all.
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,22 +17,26 @@ from kvproof.reports.identity import Identity
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Check, Result
 from kvproof.reports.summary import refuted_or_noted
-from kvproof.spec.text.properties import MEANINGS
-from kvproof.spec.trace import Trace, is_about_a_hang, is_about_an_answer, names_code
+from kvproof.spec.text.properties import MEANINGS, Meaning
+from kvproof.spec.trace import CodePlace, Trace, is_about_a_hang, is_about_an_answer, names_code
 
 NUMBERS = r"[-\d(),.\[\]' ]+"  # findings that differ only in numbers are reported once
 SAME_CHARACTERS = 80
 STEPS_MAX = 600  # of a run, in a text; a run that could not be made shorter may have 100,000
 FIRST_STEPS = 100  # of a run with more than that
 REPEAT, SAVED, SIGNATURE = "Repeat:", "Saved:", "Signature:"  # how the lines begin that are copied, and never wrapped
+SIDES = re.compile(r"^\s*expected: (.*?)\s{3,}observed: (.*)$")
+CALL_ENDS = re.compile(r"\s{3,}|\n")  # in the text of a step; what the subject did follows
 NOT_IN_A_NAME = r"[^A-Za-z0-9_]"  # of a Python module; for the name of the regression test
 
 
 @dataclass
-class Counterexample:
-    """A check that refutes, with its trace, or one that notes something.
+class FindingView:
+    """A finding as every report and page shows it: a check that refutes, with its trace, or one that notes something.
 
-    path: the file of the trace. problem: why the trace could not be read.
+    path: the file of the trace. problem: why the trace could not be read. The other fields are for pages. name: in
+    links. frames: JSON of the run for the script. not_replayed: why there are none. why_not_drawn: why a page of
+    several findings leaves them out. others: the same fault, found in other ways.
     """
 
     check: Check
@@ -40,6 +44,11 @@ class Counterexample:
     trace: Trace | None = None
     path: Path | None = None
     problem: str = ""
+    name: str = ""
+    frames: str = ""
+    not_replayed: str = ""
+    why_not_drawn: str = ""
+    others: "Sequence[FindingView]" = ()
 
     @property
     def num_steps(self) -> int | None:
@@ -91,6 +100,50 @@ class Counterexample:
         verb = "is refuted" if self.check.is_failure else "is noted"
         at = "" if self.num_steps is None else f" at step {self.num_steps}"
         return printable(f"{self.check.property} {verb} for {self.subject}{at} ({self.check.judge}).")
+
+    # What pages have in places of their own
+
+    @property
+    def method(self) -> CodePlace | None:
+        """The method in which it broke, as it may be printed."""
+        if self.trace is None or (place := self.trace.method) is None:
+            return None
+        return CodePlace(printable(place.function), printable(place.file), place.line)
+
+    @property
+    def raised(self) -> list[str]:
+        """The last lines of the exception, as they may be printed."""
+        return [] if self.method is None else list(map(printable, self.innermost))
+
+    @property
+    def is_about_an_answer(self) -> bool:
+        return self.trace is not None and is_about_an_answer(self.trace)
+
+    @property
+    def call(self) -> str:
+        """The last step; empty if it is not known."""
+        return printable(CALL_ENDS.split(self.steps[-1], maxsplit=1)[0]) if self.steps else ""
+
+    @property
+    def difference(self) -> str:
+        """What is wrong, without the call."""
+        return next(iter(self._text_lines), "").removeprefix(f"{self.call}: ")
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """What is expected and what is observed; both empty if the finding compares nothing."""
+        sides = next((match for line in self._text_lines[1:] if (match := SIDES.match(line))), None)
+        return (sides[1], sides[2]) if sides else ("", "")
+
+    @property
+    def _text_lines(self) -> list[str]:
+        return printable(cut(self.check.text)).splitlines()
+
+    @property
+    def meaning(self) -> Meaning | None:
+        return MEANINGS.get(self.check.property)
+
+    # As lines of text
 
     def lines(self) -> Iterator[str]:
         yield self.headline
@@ -156,18 +209,18 @@ def _as_call(operation: list[object]) -> str:
     return f"{name}({', '.join(repr(argument) for argument in arguments)})"
 
 
-def counterexamples(result: Result, folder: Path) -> list[Counterexample]:
+def counterexamples(result: Result, folder: Path) -> list[FindingView]:
     """Every refutation and note of the result, failures first. folder: where the traces are."""
     return [_read(check, result, folder) for check in refuted_or_noted(result)]
 
 
-def shortest_first(examples: list[Counterexample]) -> list[tuple[Counterexample, list[Counterexample]]]:
+def shortest_first(examples: list[FindingView]) -> list[tuple[FindingView, list[FindingView]]]:
     """For each fault: the shortest example with the fewest features, and the other examples.
 
     Failures and excused findings are never in one group, and the groups of failures come first.
     """
     identities = [_identity(one.check) for one in examples]
-    groups: dict[tuple[bool, Identity], list[Counterexample]] = {}
+    groups: dict[tuple[bool, Identity], list[FindingView]] = {}
     for example in sorted(examples, key=lambda one: not one.check.is_failure):
         own = _identity(example.check)
         known = (one for one in identities if own.is_covered_by(one.property, one.signature))
@@ -189,7 +242,7 @@ def _identity(check: Check) -> Identity:
     )
 
 
-def also_found(found: Counterexample, others: list[Counterexample]) -> Iterator[str]:
+def also_found(found: FindingView, others: list[FindingView]) -> Iterator[str]:
     """Lines about the other examples of its mechanism: who found them, and where they are saved."""
     if others:
         counts = Counter(other.check.judge for other in others)
@@ -202,11 +255,11 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _read(check: Check, result: Result, folder: Path) -> Counterexample:
+def _read(check: Check, result: Result, folder: Path) -> FindingView:
     if check.trace is None:
-        return Counterexample(check, result.subject_of(check))
+        return FindingView(check, result.subject_of(check))
     try:
         path = inside(folder, check.trace)
-        return Counterexample(check, result.run.subject, read(path, Trace), path)
+        return FindingView(check, result.run.subject, read(path, Trace), path)
     except DocumentError as error:
-        return Counterexample(check, result.run.subject, problem=str(error))
+        return FindingView(check, result.run.subject, problem=str(error))

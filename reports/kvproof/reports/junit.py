@@ -16,7 +16,7 @@ from pathlib import Path
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from kvproof.reports.counterexample import Counterexample, counterexamples
+from kvproof.reports.counterexample import FindingView, counterexamples
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Check, Result
 from kvproof.reports.summary import refusal_lines, scope_of, sentence
@@ -64,7 +64,7 @@ def _case_of_run(result: Result) -> TestCase:
     return case
 
 
-def _test_case(check: Check, found: Counterexample | None, seconds: float) -> TestCase:
+def _test_case(check: Check, found: FindingView | None, seconds: float) -> TestCase:
     scope = scope_of(check)
     name = f"{check.property} ({scope})" if scope else check.property
     case = TestCase(_safe(name), classname=_safe(f"kvproof.{check.judge}"), time=round(seconds, 3))
@@ -80,7 +80,7 @@ def _test_case(check: Check, found: Counterexample | None, seconds: float) -> Te
     return case
 
 
-def _output(check: Check, found: Counterexample | None) -> str:
+def _output(check: Check, found: FindingView | None) -> str:
     lines = [f"verdict: {check.verdict.value}", *(f"{name}: {count}" for name, count in check.counts.items())]
     if found is None:
         return "\n".join(lines)

@@ -4,7 +4,7 @@ import re
 from html import escape
 from pathlib import Path
 
-from kvproof.reports.counterexample import Counterexample, also_found, counterexamples, shortest_first
+from kvproof.reports.counterexample import FindingView, also_found, counterexamples, shortest_first
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Result
 from kvproof.reports.summary import advice, cell, judges, left_out, properties, refusal_lines, sentence, work, work_line
@@ -50,7 +50,7 @@ def _explained(result: Result) -> str:
     return "\n".join(["If it is broken, a user of the server sees:", *rows]) if rows else ""
 
 
-def _folded(found: Counterexample, others: list[Counterexample]) -> str:
+def _folded(found: FindingView, others: list[FindingView]) -> str:
     lines = [found.text_of_details(), *map(printable, also_found(found, others))]
     text = _cut("\n".join(lines), PART_BYTES_MAX)
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))

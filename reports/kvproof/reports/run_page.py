@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from kvproof.reports.counterexample import counterexamples, page_of, shortest_first
-from kvproof.reports.counterexample_page import FindingView, finding_view
+from kvproof.reports.counterexample import FindingView, counterexamples, page_of, shortest_first
 from kvproof.reports.device_page import data_plane_values
 from kvproof.reports.explorer_data import frames_beside
 from kvproof.reports.printable import cut, printable
@@ -148,7 +147,7 @@ def run_page(result: Result, folder: Path) -> str:
         sentence=_capitalized(printable(sentence(result))),
         colour=COLOURS.get(result.exit_code(), "open"),
         badge=BADGES.get(result.exit_code(), "inconclusive"),
-        figures=_figures(result, sum(one.found.check.is_failure for one in views)),
+        figures=_figures(result, sum(one.check.is_failure for one in views)),
         advice=advice(result),
         rests_on=[
             (judge, JUDGES.get(judge.partition(" (")[0], ""), counts[judge], work_line(done.get(judge, {})))
@@ -156,8 +155,8 @@ def run_page(result: Result, folder: Path) -> str:
         ],
         words=words,
         used=[word for word in words if any(of_judge[word[0]] for of_judge in counts.values())],
-        failures=[one for one in views if one.found.check.is_failure],
-        excused=[one for one in views if not one.found.check.is_failure],
+        failures=[one for one in views if one.check.is_failure],
+        excused=[one for one in views if not one.check.is_failure],
         judges=columns,
         matrix=[
             (
@@ -228,8 +227,8 @@ def _findings(result: Result, folder: Path) -> list[FindingView]:
         if found.path is not None and frames is not None and len(frames) > left:
             frames, why = None, f"This page has no room for the steps of this run. {page_of(found.path)} shows them."
         left -= len(frames or "")
-        view = finding_view(f"finding-{index}", found, frames)
-        views.append(view._replace(others=tuple(others), why_not_drawn=why))
+        found.name, found.frames, found.others, found.why_not_drawn = f"finding-{index}", frames or "", others, why
+        views.append(found)
     return views
 
 

@@ -23,7 +23,7 @@ from urllib.parse import quote
 import msgspec
 
 from kvproof.reports.address import address
-from kvproof.reports.counterexample import NUMBERS, Counterexample, counterexamples
+from kvproof.reports.counterexample import NUMBERS, FindingView, counterexamples
 from kvproof.reports.document import encodable
 from kvproof.reports.printable import cut
 from kvproof.reports.result import KNOWN, Check, Result
@@ -139,7 +139,7 @@ def _notifications(result: Result, places: dict[str, int]) -> Iterator[dict[str,
 # What was found ---------------------------------------------------------------------------------------------------
 
 
-def _finding(found: Counterexample, places: dict[str, int], folder: Path) -> dict[str, Any]:
+def _finding(found: FindingView, places: dict[str, int], folder: Path) -> dict[str, Any]:
     check = found.check
     fingerprint = _fingerprint(check)
     finding: dict[str, Any] = {
@@ -176,7 +176,7 @@ def _fingerprint(check: Check) -> str:
     return hashlib.sha256(f"{check.property}\n{mechanism}".encode("utf-8", "backslashreplace")).hexdigest()
 
 
-def _code_flow(found: Counterexample, trace: Trace) -> dict[str, Any]:
+def _code_flow(found: FindingView, trace: Trace) -> dict[str, Any]:
     first = _first_line(found)
     file = found.check.trace or WITHOUT_TRACE
     last = len(trace.operations) - 1
@@ -205,7 +205,7 @@ def _location(file: str, line: int | None) -> dict[str, Any]:
     return {"physicalLocation": place}
 
 
-def _first_line(found: Counterexample) -> int | None:
+def _first_line(found: FindingView) -> int | None:
     """The line of the first step in the trace file, from 1; None without steps, or if the file has another layout."""
     if found.path is None or found.trace is None or not found.trace.steps:
         return None
@@ -213,7 +213,7 @@ def _first_line(found: Counterexample) -> int | None:
     return lines.index(STEPS) + 2 if STEPS in lines else None
 
 
-def _last_line(found: Counterexample) -> int:
+def _last_line(found: FindingView) -> int:
     """The line of the failing step; 1 if the steps have no lines."""
     first = _first_line(found)
     return 1 if first is None or found.trace is None else first + len(found.trace.steps) - 1

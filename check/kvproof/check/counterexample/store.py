@@ -19,8 +19,7 @@ from kvproof.check.counterexample.trace_schema import CounterexampleError, confi
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.subjects.loading.partial_import import installed_version
-from kvproof.reports import counterexample as reports
-from kvproof.reports.counterexample import page_of
+from kvproof.reports.counterexample import FindingView, page_of
 from kvproof.reports.counterexample_page import counterexample_page
 from kvproof.reports.document import DocumentError, encodable, encode, read, write, write_atomically
 from kvproof.reports.evidence import Reported, refuted
@@ -211,10 +210,10 @@ def refutation(trace: Trace, path: Path | None = None) -> str:
     return _counterexample(trace, path).text()
 
 
-def _counterexample(trace: Trace, path: Path | None) -> reports.Counterexample:
+def _counterexample(trace: Trace, path: Path | None) -> FindingView:
     judge = trace.judge or "replay"
     check = refuted(Check("", judge, trace.property, Verdict.UNKNOWN), Reported(trace.text, judge))
-    return reports.Counterexample(check, trace.subject, trace, path)
+    return FindingView(check, trace.subject, trace, path)
 
 
 # Reading ----------------------------------------------------------------------------------------------------------

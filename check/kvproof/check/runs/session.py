@@ -21,7 +21,7 @@ from kvproof.check.protocol.manager import Assumption
 from kvproof.check.runs.processor_time import processor_seconds
 from kvproof.check.runs.store import Store, StoreError, fault_of_kvproof
 from kvproof.check.search.result import UNLIMITED
-from kvproof.reports.counterexample import REPEAT, Counterexample
+from kvproof.reports.counterexample import REPEAT, FindingView
 from kvproof.reports.printable import cut
 from kvproof.reports.result import Check, Difference, Refusals, Result, WitnessCount
 from kvproof.spec.verdict import Exit, Verdict
@@ -237,7 +237,7 @@ class Session:
     def _news(self, check: Check) -> str:
         """What a finding that was just made says, and the command that repeats it."""
         path = None if check.trace is None else self.store.folder / check.trace
-        repeat = Counterexample(check, self.result.run.subject, path=path).replay
+        repeat = FindingView(check, self.result.run.subject, path=path).replay
         first, *further = cut(f"refuted: {check.id}: {check.text}").splitlines()
         lines = [first, *(f"  {line}" for line in further), *([] if repeat is None else [f"  {REPEAT} {repeat}"])]
         return "\n".join(lines)
