@@ -7,11 +7,11 @@ from kvproof.reports.device_page import device_page
 from kvproof.reports.history import histories
 from kvproof.reports.history_page import history_page
 from kvproof.reports.hosts import compare_hosts, hosts_page
-from kvproof.reports.recorded_run import RecordedFinding, RecordedRun, RecordedVerdict, RecordedWork
+from kvproof.reports.recorded_run import RecordedRun, RecordedVerdict, RecordedWork, finding_of
 from kvproof.reports.result import Check, Result, Run, WitnessCount
 from kvproof.spec.verdict import Exit, Verdict
 
-FOUND = RecordedFinding(
+FOUND = finding_of(
     "walker",
     "refcount-exact",
     "fork: refcount of block: the specification says the subject",
@@ -25,7 +25,7 @@ MACHINES = {"rack7-1": 41.2, "rack7-2": 40.6, "rack7-3": 25.1, "rack7-4": 40.9} 
 
 def history_example(text: str = FOUND.text) -> str:
     """The page of two weeks of nightly hunts: a finding that comes and goes, one slow night. text: of the finding."""
-    found = RecordedFinding(FOUND.judge, FOUND.property, FOUND.signature, text=text)
+    found = finding_of(FOUND.judge, FOUND.property, FOUND.signature, text=text)
     return history_page(histories([_night(night, found) for night in range(1, NIGHTS + 1)]))
 
 
@@ -34,7 +34,7 @@ def _name(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def _night(night: int, found: RecordedFinding) -> RecordedRun:
+def _night(night: int, found: Check) -> RecordedRun:
     is_found = night in NIGHTS_WITH_FINDING
     return RecordedRun(
         id=_name(f"run {night}")[:10],

@@ -12,18 +12,18 @@ from kvproof.reports.history import FIXED, FLAKY, GONE, OPEN, histories
 from kvproof.reports.history_page import chart, history_page
 from kvproof.reports.history_text import as_data, history_lines
 from kvproof.reports.recorded_run import (
-    RecordedFinding,
     RecordedRun,
     RecordedVerdict,
     RecordedWork,
     as_result,
+    finding_of,
     recorded,
 )
 from kvproof.reports.result import Result, WitnessCount
 from kvproof.spec.verdict import Exit, Verdict
 
 SIGNATURE = "fork: refcount of block: the specification says the subject"
-FOUND = RecordedFinding("walker", "refcount-exact", SIGNATURE, text="refcount of block <0>")
+FOUND = finding_of("walker", "refcount-exact", SIGNATURE, text="refcount of block <0>")
 
 
 def run(number: int, is_found: bool = False, **fields: Any) -> RecordedRun:

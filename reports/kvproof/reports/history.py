@@ -19,7 +19,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kvproof.reports.identity import Identity
-from kvproof.reports.recorded_run import RecordedFinding, RecordedRun
+from kvproof.reports.recorded_run import RecordedRun
+from kvproof.reports.result import Check
 from kvproof.reports.speed_history import RunSpeed, move_speeds, search_speeds
 from kvproof.spec.text.properties import NOTES
 
@@ -35,7 +36,7 @@ class FindingHistory:
     makes it one.
     """
 
-    finding: RecordedFinding
+    finding: Check
     first: RecordedRun
     last: RecordedRun
     num_seen: int
@@ -89,7 +90,7 @@ def histories(runs: Iterable[RecordedRun]) -> list[SubjectHistory]:
 
 
 def _findings(runs: Sequence[RecordedRun]) -> list[FindingHistory]:
-    found: dict[Identity, RecordedFinding] = {}
+    found: dict[Identity, Check] = {}
     for run in runs:
         for one in run.findings:
             if one.property not in NOTES:
@@ -100,7 +101,7 @@ def _findings(runs: Sequence[RecordedRun]) -> list[FindingHistory]:
     return sorted(histories, key=lambda one: (order[one.state], one.last.started))
 
 
-def _history(identity: Identity, finding: RecordedFinding, runs: Sequence[RecordedRun]) -> FindingHistory:
+def _history(identity: Identity, finding: Check, runs: Sequence[RecordedRun]) -> FindingHistory:
     seen = [run for run in runs if run.has(identity)]
     judged = [run for run in runs if run.has(identity) or (run.is_complete and identity.property in run.judged)]
     state, why = FLAKY, _flaky(identity, judged)

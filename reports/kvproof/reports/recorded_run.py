@@ -4,8 +4,7 @@ A finding keeps its identity, which is also that of baselines: the property and 
 `as_result` turns a recorded run back into a result without times, so that `baseline.difference` compares it.
 """
 
-import builtins
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from kvproof.reports.device_baseline import SAME
@@ -27,24 +26,6 @@ class RecordedVerdict:
     judge: str
     property: str
     verdict: Verdict
-
-
-@dataclass
-class RecordedFinding:
-    """A refutation of one judge. excused: why it was no failure; empty if it was one. former: as in `Check`."""
-
-    judge: str
-    property: str
-    signature: str
-    excused: str = ""
-    text: str = ""
-    trace: str = ""
-    former: str = ""
-
-    @builtins.property
-    def identity(self) -> Identity:
-        """What makes it the same finding as that of another run."""
-        return Identity(self.property, self.signature, self.former)
 
 
 @dataclass
@@ -76,7 +57,8 @@ class RecordedRun:
 
     id: ten hexadecimal digits. revision: the commit of the working folder with `-dirty` if files differ from it; empty
     if it is not known. host: the name of the machine. facts: what else is known about the machine. processor_seconds:
-    None if it is not known. reached: how often the judges reached rules, witnesses and kinds of operations.
+    None if it is not known. findings: each made by `finding_of`. reached: how often the judges reached rules, witnesses
+    and kinds of operations.
     """
 
     id: str
@@ -95,7 +77,7 @@ class RecordedRun:
     exit_code: int
     is_complete: bool
     verdicts: list[RecordedVerdict] = field(default_factory=list)
-    findings: list[RecordedFinding] = field(default_factory=list)
+    findings: list[Check] = field(default_factory=list)
     work: list[RecordedWork] = field(default_factory=list)
     reached: list[WitnessCount] = field(default_factory=list)
     speeds: list[RecordedSpeed] = field(default_factory=list)
@@ -157,11 +139,11 @@ def recorded(result: Result, code: int, id: str, host: str, revision: str) -> Re
         for name in properties(result):
             if (verdict := weakest_verdict(result, name, judge)) is not None:
                 one.verdicts.append(RecordedVerdict(judge, name, verdict))
-    kept = dict[tuple[str, str, str], RecordedFinding]()
+    kept = dict[tuple[str, str, str], Check]()
     for check in result.checks:
         if check.verdict is Verdict.REFUTED:
             key = check.judge, check.property, check.signature
-            finding = RecordedFinding(*key, check.excused, check.text[:TEXT_MAX], check.trace or "", check.former)
+            finding = finding_of(*key, check.excused, check.text[:TEXT_MAX], check.trace, check.former)
             if key not in kept or (kept[key].excused and not check.excused):
                 kept[key] = finding
     one.findings = list(kept.values())
@@ -175,6 +157,21 @@ def recorded(result: Result, code: int, id: str, host: str, revision: str) -> Re
         measured = ", ".join(str(getattr(bandwidth, name)) for name in SAME)
         one.speeds = [RecordedSpeed(*key, speed.ratio.median, speed.noise, measured) for key, speed in speeds.items()]
     return one
+
+
+def finding_of(
+    judge: str,
+    property: str,
+    signature: str,
+    excused: str = "",
+    text: str = "",
+    trace: str | None = None,
+    former: str = "",
+) -> Check:
+    """A refutation as the history keeps it: without its times, its counts, and what tells it from others of a run."""
+    check = Check(f"{judge}/{property}", judge, property, Verdict.UNKNOWN, trace=trace or None, signature=signature)
+    check.excused, check.former = excused, former
+    return refuted(check, Reported(text or property, judge))
 
 
 def as_result(one: RecordedRun) -> Result:
@@ -191,12 +188,7 @@ def as_result(one: RecordedRun) -> Result:
         if each.verdict is not Verdict.REFUTED
     ]
     for number, found in enumerate(one.findings, start=1):
-        id = f"{found.judge}/{found.property}/{number}"
-        check = Check(id, found.judge, found.property, Verdict.UNKNOWN)
-        check = refuted(check, Reported(found.text or found.property, found.judge))
-        check.signature, check.excused, check.trace = found.signature, found.excused, found.trace or None
-        check.former = found.former
-        checks.append(check)
+        checks.append(replace(found, id=f"{found.id}/{number}"))
     result = Result(run, checks, list(one.reached))
     result.count_totals()
     return result

@@ -32,7 +32,7 @@ from kvproof.check.runs.store import StoreError, explained, fault_of_kvproof
 from kvproof.check.runs.terminal import say
 from kvproof.reports.document import encodable
 from kvproof.reports.history import DIRTY
-from kvproof.reports.recorded_run import RecordedRun, recorded
+from kvproof.reports.recorded_run import RecordedRun, finding_of, recorded
 from kvproof.reports.result import Result
 from kvproof.spec.database import has_tables_of
 
@@ -59,6 +59,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ("ALTER TABLE speeds ADD COLUMN measured TEXT NOT NULL DEFAULT ''",),
     ("ALTER TABLE findings ADD COLUMN former TEXT NOT NULL DEFAULT ''",),
 )
+FINDING_COLUMNS = ("judge", "property", "signature", "excused", "text", "trace", "former")
 PARTS = ("verdicts", "findings", "work", "reached", "speeds")  # lists of a RecordedRun, each with a table of its name
 
 
@@ -147,6 +148,9 @@ def recorded_runs(file: Path) -> list[RecordedRun]:
                 if (id := row.pop("run")) in runs:
                     runs[id][part].append(row)
         try:
+            for one in runs.values():
+                texts: list[dict[str, Any]] = msgspec.convert(one["findings"], list[dict[str, str | None]])
+                one["findings"] = [finding_of(**row) for row in texts]
             decoded = [{**one, "facts": json.loads(one["facts"])} for one in runs.values()]
             return [msgspec.convert(one, RecordedRun, strict=False) for one in decoded]
         except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
@@ -225,6 +229,7 @@ def _new_id(database: sqlite3.Connection) -> str:
 def _insert(database: sqlite3.Connection, run: RecordedRun) -> None:
     fields: dict[str, Any] = encodable(msgspec.to_builtins(run))  # an engine's message may hold half a character
     parts = {part: fields.pop(part) for part in PARTS}
+    parts["findings"] = [{name: one[name] for name in FINDING_COLUMNS} for one in parts["findings"]]
     _insert_row(database, "runs", {**fields, "facts": json.dumps(fields["facts"])})
     for part, rows in parts.items():
         for row in rows:
