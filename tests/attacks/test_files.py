@@ -51,7 +51,7 @@ from kvproof.models.solvers.answer_cache import TABLES, AnswerCache
 from kvproof.models.solvers.solver_effort import Efforts
 from kvproof.models.solvers.solving import Answer, Settings
 from kvproof.reports import device_baseline
-from kvproof.reports.baseline import Comparison, findings, read_baseline
+from kvproof.reports.baseline import BaselineComparison, findings, read_baseline
 from kvproof.reports.comparison import compare as compared
 from kvproof.reports.data_plane_result import Bandwidth, DataPlane, Speed, Spread
 from kvproof.reports.document import DocumentError, encode, read
@@ -117,7 +117,7 @@ def compare(path: Path) -> None:
     """What a run does with its baseline."""
     before = read_baseline(path)
     findings(before)
-    Comparison(str(path), before)(result_of_a_run())
+    BaselineComparison(str(path), before)(result_of_a_run())
 
 
 def read_trace(path: Path) -> None:

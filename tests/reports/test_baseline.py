@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kvproof.reports.baseline import ACCEPTED, Comparison, accepted, difference, is_same_subject
+from kvproof.reports.baseline import ACCEPTED, BaselineComparison, accepted, difference, is_same_subject
 from kvproof.reports.result import Check, Result, WitnessCount
 from kvproof.spec.verdict import Exit, Verdict
 
@@ -28,7 +28,7 @@ def refuting(result: Result, signature: str, excused: str = "") -> Result:
 
 def test_the_same_result_is_not_worse(before: Result) -> None:
     now = deepcopy(before)
-    now.difference = Comparison("b.json", accepted(before))(now)
+    now.difference = BaselineComparison("b.json", accepted(before))(now)
     assert (now.difference.worse, now.difference.better) == ([], [])
     assert now.exit_code() is before.exit_code() is Exit.OK
 
@@ -36,7 +36,7 @@ def test_the_same_result_is_not_worse(before: Result) -> None:
 def test_a_new_finding_is_worse_and_one_of_the_baseline_is_not(before: Result) -> None:
     now = refuting(deepcopy(before), "free: raises")
     assert now.exit_code() is Exit.REFUTED
-    now.difference = Comparison("b.json", accepted(before))(now)
+    now.difference = BaselineComparison("b.json", accepted(before))(now)
     assert now.difference.worse == ["new finding: walker/frame-kept/x: free: raises"]
     assert now.exit_code() is Exit.WORSE_THAN_BASELINE
     old = accepted(refuting(deepcopy(before), "free: raises"))
@@ -185,10 +185,10 @@ def test_a_finding_whose_property_is_no_longer_judged_is_not_fixed(before: Resul
 
 def test_another_seed_or_effort_than_that_of_the_baseline_is_reported(before: Result) -> None:
     now = deepcopy(before)
-    Comparison("b.json", accepted(before))(now)
+    BaselineComparison("b.json", accepted(before))(now)
     assert now.messages == before.messages
     now.run.seed, now.run.effort = 8, "normal"
-    Comparison("b.json", accepted(before))(now)
+    BaselineComparison("b.json", accepted(before))(now)
     assert now.messages[-1] == (
         "b.json is the result of another run (seed 7 there and 8 here, effort quick there and normal here); only what "
         "the baseline reached 20 times or more must be reached again"
@@ -201,7 +201,7 @@ def test_only_the_findings_of_another_command_are_compared(before: Result) -> No
     now.run.command = "hunt"
     now.checks = [check for check in now.checks if check.judge == "walker" and check.verdict is not Verdict.REFUTED]
     now.witnesses, now.checks[0].counts = [], {"operations": 1}
-    now.difference = Comparison("b.json", accepted(before))(now)
+    now.difference = BaselineComparison("b.json", accepted(before))(now)
     assert now.difference.worse == []
     assert now.messages == [
         "b.json is the result of another run (command verify there and hunt here); only findings are compared, since "
@@ -234,9 +234,9 @@ def test_results_of_one_subject_are_compared_however_it_is_named(one: str, other
 def test_what_a_baseline_with_findings_did_not_reach_is_not_expected(before: Result) -> None:
     before.witnesses.append(WitnessCount("three-holders", "walker", 0))
     now = refuting(deepcopy(before), "free: raises", ACCEPTED)
-    now.difference = Comparison("b.json", refuting(before, "free: raises"))(now)
+    now.difference = BaselineComparison("b.json", refuting(before, "free: raises"))(now)
     assert now.exit_code() is Exit.OK
     now = deepcopy(before)
     now.checks = [check for check in now.checks if check.verdict is not Verdict.REFUTED]
-    Comparison("b.json", before)(now)
+    BaselineComparison("b.json", before)(now)
     assert [witness.name for witness in now.unmet_witnesses()] == ["three-holders"]  # nothing was avoided in this run

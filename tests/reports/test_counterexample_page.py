@@ -11,22 +11,27 @@ import pytest
 from kvproof.reports.counterexample import FindingView, counterexamples, page_of
 from kvproof.reports.counterexample_page import counterexample_page
 from kvproof.reports.explorer_data import frames_as_json, frames_beside
-from kvproof.reports.frames import Block, Choice, Entry, Frame, Lane, Move, Pool, ReplayFrames
+from kvproof.reports.frames import Block, Choice, EntryFrame, Lane, Move, PoolFrame, ReplayFrames, StepFrame
 from kvproof.reports.result import Result
 from kvproof.spec.trace import CodePlace
 
-OPEN = Frame("open", (), (Block(1, 1, "used"),), (Pool("GPU", 3), Pool("host", 1)), (), (Choice("new", "", True),))
-ONE = Frame(
-    "admit(group 1)", (Lane("sequence 1", "running", (Entry(2, 1, 0),)),), (Block(2, 1, "used"),), (Pool("GPU", 2),)
+OPEN = StepFrame(
+    "open", (), (Block(1, 1, "used"),), (PoolFrame("GPU", 3), PoolFrame("host", 1)), (), (Choice("new", "", True),)
 )
-TWO = Frame(
+ONE = StepFrame(
+    "admit(group 1)",
+    (Lane("sequence 1", "running", (EntryFrame(2, 1, 0),)),),
+    (Block(2, 1, "used"),),
+    (PoolFrame("GPU", 2),),
+)
+TWO = StepFrame(
     "fork(sequence 1, into 2)",
     (
-        Lane("sequence 1", "running", (Entry(2, 1, 1), Entry(3, 1, 0))),
-        Lane("sequence 2", "running", (Entry(2, 1, 1, observed="block 0"),)),
+        Lane("sequence 1", "running", (EntryFrame(2, 1, 1), EntryFrame(3, 1, 0))),
+        Lane("sequence 2", "running", (EntryFrame(2, 1, 1, observed="block 0"),)),
     ),
     (Block(2, 1, "used"), Block(3, 1, "used", differences=("the subject: refcount 1",), is_named=True)),
-    (Pool("GPU", 2, observed=3),),
+    (PoolFrame("GPU", 2, observed=3),),
     (Move("copy", 2, 3),),
 )
 FILM = ReplayFrames([OPEN, ONE, TWO], "refcount-exact is refuted at step 2: it says <1>", True, "", 3, 1, 4)
@@ -101,8 +106,8 @@ def test_the_page_needs_nothing_else(found: FindingView) -> None:
 
 def test_a_hostile_text_is_no_markup_wherever_it_stands(found: FindingView) -> None:
     found.check.text = ATTACK
-    lanes = (Lane(ATTACK, ATTACK, (Entry(1, 1, 1, ATTACK),)),)
-    hostile = Frame(ATTACK, lanes, (Block(1, 1, "used", differences=(ATTACK,)),), (Pool(ATTACK, 1),))
+    lanes = (Lane(ATTACK, ATTACK, (EntryFrame(1, 1, 1, ATTACK),)),)
+    hostile = StepFrame(ATTACK, lanes, (Block(1, 1, "used", differences=(ATTACK,)),), (PoolFrame(ATTACK, 1),))
     plain, attacked = (
         Page(counterexample_page(found, replace(FILM, frames=[OPEN, frame], outcome=text)))
         for frame, text in ((ONE, "fails"), (hostile, ATTACK))

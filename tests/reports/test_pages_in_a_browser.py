@@ -20,7 +20,7 @@ from kvproof.check.subjects.registry import find
 from kvproof.reports.campaign_page import campaign_page
 from kvproof.reports.counterexample import FindingView
 from kvproof.reports.counterexample_page import counterexample_page
-from kvproof.reports.frames import Entry, Frame, Lane, Pool, ReplayFrames
+from kvproof.reports.frames import EntryFrame, Lane, PoolFrame, ReplayFrames, StepFrame
 from kvproof.reports.result import Check, Result, Run, WitnessCount
 from kvproof.reports.run_page import run_page
 from kvproof.spec.text.properties import MEANINGS
@@ -197,9 +197,9 @@ def test_the_words_of_a_state_are_those_of_its_level(
 
 def test_of_a_long_run_the_steps_around_the_chosen_one_are_in_the_table(browser: object, tmp_path: Path) -> None:
     frames = [
-        Frame("open", pools=(Pool("GPU", 8),)),
+        StepFrame("open", pools=(PoolFrame("GPU", 8),)),
         *(
-            Frame(f"step   {step}", (Lane(f"sequence {step // 30}", "running", (Entry(step % 8, 1, 1),)),))
+            StepFrame(f"step   {step}", (Lane(f"sequence {step // 30}", "running", (EntryFrame(step % 8, 1, 1),)),))
             for step in range(1, 3_001)
         ),
     ]

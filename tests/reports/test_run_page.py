@@ -10,7 +10,7 @@ from tests.reports.conftest import TRACE
 from kvproof.reports.counterexample import counterexamples, page_of
 from kvproof.reports.counterexample_page import counterexample_page
 from kvproof.reports.document import write
-from kvproof.reports.frames import Frame, Pool, ReplayFrames
+from kvproof.reports.frames import PoolFrame, ReplayFrames, StepFrame
 from kvproof.reports.result import Check, Result, Run
 from kvproof.reports.run_page import run_page
 from kvproof.spec.trace import CodePlace
@@ -131,7 +131,7 @@ def test_the_run_of_a_finding_comes_from_its_page(refuted: Result, tmp_path: Pat
     assert "The steps of this run are not drawn here" in page
     (found,) = counterexamples(refuted, tmp_path)
     assert found.path is not None
-    film = ReplayFrames([Frame("open", pools=(Pool("GPU", 1),))], "", False, "", 1)
+    film = ReplayFrames([StepFrame("open", pools=(PoolFrame("GPU", 1),))], "", False, "", 1)
     page_of(found.path).write_text(counterexample_page(found, film), encoding="utf-8")
     assert '<section class="explorer" id="finding-1-run"' in (page := run_page(refuted, tmp_path))
     assert "The steps of this run are not drawn here" not in page

@@ -30,7 +30,7 @@ Place = tuple[str, str]  # the judge and the property
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BaselineComparison:
     """Compares a finished run with a baseline. name: of its file."""
 
     name: str

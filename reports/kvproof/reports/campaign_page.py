@@ -19,7 +19,7 @@ from kvproof.spec.verdict import Exit, Verdict
 TEMPLATE = "campaign_page.html"
 
 
-class Search(Protocol):
+class SearchRow(Protocol):
     """A search as a row of the page. reason: why it was not searched, or empty."""
 
     subject: str
@@ -33,7 +33,7 @@ class Search(Protocol):
     reason: str
 
 
-class Found(Protocol):
+class CampaignFinding(Protocol):
     """A finding of a campaign; its fields are those of a check."""
 
     subject: str
@@ -46,7 +46,11 @@ class Found(Protocol):
 
 
 def campaign_page(
-    searches: Sequence[Search], findings: Sequence[Found], messages: Sequence[str], exit_code: Exit, folder: Path
+    searches: Sequence[SearchRow],
+    findings: Sequence[CampaignFinding],
+    messages: Sequence[str],
+    exit_code: Exit,
+    folder: Path,
 ) -> str:
     """Render the page. folder: where the traces of the findings are."""
     views, left = [], FRAMES_BYTES_MAX
@@ -77,7 +81,7 @@ def campaign_page(
     )
 
 
-def _view(name: str, one: Found, folder: Path, frames_max: int) -> FindingView:
+def _view(name: str, one: CampaignFinding, folder: Path, frames_max: int) -> FindingView:
     """A finding with its run, if the run is there and fits."""
     check = Check(
         f"{one.judge}/{one.property}/{one.subject}",

@@ -20,7 +20,7 @@ from kvproof.spec.verdict import Exit
 
 
 @dataclass
-class Compared:
+class ComparedResults:
     """What is different in result B. notes: what is different and neither worse nor better."""
 
     worse: list[str] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Compared:
         return Exit.WORSE_THAN_BASELINE if self.worse else Exit.OK
 
 
-def compare(name: str, before: Result, now: Result) -> Compared:
+def compare(name: str, before: Result, now: Result) -> ComparedResults:
     """Compare the result `now` with the result `before` of this name. Raises DocumentError for different subjects."""
     if not is_same_subject(before.run.subject, now.run.subject):
         raise DocumentError(
@@ -40,7 +40,7 @@ def compare(name: str, before: Result, now: Result) -> Compared:
             "subjects are not compared"
         )
     found = difference(name, before, now)
-    done = Compared(list(found.worse), list(found.better))
+    done = ComparedResults(list(found.worse), list(found.better))
     done.better += [*_stronger(before, now), *_newly_reached(before, now)]
     done.notes += [*what_differs(name, before.run, now.run), *_speed(before, now)]
     _compare_moves(before, now, done)
@@ -87,7 +87,7 @@ def _speed(before: Result, now: Result) -> Iterator[str]:
         )
 
 
-def _compare_moves(before: Result, now: Result, done: Compared) -> None:
+def _compare_moves(before: Result, now: Result, done: ComparedResults) -> None:
     """Compare the speeds of both data planes, if both have some."""
     speeds = [None if result.data_plane is None else result.data_plane.bandwidth for result in (before, now)]
     if speeds[0] is None or speeds[1] is None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 FREE = "free"
 
 
-class Entry(NamedTuple):
+class EntryFrame(NamedTuple):
     """One entry of a block table. block: None if the entry left the sliding window.
 
     observed: the entry of the subject, as text, if it differs; else empty.
@@ -24,7 +24,7 @@ class Lane(NamedTuple):
 
     name: str
     status: str
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[EntryFrame, ...] = ()
 
 
 class Block(NamedTuple):
@@ -40,7 +40,7 @@ class Block(NamedTuple):
     is_named: bool = False  # by the text of the finding
 
 
-class Pool(NamedTuple):
+class PoolFrame(NamedTuple):
     """One device. num_free: free and evictable blocks. observed: the number that the subject reports, if it differs."""
 
     name: str
@@ -66,7 +66,7 @@ class Choice(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Frame:
+class StepFrame:
     """The state after one step. step: the step as text. Blocks that are not listed are free, and no table has them.
 
     moves: what the step copies. choices: what could be done next.
@@ -75,7 +75,7 @@ class Frame:
     step: str
     lanes: tuple[Lane, ...] = ()
     blocks: tuple[Block, ...] = ()
-    pools: tuple[Pool, ...] = ()
+    pools: tuple[PoolFrame, ...] = ()
     moves: tuple[Move, ...] = ()
     choices: tuple[Choice, ...] = ()
 
@@ -84,7 +84,7 @@ class Frame:
 class ReplayFrames:
     """The frames of one replay. outcome: how it ended, as text. problem: why there are no frames, as text."""
 
-    frames: list[Frame] = field(default_factory=list)
+    frames: list[StepFrame] = field(default_factory=list)
     outcome: str = ""
     is_refuted: bool = False
     problem: str = ""

@@ -26,7 +26,7 @@ CHANGING = ("load at the start",)  # facts that differ between any two runs
 
 
 @dataclass
-class Cell:
+class HostsCell:
     """A value of one result. mark: slower, faster or differs; empty for a usual one."""
 
     text: str
@@ -34,11 +34,11 @@ class Cell:
 
 
 @dataclass
-class Row:
+class HostsRow:
     """A fact or a speed in every result. usual: the median and the band, as text."""
 
     name: str
-    cells: list[Cell]
+    cells: list[HostsCell]
     usual: str = ""
 
 
@@ -48,8 +48,8 @@ class HostComparison:
 
     columns: list[str]
     results: list[Result]
-    facts: list[Row] = field(default_factory=list)
-    speeds: list[Row] = field(default_factory=list)
+    facts: list[HostsRow] = field(default_factory=list)
+    speeds: list[HostsRow] = field(default_factory=list)
     out_of_line: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     has_slower: bool = False
@@ -91,15 +91,15 @@ def _columns(named: Sequence[tuple[str, Result]]) -> list[str]:
     return [name if names.count(name) == 1 else f"{name}, {file}" for name, (file, _) in zip(names, named, strict=True)]
 
 
-def _facts(found: HostComparison) -> list[Row]:
+def _facts(found: HostComparison) -> list[HostsRow]:
     hosts = [result.run.host for result in found.results]
     rows = []
     for name in dict.fromkeys(name for facts in hosts for name in facts if name != HOST):
         values = [facts.get(name, "–") for facts in hosts]
         ((common, count), *_) = Counter(values).most_common(1)
         is_marked = name not in CHANGING and count > 1
-        cells = [Cell(value, DIFFERS if is_marked and value != common else "") for value in values]
-        rows.append(Row(name, cells))
+        cells = [HostsCell(value, DIFFERS if is_marked and value != common else "") for value in values]
+        rows.append(HostsRow(name, cells))
     return rows
 
 
@@ -136,12 +136,12 @@ def _speeds(plane: Bandwidth) -> dict[Key, Speed]:
     }
 
 
-def _speed_row(found: HostComparison, key: Key, members: Sequence[int], speeds: Sequence[dict[Key, Speed]]) -> Row:
+def _speed_row(found: HostComparison, key: Key, members: Sequence[int], speeds: Sequence[dict[Key, Speed]]) -> HostsRow:
     """The GB/s of one speed in every result. Only the results in `members` are alike; the other cells are empty."""
     name = f"{key[0]}, {key[1]}"
     values = {index: speeds[index][key].gb_per_second.median for index in members if key in speeds[index]}
     typical = usual(list(values.values()))
-    row = Row(name, [Cell("–")] * len(found.columns))
+    row = HostsRow(name, [HostsCell("–")] * len(found.columns))
     if typical is not None:
         row.usual = f"{typical.median:.2f} ± {typical.band:.2f}"
     for index, value in values.items():
@@ -156,7 +156,7 @@ def _speed_row(found: HostComparison, key: Key, members: Sequence[int], speeds: 
                 f"{typical.median:.2f} of {typical.count} results; the band is ±{typical.band:.2f}"
             )
             found.out_of_line.append((column, text))
-        row.cells[index] = Cell(f"{value:.2f}", mark)
+        row.cells[index] = HostsCell(f"{value:.2f}", mark)
     return row
 
 

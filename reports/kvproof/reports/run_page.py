@@ -116,7 +116,7 @@ class ProofCell(NamedTuple):
     title: str
 
 
-class Proofs(NamedTuple):
+class ProofMatrix(NamedTuple):
     """The proofs of one suite: a row for each rule, a column for each invariant that more than one rule has."""
 
     suite: str
@@ -345,7 +345,7 @@ def _command(result: Result) -> str:
 # Rules and invariants ---------------------------------------------------------------------------------------------
 
 
-def _proofs(checks: list[Check]) -> list[Proofs]:
+def _proofs(checks: list[Check]) -> list[ProofMatrix]:
     """The matrices of `kvproof prove`, whose checks are named `prover/<property>/<suite>/<rule>/<what is proved>`."""
     suites: dict[str, dict[str, dict[str, Check]]] = {}
     for check in checks:
@@ -355,7 +355,7 @@ def _proofs(checks: list[Check]) -> list[Proofs]:
     return [_matrix(suite, rules) for suite, rules in suites.items()]
 
 
-def _matrix(suite: str, rules: dict[str, dict[str, Check]]) -> Proofs:
+def _matrix(suite: str, rules: dict[str, dict[str, Check]]) -> ProofMatrix:
     times = Counter(what for proved in rules.values() for what in proved)
     invariants = [what for what, count in times.items() if count > 1 and what.isidentifier()]
     rows: list[tuple[str, list[ProofCell | None]]] = []
@@ -368,7 +368,7 @@ def _matrix(suite: str, rules: dict[str, dict[str, Check]]) -> Proofs:
             verdict = _weakest(rest)
             seconds = f"{sum(check.seconds for check in rest):.1f} s"
             others.append((rule, len(rest), verdict.value, _style(verdict), seconds))
-    return Proofs(suite, invariants, rows, others)
+    return ProofMatrix(suite, invariants, rows, others)
 
 
 def _proof(check: Check) -> ProofCell:

@@ -107,9 +107,9 @@ def test_lints_are_part_of_it() -> None:
 @pytest.mark.usefixtures("mixed_suite")
 @pytest.mark.parametrize("only", ["lint", "mixed/right"])
 def test_a_broken_lint_is_a_refutation_of_whatever_is_selected(only: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kvproof.models.proofs.lint_error import Finding
+    from kvproof.models.proofs.lint_error import LintError
 
-    findings = [("no-recursion", [Finding("kvproof/spec/rules.py:7", "calls in a circle: a < a")])]
+    findings = [("no-recursion", [LintError("kvproof/spec/rules.py:7", "calls in a circle: a < a")])]
     monkeypatch.setattr("kvproof.check.proving.asked.lints", lambda text=None: iter(findings))
     done = kvproof_prove("--only", only)
     assert done.exit_code == 1

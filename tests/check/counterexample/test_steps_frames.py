@@ -14,7 +14,7 @@ from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.subjects.builtin.pool import OwnPool
 from kvproof.check.subjects.registry import find
-from kvproof.reports.frames import Block, Entry, Frame, Lane, ReplayFrames
+from kvproof.reports.frames import Block, EntryFrame, Lane, ReplayFrames, StepFrame
 from kvproof.spec.trace import Operation, Trace
 
 Factory = Callable[[], ManagerSubject]
@@ -30,7 +30,7 @@ def filmed(make: Factory, operations: list[Operation], config: Config = CONFIG) 
     return replay_frames(make, trace, Path("one.json"))
 
 
-def marked(frame: Frame) -> dict[str, Any]:
+def marked(frame: StepFrame) -> dict[str, Any]:
     """What differs in a frame."""
     return {
         "entries": [
@@ -53,8 +53,8 @@ def test_each_step_has_a_frame_and_those_that_were_explained_differ_nowhere(exam
     first, second = (entry.block for entry in forked.lanes[0].entries)
     assert first is not None
     assert second is not None
-    assert admitted.lanes == (Lane("sequence 1", "running", (Entry(first, 2, 0), Entry(second, 1, 0))),)
-    computed = (Entry(first, 2, 2), Entry(second, 1, 1))
+    assert admitted.lanes == (Lane("sequence 1", "running", (EntryFrame(first, 2, 0), EntryFrame(second, 1, 0))),)
+    computed = (EntryFrame(first, 2, 2), EntryFrame(second, 1, 1))
     assert run.lanes == (Lane("sequence 1", "running", computed),)
     assert forked.lanes == (*run.lanes, Lane("sequence 2", "running", computed))
     blocks = {block.id: block for block in forked.blocks}

@@ -10,7 +10,7 @@ from kvproof.check.proving.asked import Asked
 from kvproof.check.proving.stage import OF_SYSTEMS, Proofs, prover_stage
 from kvproof.check.runs.session import StageBudget
 from kvproof.models.obligation import Hypothesis, Obligation, Unit
-from kvproof.models.proofs.lint_error import Finding
+from kvproof.models.proofs.lint_error import LintError
 from kvproof.models.suites import SUITES, Refutation, obligations_of
 from kvproof.reports.result import Check
 from kvproof.spec.text.properties import MEANINGS
@@ -107,7 +107,7 @@ def test_nothing_is_proved_unless_what_is_proved_is_what_is_pinned(
 
 
 def test_nothing_is_proved_of_a_text_in_which_a_lint_finds_something(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [("guards-first", [Finding("rules.py:7", "a guard after a write"), Finding("rules.py:9", "another")])]
+    found = [("guards-first", [LintError("rules.py:7", "a guard after a write"), LintError("rules.py:9", "another")])]
     monkeypatch.setattr("kvproof.check.proving.asked.lints", lambda: iter(found))
     checks = mapping_checks()
     assert not any(one.verdict is Verdict.PROVED for one in checks.values())

@@ -18,7 +18,7 @@ from kvproof.check.recording.segments import SegmentReader, SegmentWriter
 from kvproof.check.recording.validate import validate
 from kvproof.check.recording.vllm_v0.recorder import V0Recorder
 from kvproof.check.recording.watched_recording import WatchedRecording
-from kvproof.check.recording.watching import DUMP, Settings
+from kvproof.check.recording.watching import DUMP, WatchSettings
 from kvproof.impl import AllocStatus, BlockManager, Sequence, SequenceGroup
 from kvproof.spec.extras import MissingExtra
 from kvproof.spec.verdict import Exit
@@ -74,7 +74,7 @@ def test_a_recording_is_judged_while_it_grows_and_takes_two_segments_of_disk(ser
     folder.mkdir()
     path, lines = folder / "recording.jsonl", whole.read_bytes().splitlines(keepends=True)
     file, writer = os.open(path, os.O_WRONLY | os.O_CREAT), SegmentWriter(path, SEGMENT_BYTES)
-    watched = WatchedRecording(path, Settings(str(folder), str(tmp_path / "out"), DUMP))
+    watched = WatchedRecording(path, WatchSettings(str(folder), str(tmp_path / "out"), DUMP))
     for number, line in enumerate(lines):
         file = writer.file_for(file, len(line))
         os.write(file, line[:10])
@@ -104,7 +104,7 @@ def test_the_last_lines_before_a_finding_are_kept_as_a_recording(
     for number_kept, reason in ((5, "the recording starts when the manager is already in use"), (10_000, "")):
         path.write_text("".join(lines))
         monkeypatch.setattr("kvproof.check.recording.watched_recording.NUM_LINES_KEPT", number_kept)
-        watched = WatchedRecording(path, Settings("", str(tmp_path / "out")))
+        watched = WatchedRecording(path, WatchSettings("", str(tmp_path / "out")))
         watched.advance()
         assert not watched.is_judged
         report = watched.report()

@@ -31,7 +31,7 @@ from kvproof.check.runs.session import Stage
 from kvproof.check.search.operations_by_kind import OperationsByKind
 from kvproof.check.search.strategies import STRATEGIES, Strategy
 from kvproof.check.search.worlds import Sizes, draw_sizes
-from kvproof.reports.frames import Frame, Lane
+from kvproof.reports.frames import Lane, StepFrame
 
 # 1. protocol/shelf.py: the protocol of the subjects, with the operations ----------------------------------------------
 
@@ -135,9 +135,9 @@ class ShelfJudge(RuledJudge):
         return True
 
 
-def frame_of_shelf(judge: ShelfJudge, finding: Finding | None) -> Frame:
+def frame_of_shelf(judge: ShelfJudge, finding: Finding | None) -> StepFrame:
     """One lane for each key."""
-    return Frame("", tuple(Lane(f"key {key}", f"page {page}", ()) for key, page in judge.pages.items()), (), ())
+    return StepFrame("", tuple(Lane(f"key {key}", f"page {page}", ()) for key, page in judge.pages.items()), (), ())
 
 
 # 3. oracle/level.py: a Level ------------------------------------------------------------------------------------------

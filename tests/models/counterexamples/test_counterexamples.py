@@ -2,7 +2,7 @@
 
 import copy
 
-from kvproof.models.counterexamples.case import RULES, Counterexample, case_of
+from kvproof.models.counterexamples.case import RULES, ProofCounterexample, case_of
 from kvproof.models.counterexamples.clauses import false_clauses
 from kvproof.models.counterexamples.instances import INSTANCES, Candidate, Search
 from kvproof.models.counterexamples.picture import data, lines
@@ -31,7 +31,7 @@ def obligation_of(text: Text, rule: str, claim: str) -> Obligation:
     return next(one for one in Induction(Translator(text=text)).rule(RULES[rule]) if one.claim == claim)
 
 
-def counterexample_of(text: Text, rule: str, claim: str) -> Counterexample:
+def counterexample_of(text: Text, rule: str, claim: str) -> ProofCounterexample:
     found = counterexample(obligation_of(text, rule, claim), text)
     assert found is not None
     return found

@@ -16,11 +16,11 @@ from typing import Any
 from kvproof.check.counterexample.trace_schema import CounterexampleError, config_of, operations_of
 from kvproof.check.oracle.enabled import OperationJudge
 from kvproof.check.oracle.level import level_of_config, typed
-from kvproof.check.oracle.replay import Call, ReplayedStep, ReplayResult, replay
+from kvproof.check.oracle.replay import ReplayedStep, ReplayResult, SubjectCall, replay
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Config, ManagerSubject, Observation, Scheduled, Unsupported
 from kvproof.check.protocol.operations import WORDS, count
-from kvproof.reports.frames import Choice, Frame, Move, ReplayFrames
+from kvproof.reports.frames import Choice, Move, ReplayFrames, StepFrame
 from kvproof.spec.trace import Operation, Trace
 
 COLUMN_MAX = 44
@@ -95,7 +95,7 @@ def _answers(done: ReplayResult, config: Config) -> list[str]:
     return answers
 
 
-def _last_observation(calls: Iterable[Call]) -> Observation | None:
+def _last_observation(calls: Iterable[SubjectCall]) -> Observation | None:
     observed = [c.answer for c in calls if isinstance(c.answer, Observation) and isinstance(c.answer.tables, dict)]
     return observed[-1] if observed else None
 
@@ -193,7 +193,7 @@ class FrameRecorder:
 
     def __init__(self, config: Config) -> None:
         self.draw = level_of_config(config).frame
-        self.frames: list[Frame] = []
+        self.frames: list[StepFrame] = []
         self._judge: Any = None
 
     def take(self, judge: Any) -> None:

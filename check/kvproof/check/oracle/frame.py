@@ -13,7 +13,7 @@ from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Config
-from kvproof.reports.frames import Block, Entry, Frame, Lane, Pool
+from kvproof.reports.frames import Block, EntryFrame, Lane, PoolFrame, StepFrame
 from kvproof.spec.text.state import EVICTABLE, FREE, NONE, RESERVED, USED
 
 LISTS = {FREE: "free", USED: "used", EVICTABLE: "evictable", RESERVED: "reserved"}
@@ -22,13 +22,13 @@ NUM_BLOCKS_SHOWN = 64  # of a larger pool, only those that are not plainly free
 ABOUT_CONTENT = frozenset({"read-back", "cow-copied", "mapping-hazard-free"})
 
 
-def frame_of(judge: Oracle, finding: Finding | None) -> Frame:
+def frame_of(judge: Oracle, finding: Finding | None) -> StepFrame:
     """The frame of a judge whose subject has sequences and tables; `finding` is what it found, if it is the last."""
     wrong = _wrong_blocks(judge, finding)
     return _frame(judge, _lanes(judge, finding is not None, wrong), finding, wrong)
 
 
-def frame_of_pool(judge: PoolJudge, finding: Finding | None) -> Frame:
+def frame_of_pool(judge: PoolJudge, finding: Finding | None) -> StepFrame:
     """The frame of the judge of a pool, with one lane for each holder."""
     wrong = _wrong_blocks(judge, finding)
     lanes = (
@@ -37,8 +37,8 @@ def frame_of_pool(judge: PoolJudge, finding: Finding | None) -> Frame:
     return _frame(judge, lanes, finding, wrong)
 
 
-def _frame(judge: Oracle, lanes: Iterable[Lane], finding: Finding | None, wrong: frozenset[int]) -> Frame:
-    return Frame("", tuple(lanes), tuple(_blocks(judge, finding, wrong)), tuple(_pools(judge, finding)))
+def _frame(judge: Oracle, lanes: Iterable[Lane], finding: Finding | None, wrong: frozenset[int]) -> StepFrame:
+    return StepFrame("", tuple(lanes), tuple(_blocks(judge, finding, wrong)), tuple(_pools(judge, finding)))
 
 
 def _lanes(judge: Oracle, compares: bool, wrong: frozenset[int]) -> Iterator[Lane]:
@@ -52,11 +52,11 @@ def _lanes(judge: Oracle, compares: bool, wrong: frozenset[int]) -> Iterator[Lan
             yield Lane(part.name, status, tuple(_entries(judge, part.slot, theirs, wrong)))
     for seq_id, tables in observed.items():
         if seq_id not in judge.seqs and any(tables):
-            entries = (Entry(None, 0, 0, _name(block, judge.config)) for table in tables for block in table)
+            entries = (EntryFrame(None, 0, 0, _name(block, judge.config)) for table in tables for block in table)
             yield Lane(f"sequence {seq_id}", "over, and still shown", tuple(entries))
 
 
-def _entries(judge: Oracle, slot: int, theirs: Sequence[int] | None, wrong: frozenset[int]) -> Iterator[Entry]:
+def _entries(judge: Oracle, slot: int, theirs: Sequence[int] | None, wrong: frozenset[int]) -> Iterator[EntryFrame]:
     """The entries of a table of the specification; `theirs` is the one that the subject shows, if compared."""
     state, size, null = judge.state, judge.config.block_size, judge.explainer.machine.null
     ours = [] if slot == NONE else state.table[slot][: state.num_blocks[slot]]
@@ -66,11 +66,11 @@ def _entries(judge: Oracle, slot: int, theirs: Sequence[int] | None, wrong: froz
         other = theirs[index] if index < len(theirs) else None
         shown = "" if block == other else "no entry" if other is None else _name(other, judge.config, null)
         if block is None or block == null:
-            yield Entry(None, 0, 0, shown)
+            yield EntryFrame(None, 0, 0, shown)
             continue
         known = _in_entry(index, state.num_full[slot], state.num_filled[slot], size)
         done = _in_entry(index, state.done_full[slot], state.done_filled[slot], size)
-        yield Entry(block, known, done, shown, block in wrong and done > 0)
+        yield EntryFrame(block, known, done, shown, block in wrong and done > 0)
 
 
 def _blocks(judge: Oracle, finding: Finding | None, wrong: frozenset[int]) -> Iterator[Block]:
@@ -137,8 +137,8 @@ def _differences(judge: Oracle, block: int, wrong: frozenset[int]) -> Iterator[s
         yield "holds other KV"
 
 
-def _pools(judge: Oracle, finding: Finding | None) -> Iterator[Pool]:
+def _pools(judge: Oracle, finding: Finding | None) -> Iterator[PoolFrame]:
     for pool, name in enumerate(DEVICES):
         unused = judge.state.count[pool][FREE] + judge.state.count[pool][EVICTABLE]
         free = judge.explainer.observed.free[pool]
-        yield Pool(name, unused, free if finding is not None and free != unused else None)
+        yield PoolFrame(name, unused, free if finding is not None and free != unused else None)

@@ -73,7 +73,7 @@ from kvproof.check.protocol.store import (
     StoreObservation,
     StoreOperation,
 )
-from kvproof.reports.frames import Frame
+from kvproof.reports.frames import StepFrame
 from kvproof.spec.store.machine import STORES
 from kvproof.spec.systems import BLOCK_MANAGERS, System
 from kvproof.spec.text.identity import Identities
@@ -131,7 +131,7 @@ class Level:
     kinds: dict[str, type[TypedOperation]]
     calls: RequiredCalls
     open: Callable[..., LevelJudge]
-    frame: Callable[[Any, Finding | None], Frame]
+    frame: Callable[[Any, Finding | None], StepFrame]
     witnesses: Witnesses
     begins_with: str = "admitted"
     needs: Mapping[str, Need] = field(default_factory=dict)

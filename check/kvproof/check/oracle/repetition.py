@@ -9,7 +9,7 @@ import marshal
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kvproof.check.oracle.replay import Call, Counterexample, ReplayResult, is_cut_short, is_hang, replay
+from kvproof.check.oracle.replay import Counterexample, ReplayResult, SubjectCall, is_cut_short, is_hang, replay
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Observation
 from kvproof.spec.trace import Operation
@@ -37,7 +37,7 @@ def _difference(one: ReplayResult, other: ReplayResult) -> tuple[str | None, int
     return None, None
 
 
-def _answers(one: Call, other: Call) -> tuple[str, str]:
+def _answers(one: SubjectCall, other: SubjectCall) -> tuple[str, str]:
     """Two answers to one call as texts; of two observations the fields that differ, by their names."""
     if isinstance(one.form, str) or isinstance(other.form, str):
         return one.text, other.text

@@ -150,7 +150,7 @@ def _compared_from(subject: Any, found: Counterexample, num_good: int) -> Counte
 
 
 @dataclass(frozen=True)
-class Call:
+class SubjectCall:
     """One call of a subject, and what it answered; `answer` is data, if it is kept, and `form` compares two runs.
 
     The form is a text, or bytes from which the text is made when somebody reads it: texts of observations take long.
@@ -166,7 +166,7 @@ class Call:
         """What the call answered, as text."""
         return self.form if isinstance(self.form, str) else repr(marshal.loads(self.form))
 
-    def is_as(self, other: "Call") -> bool:
+    def is_as(self, other: "SubjectCall") -> bool:
         """Whether this is the same call as one of another run."""
         is_same = self.name == other.name and self.arguments == other.arguments
         return is_same or str(self) == str(other)
@@ -182,7 +182,7 @@ class CallRecorder:
 
     def __init__(self, subject: Any, names: Sequence[str], keeps_answers: bool) -> None:
         self._subject, self._names, self._keeps_answers = subject, frozenset(names), keeps_answers
-        self.calls: list[Call] = []
+        self.calls: list[SubjectCall] = []
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._subject, name)
@@ -193,10 +193,10 @@ class CallRecorder:
             try:
                 answer = call(*arguments)
             except (Exception, SystemExit) as error:
-                self.calls.append(Call(name, arguments, None, f"{type(error).__name__} raised"))
+                self.calls.append(SubjectCall(name, arguments, None, f"{type(error).__name__} raised"))
                 raise
             data = _copy_of(answer) if self._keeps_answers else None
-            self.calls.append(Call(name, arguments, data, _form_of(answer, name)))
+            self.calls.append(SubjectCall(name, arguments, data, _form_of(answer, name)))
             return answer
 
         return recorded
@@ -230,14 +230,14 @@ class ReplayedStep:
     operation: Operation
     is_enabled: bool
     answer: str
-    calls: list[Call]
+    calls: list[SubjectCall]
 
 
 @dataclass
 class ReplayResult:
     """One run of given operations on a fresh subject. is_out_of_time: the run of kvproof ended before this one."""
 
-    opening: list[Call] = field(default_factory=list)
+    opening: list[SubjectCall] = field(default_factory=list)
     steps: list[ReplayedStep] = field(default_factory=list)
     finding: Finding | None = None
     is_out_of_time: bool = False
@@ -247,7 +247,7 @@ class ReplayResult:
         """How many operations were enabled, and so were done."""
         return sum(step.is_enabled for step in self.steps)
 
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[SubjectCall]:
         """Every call, in order."""
         return [*self.opening, *(call for step in self.steps for call in step.calls)]
 

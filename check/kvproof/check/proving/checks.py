@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kvproof.check.proving.report import core_text
 from kvproof.models.obligation import Obligation
-from kvproof.models.proofs.lint_error import Finding
+from kvproof.models.proofs.lint_error import LintError
 from kvproof.models.solvers.solving import Allowance, ProofOutcome
 from kvproof.models.suites import REFUTATION_SECONDS, is_searched, refutation_of
 from kvproof.models.translation.text import Text
@@ -23,7 +23,7 @@ UNCONFIRMED = "the solver has a model in which the goal is false, but no run con
 COUNTEREXAMPLES_SECONDS = 120.0  # of effort, for all open obligations together
 
 
-def lint_check(name: str, findings: list[Finding]) -> Check:
+def lint_check(name: str, findings: list[LintError]) -> Check:
     """The check of one lint."""
     check = Check(f"{LINT}/{name}", LINT, name, Verdict.PROVED, counts={"findings": len(findings)})
     if findings:

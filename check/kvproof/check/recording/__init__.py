@@ -34,7 +34,7 @@ from kvproof.check.recording.transformers.recorder import CacheRecorder
 from kvproof.check.recording.vllm_offload.recorder import OffloadRecorder
 from kvproof.check.recording.vllm_v0.recorder import V0Recorder
 from kvproof.check.recording.vllm_v1.recorder import V1Recorder
-from kvproof.check.recording.watching import LOG, Watch, watch_with
+from kvproof.check.recording.watching import LOG, RecordingWatch, watch_with
 
 __all__ = ["Recorder", "RecordingRefused", "Watch", "record", "watch"]
 
@@ -60,7 +60,7 @@ def watch(
     metrics: tuple[str, int] | None = None,
     digest_key: bytes | None = None,
     shows_pool: bool = False,
-) -> Watch:
+) -> RecordingWatch:
     """Record every call of this manager, and judge the recording in a process beside this one, from now on.
 
     out: the folder for the last lines before a finding. on_finding: "log" prints the finding and goes on, "dump" also

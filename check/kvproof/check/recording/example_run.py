@@ -28,7 +28,7 @@ WITHOUT = {"transfers": False, "connector": ""}  # for schedulers: what cannot b
 
 
 @dataclass
-class RecordedRun:
+class ExampleRun:
     """The recorded run. num_lines: of the recording. finding: of the walker's judge, if any."""
 
     config: Config
@@ -39,7 +39,7 @@ class RecordedRun:
 
 def record_run(
     make: Callable[[], Any], seed: int, num_steps: int, path: Path, fixed: dict[str, Any], **options: Any
-) -> RecordedRun:
+) -> ExampleRun:
     """Drive a subject for `num_steps` operations, and record its manager to `path`.
 
     fixed: fields of the configuration to keep. options: of `record`. Raises RecordingRefused if the manager cannot be
@@ -86,7 +86,7 @@ def record_run(
     except Finding as found:
         finding = found
     begun[-1].close()
-    return RecordedRun(config, len(operations), begun[-1].num_lines, finding)
+    return ExampleRun(config, len(operations), begun[-1].num_lines, finding)
 
 
 def _driver(subject: Any, random: Random, fixed: dict[str, Any]) -> tuple[Driver, Config]:

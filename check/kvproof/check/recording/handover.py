@@ -28,7 +28,7 @@ WHOLE = b"{"  # with this begins a line that is handed over as it is in the file
 Line = RecordedCall | RawCall
 
 
-class Settings(msgspec.Struct):
+class HandoverSettings(msgspec.Struct):
     """The first message to the process: what it writes, and where. file: the descriptor that it has inherited.
 
     parent: the process that hands over. segments: the size and the number of segments, if the recording is judged while
@@ -118,7 +118,7 @@ class Handover:
             self._ring = ring.RingWriter(memory)
             self._put, self._encode = self._ring.put, msgspec.msgpack.Encoder().encode_into
             self._encode_whole = msgspec.json.Encoder().encode_into
-            self._encode(Settings(header, str(path), key, file, os.getpid(), sizes), self._message)
+            self._encode(HandoverSettings(header, str(path), key, file, os.getpid(), sizes), self._message)
             self._put(self._message)
             command = module("kvproof.check.recording.scribe", str(memory))
             environment = {**os.environ, **same_path()}

@@ -27,7 +27,7 @@ from kvproof.check.recording.format import (
     Header,
     RecordedCall,
 )
-from kvproof.check.recording.handover import WHOLE, Settings
+from kvproof.check.recording.handover import WHOLE, HandoverSettings
 from kvproof.check.recording.lmcache.raw_lines import L1Lines
 from kvproof.check.recording.raw_lines import RawLines
 from kvproof.check.recording.recording_file import RecordingFile
@@ -53,7 +53,7 @@ class Scribe:
     def __init__(self, reader: ring.RingReader) -> None:
         first = reader.take()
         assert first is not None, "the settings are put before this process is started"
-        settings = msgspec.msgpack.decode(first[0], type=Settings)
+        settings = msgspec.msgpack.decode(first[0], type=HandoverSettings)
         sizes = settings.segments
         segments = None if sizes is None else SegmentWriter(Path(settings.path), *sizes, locks=True)
         kind = LINES.get(settings.header.interface, RawLines)

@@ -11,7 +11,7 @@ from kvproof.check.recording.recorder import Recorder, num_kept
 from kvproof.check.recording.sequence_lines import RawSequence
 
 
-class Known:
+class KnownSequence:
     """What has been handed over about a request: its number, how many tokens, its tables.
 
     rows: copies of the manager's own tables, whose entries may be objects; a line has their ids.
@@ -29,15 +29,15 @@ class SequenceRecorder(Recorder):
     """Follows requests by their names."""
 
     def __init__(self, *arguments: Any) -> None:
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, KnownSequence] = {}
         self._num_requests = 0
         super().__init__(*arguments)
 
-    def _known_as(self, name: str) -> Known:
+    def _known_as(self, name: str) -> KnownSequence:
         known = self._known.get(name)
         if known is None:
             self._num_requests += 1
-            known = self._known[name] = Known(self._num_requests)
+            known = self._known[name] = KnownSequence(self._num_requests)
         return known
 
     def _forget(self, name: str, seq: RawSequence) -> None:
@@ -46,7 +46,9 @@ class SequenceRecorder(Recorder):
         self._known.pop(name, None)
 
 
-def add_tokens(seq: RawSequence, known: Known, num_tokens: int, tokens_from: Callable[[int], list[int]]) -> None:
+def add_tokens(
+    seq: RawSequence, known: KnownSequence, num_tokens: int, tokens_from: Callable[[int], list[int]]
+) -> None:
     """Add the tokens that no earlier line contains. tokens_from: returns the tokens from a position on."""
     start = known.num_tokens
     if num_tokens < start:  # tokens were removed, so all are written again
@@ -58,7 +60,7 @@ def add_tokens(seq: RawSequence, known: Known, num_tokens: int, tokens_from: Cal
 
 
 def add_tables(
-    seq: RawSequence, known: Known, rows: list[list[Any]], ids_of: Callable[[list[Any]], list[int]] | None
+    seq: RawSequence, known: KnownSequence, rows: list[list[Any]], ids_of: Callable[[list[Any]], list[int]] | None
 ) -> None:
     """Add the changes of the tables since the last line about the request. ids_of: of entries that are objects."""
     old_rows = known.rows

@@ -9,7 +9,7 @@ from kvproof.check.recording.format import Header
 from kvproof.check.recording.reader import RecordingError, RecordingReader
 from kvproof.check.recording.segments import SegmentReader, claimed
 from kvproof.check.recording.validate import Judging
-from kvproof.check.recording.watching import DUMP, Settings
+from kvproof.check.recording.watching import DUMP, WatchSettings
 
 NUM_LINES_IN_TURN = 500
 NUM_LINES_KEPT = 10_000  # before a finding, for the file
@@ -22,7 +22,7 @@ class WatchedRecording:
     before a finding, if it could be written.
     """
 
-    def __init__(self, path: Path, settings: Settings) -> None:
+    def __init__(self, path: Path, settings: WatchSettings) -> None:
         self.name, self.out = path.stem, Path(settings.out)
         self.copy = claimed(self.out / f"{self.name}.jsonl") if settings.on_finding == DUMP else None
         self.lines = SegmentReader(path, None if self.copy is None else self.copy.open("wb", buffering=0))

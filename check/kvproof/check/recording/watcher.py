@@ -24,7 +24,7 @@ import msgspec
 from kvproof.check.hosts.interrupt import INTERRUPT, leave_to_parent
 from kvproof.check.recording.metrics import serve_metrics
 from kvproof.check.recording.watched_recording import WatchedRecording
-from kvproof.check.recording.watching import DONE, FINDING, READY, REFUSED, Event, Settings
+from kvproof.check.recording.watching import DONE, FINDING, READY, REFUSED, WatchEvent, WatchSettings
 from kvproof.spec.extras import MissingExtra
 
 PAUSE_SECONDS = 0.02  # between two looks at recordings of which every line is judged
@@ -34,7 +34,7 @@ NICENESS = 10
 class Watcher:
     """Judges every recording of a folder until the program is over."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: WatchSettings) -> None:
         self.settings = settings
         self.recordings: dict[Path, WatchedRecording] = {}
         self.is_program_over = False
@@ -62,7 +62,7 @@ class Watcher:
                 self._note(one)
             one.lines.close()
         numbers = (len(self.recordings), self.num_findings, self.num_unjudged)
-        _tell(Event(DONE, "", "", sum(one.num_lines for one in self.recordings.values()), *numbers))
+        _tell(WatchEvent(DONE, "", "", sum(one.num_lines for one in self.recordings.values()), *numbers))
 
     def _advance(self, one: WatchedRecording) -> int:
         was_judged = one.is_judged
@@ -80,7 +80,7 @@ class Watcher:
             self.num_findings += 1
             _say(one.report())
             sentence = f"{one.judging.done.finding.property}: {one.judging.done.finding.text}"
-            _tell(Event(FINDING, sentence, "" if one.tail is None else str(one.tail)))
+            _tell(WatchEvent(FINDING, sentence, "" if one.tail is None else str(one.tail)))
         elif one.judging is not None and one.judging.done.reason:
             self.num_unjudged += 1
             _say(one.report())
@@ -106,7 +106,7 @@ def _say(text: str) -> None:
         print(f"kvproof: {text}", file=sys.stderr, flush=True)
 
 
-def _tell(event: Event) -> None:
+def _tell(event: WatchEvent) -> None:
     with contextlib.suppress(OSError):
         os.write(1, msgspec.json.encode(event) + b"\n")
 
@@ -114,7 +114,7 @@ def _tell(event: Event) -> None:
 def main(arguments: list[str]) -> Any:
     """Run the judge process with the settings in the first argument."""
     leave_to_parent(INTERRUPT)  # an interrupt at the terminal is for the program, which ends or not
-    settings = msgspec.json.decode(arguments[0], type=Settings)
+    settings = msgspec.json.decode(arguments[0], type=WatchSettings)
     os.nice(NICENESS)
     watcher = Watcher(settings)
     address = ""
@@ -122,9 +122,9 @@ def main(arguments: list[str]) -> Any:
         try:
             address = serve_metrics(*settings.metrics, watcher.recordings)
         except (MissingExtra, OSError) as error:
-            _tell(Event(REFUSED, str(error)))
+            _tell(WatchEvent(REFUSED, str(error)))
             return
-    _tell(Event(READY, address))
+    _tell(WatchEvent(READY, address))
     try:
         watcher.run()
     finally:

@@ -30,7 +30,7 @@ LOG, DUMP, STOP = ON_FINDING = "log", "dump", "stop"
 READY, FINDING, DONE, REFUSED = "ready", "finding", "done", "refused"
 
 
-class Settings(msgspec.Struct):
+class WatchSettings(msgspec.Struct):
     """What the judge process is started with. live: the folder of the recordings. metrics: host and port."""
 
     live: str
@@ -39,7 +39,7 @@ class Settings(msgspec.Struct):
     metrics: tuple[str, int] | None = None
 
 
-class Event(msgspec.Struct, omit_defaults=True):
+class WatchEvent(msgspec.Struct, omit_defaults=True):
     """A line of the judge's standard output.
 
     kind: READY with the address of the metrics, if any; FINDING with the sentence and the file of the last lines, if it
@@ -76,9 +76,9 @@ class JudgeProcess:
             raise RecordingRefused(f"{out} cannot be written: {error.strerror}") from error
         self.findings: list[str] = []
         self.last_lines: list[str] = []
-        self.last = Event("")
+        self.last = WatchEvent("")
         self._on_stop = on_stop if on_finding == STOP else None
-        settings = Settings(str(self.live), str(out), on_finding, metrics)
+        settings = WatchSettings(str(self.live), str(out), on_finding, metrics)
         command = module("kvproof.check.recording.watcher", msgspec.json.encode(settings).decode())
         self._process = started(command, (PIPED, PIPED, SAME), environment={**os.environ, **same_path()})
         first = self._next_event()
@@ -96,10 +96,10 @@ class JudgeProcess:
         self._hearing.join(timeout_s)
         return self.last.kind == DONE
 
-    def _next_event(self) -> Event | None:
+    def _next_event(self) -> WatchEvent | None:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        return msgspec.json.decode(line, type=Event) if line.endswith(b"\n") else None
+        return msgspec.json.decode(line, type=WatchEvent) if line.endswith(b"\n") else None
 
     def _hear(self) -> None:
         while (event := self._next_event()) is not None:
@@ -124,7 +124,7 @@ class JudgeProcess:
         return f"the judge process {how_it_ended(self._process.returncode)}"
 
 
-class Watch:
+class RecordingWatch:
     """A manager that is watched. recorder: writes its lines. judge: reads them."""
 
     def __init__(self, recorder: Recorder, judge: JudgeProcess) -> None:
@@ -141,7 +141,7 @@ class Watch:
         self.judge.end(timeout_s)
         return self.findings
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "RecordingWatch":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -156,7 +156,7 @@ def watch_with(
     metrics: tuple[str, int] | None = None,
     digest_key: bytes | None = None,
     shows_pool: bool = False,
-) -> Watch:
+) -> RecordingWatch:
     """Record a manager with this kind of recorder, for a judge beside this process."""
     judge = JudgeProcess(out, on_finding, metrics, end_this_process)
     path = judge.live / WATCHED_NAME
@@ -165,4 +165,4 @@ def watch_with(
     except BaseException:
         judge.end()
         raise
-    return Watch(recorder, judge)
+    return RecordingWatch(recorder, judge)

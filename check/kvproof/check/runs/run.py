@@ -20,7 +20,7 @@ from kvproof.check.runs.store import RESULT, Store, StoreError, fault_of_kvproof
 from kvproof.check.runs.terminal import output, progress_on, say
 from kvproof.check.subjects.loading.partial_import import installed_version
 from kvproof.check.subjects.registry import outside_table
-from kvproof.reports.baseline import Comparison, read_baseline
+from kvproof.reports.baseline import BaselineComparison, read_baseline
 from kvproof.reports.data_plane_result import DataPlane
 from kvproof.reports.document import encode
 from kvproof.reports.result import Result, Run
@@ -91,7 +91,7 @@ def run_stages(
     seconds = math.inf if options.seconds is None else options.seconds
     session = Session(result, options.store, stages, seconds, progress_on(console), stops_at_first)
     if options.baseline is not None:
-        session.compare = Comparison(str(options.baseline), read_baseline(options.baseline, options.subject))
+        session.compare = BaselineComparison(str(options.baseline), read_baseline(options.baseline, options.subject))
     code = session.run()
     if code is Exit.USAGE and session.adapter_error:  # a table in which nothing is decided would bury the reason
         if options.json is not None:

@@ -74,7 +74,7 @@ class Clause:
 
 
 @dataclass(frozen=True, eq=False)
-class Counterexample:
+class ProofCounterexample:
     """A state, a rule with its arguments, and the state after firing it, confirmed by a native run.
 
     after: for a check or a subscript, the state at that point of the rule. sentence: the claim in words. place: file

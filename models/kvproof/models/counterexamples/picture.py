@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kvproof.models.counterexamples.case import Clause, Counterexample, Kind
+from kvproof.models.counterexamples.case import Clause, Kind, ProofCounterexample
 from kvproof.models.counterexamples.contracts import BEGINS, HAS_DONE, IS_ENABLED, BrokenContract
 from kvproof.spec.language import IDENTITIES
 from kvproof.spec.native import FIELDS
@@ -21,12 +21,12 @@ NOTHING = "·"
 CONTENTS = tuple(f"state.{name}[" for name, field in FIELDS.items() if field.to is IDENTITIES)
 
 
-def lines(found: Counterexample) -> list[str]:
+def lines(found: ProofCounterexample) -> list[str]:
     """The lines of the whole counterexample, without its name."""
     return [*_broken_claim(found), *_states(found)]
 
 
-def data(found: Counterexample) -> dict[str, Any]:
+def data(found: ProofCounterexample) -> dict[str, Any]:
     """The counterexample as data: each field of the states before and after, and the clauses that are false."""
     return {
         "subject": found.case.subject,
@@ -96,7 +96,7 @@ def _marked(wanted: list[str], before: dict[str, str], after: dict[str, str]) ->
 # The claim that is false ---------------------------------------------------------------------------------------------
 
 
-def _broken_claim(found: Counterexample) -> Iterator[str]:
+def _broken_claim(found: ProofCounterexample) -> Iterator[str]:
     case = found.case
     if found.sentence:
         yield found.sentence
@@ -132,7 +132,7 @@ def _value(text: str, value: Any) -> str:
 # States --------------------------------------------------------------------------------------------------------------
 
 
-def _states(found: Counterexample) -> Iterator[str]:
+def _states(found: ProofCounterexample) -> Iterator[str]:
     before, after = _parts(found.before, found.sizes), _parts(found.after, found.sizes)
     wanted = [name for name in before if not (before[name] == after[name] and before[name] in IDLE)]
     yield f"{'Before' if found.case.is_of_rule else 'The state'}, with {_sizes(found.sizes)}:"
@@ -145,7 +145,7 @@ def _states(found: Counterexample) -> Iterator[str]:
     yield from _marked(wanted, before, after)
 
 
-def _arguments(found: Counterexample) -> Iterator[str]:
+def _arguments(found: ProofCounterexample) -> Iterator[str]:
     for name, value in found.arguments.items():
         yield f"{name} {_slots(value, len(value))}" if isinstance(value, list) else f"{name} {value}"
 

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from kvproof.models.counterexamples.case import CLAIMS, RULES, Case, Counterexample, Kind, case_of
+from kvproof.models.counterexamples.case import CLAIMS, RULES, Case, Kind, ProofCounterexample, case_of
 from kvproof.models.counterexamples.clauses import false_clauses
 from kvproof.models.counterexamples.instances import Candidate, Search, instances_for
 from kvproof.models.counterexamples.replay import Replay, Replayed
@@ -25,7 +25,7 @@ NUM_REPLAYS_MAX = 2_000  # to shrink one counterexample
 
 def counterexample(
     obligation: Obligation, text: Text | None = None, allowance: Allowance | None = None
-) -> Counterexample | None:
+) -> ProofCounterexample | None:
     """Search for a state from which running the text breaks the obligation; None if none is found.
 
     text: the text that the obligation is about; by default that of the specification. allowance: the solver's effort.
@@ -60,7 +60,7 @@ def _candidate(case: Case, id: str, sizes: Sizes, text: Text, allowance: Allowan
 
 def _described(
     case: Case, sizes: Sizes, text: Text, obligation: Obligation, candidate: Candidate, done: Replayed
-) -> Counterexample:
+) -> ProofCounterexample:
     clauses = false_clauses(text, sizes, case.claim, done.after) if case.kind not in (Kind.CHECK, Kind.RANGE) else ()
     if case.claim in CLAIMS:
         sentence = CLAIMS[case.claim].sentence
@@ -68,7 +68,7 @@ def _described(
     else:
         meaning, place = MEANINGS.get(case.property), obligation.place
         sentence = meaning.sentence if meaning else ""
-    return Counterexample(
+    return ProofCounterexample(
         case, sizes, candidate.arguments, copy.deepcopy(candidate.state), done.after, sentence, place, clauses
     )
 

@@ -18,7 +18,7 @@ native run gives as lists. Beyond the end of a list its values are free, so the 
 import ast
 from collections.abc import Iterator
 
-from kvproof.models.proofs.lint_error import Finding
+from kvproof.models.proofs.lint_error import LintError
 from kvproof.models.translation.sizes import WITHOUT_END
 from kvproof.models.translation.text import Text, parameters_of, place_of, returned
 from kvproof.spec import syntax_trees
@@ -35,7 +35,7 @@ LENGTHS = {  # field -> the size that its values never exceed natively
 }
 
 
-def endless_quantifiers(text: Text) -> Iterator[Finding]:
+def endless_quantifiers(text: Text) -> Iterator[LintError]:
     """The quantifiers whose native reading may differ from the proved one."""
     search, collected = _Search(text), text.system.collected
     for marked in (*collected.rules, *collected.steps):
@@ -59,7 +59,7 @@ class _Search:
         self.searched: set[tuple[str, bool]] = set()
         self.found: set[str] = set()  # the places of findings
 
-    def statement(self, node: ast.stmt, function: ast.FunctionDef, file: str) -> Iterator[Finding]:
+    def statement(self, node: ast.stmt, function: ast.FunctionDef, file: str) -> Iterator[LintError]:
         """The findings in a statement of a rule or step. Its checks are claims; everything else decides."""
         if called(node) == "check" and isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             yield from self.expression(node.value.args[0], function, file, decides=False)
@@ -70,7 +70,7 @@ class _Search:
             elif isinstance(child, ast.expr):
                 yield from self.expression(child, function, file, decides=True)
 
-    def function(self, name: str, decides: bool) -> Iterator[Finding]:
+    def function(self, name: str, decides: bool) -> Iterator[LintError]:
         """The findings in a predicate or function that is called."""
         if (name, decides) in self.searched or name not in self.text.functions:
             return
@@ -79,7 +79,7 @@ class _Search:
         if (result := returned(function)) is not None:  # steps are searched as rules are
             yield from self.expression(result, function, file, decides)
 
-    def expression(self, node: ast.AST, function: ast.FunctionDef, file: str, decides: bool) -> Iterator[Finding]:
+    def expression(self, node: ast.AST, function: ast.FunctionDef, file: str, decides: bool) -> Iterator[LintError]:
         """The findings in an expression. decides: more than the truth of a claim depends on it."""
         operands = list(ast.iter_child_nodes(node))
         keeping: list[ast.AST] = []  # the operands whose truth can only help that of the whole
@@ -101,7 +101,9 @@ class _Search:
             is_kept = any(operand is one for one in keeping)
             yield from self.expression(operand, function, file, decides or not is_kept)
 
-    def _unbounded(self, name: str, node: ast.GeneratorExp, function: ast.FunctionDef, file: str) -> Iterator[Finding]:
+    def _unbounded(
+        self, name: str, node: ast.GeneratorExp, function: ast.FunctionDef, file: str
+    ) -> Iterator[LintError]:
         variables = [ast.unparse(generator.target) for generator in node.generators]
         for variable, generator in zip(variables, node.generators, strict=True):
             size, place = self._size(generator), place_of(file, node)
@@ -114,7 +116,7 @@ class _Search:
                 lengths = sorted(field for field, one in LENGTHS.items() if one == size and field in fields)
                 what = f"{name} over {ast.unparse(generator.iter)} ends natively at {size}, and never when proved"
                 instead = f"bound {variable} by a length of the state ({', '.join(lengths) or 'there is none'})"
-                yield Finding(place, f"{what}; {instead}: {ast.unparse(node)[:120]}")
+                yield LintError(place, f"{what}; {instead}: {ast.unparse(node)[:120]}")
 
     def _size(self, generator: ast.comprehension) -> str | None:
         domain = self.text.constants.get(generator.iter.id) if isinstance(generator.iter, ast.Name) else None

@@ -8,7 +8,7 @@ index of such a write or an argument that reaches one. Steps are followed from e
 import ast
 from collections.abc import Iterator
 
-from kvproof.models.proofs.lint_error import Finding
+from kvproof.models.proofs.lint_error import LintError
 from kvproof.models.translation.dependencies import fields_read, reached
 from kvproof.models.translation.text import Text, parameters_of, place_of, returned
 from kvproof.spec.syntax_trees import called, target_of, without_ghosts
@@ -16,7 +16,7 @@ from kvproof.spec.syntax_trees import called, target_of, without_ghosts
 Names = dict[str, bool]  # local name -> whether it is tainted
 
 
-def ghost_findings(text: Text, name: str) -> list[Finding]:
+def ghost_findings(text: Text, name: str) -> list[LintError]:
     """The places at which a real field or a guard of a rule depends on a ghost field."""
     function, file = text.functions[name]
     names = dict.fromkeys(parameters_of(function, file), False)
@@ -24,7 +24,7 @@ def ghost_findings(text: Text, name: str) -> list[Finding]:
     return found or [one for callee in reached(text, name) for one in _left_behind(text, callee)]
 
 
-def _left_behind(text: Text, name: str) -> Iterator[Finding]:
+def _left_behind(text: Text, name: str) -> Iterator[LintError]:
     """The statements that a native run without ghosts keeps, although they read one: it would stop there."""
     function, file = text.functions[name]
     ghosts_of_text = text.system.ghosts
@@ -41,7 +41,7 @@ def _left_behind(text: Text, name: str) -> Iterator[Finding]:
                 continue
         if ghosts := sorted(fields & ghosts_of_text):
             what = f"{ghosts[0]} is read where a native run without ghosts needs it: {ast.unparse(node)}"
-            yield Finding(place_of(file, node), f"{what}; read it in the statement that writes a ghost")
+            yield LintError(place_of(file, node), f"{what}; read it in the statement that writes a ghost")
 
 
 class _Flow:
@@ -49,12 +49,12 @@ class _Flow:
         self.text, self.ghosts = text, text.system.ghosts
         self.followed: list[str] = []  # the steps that lead here; recursion is found by another lint
 
-    def block(self, body: list[ast.stmt], names: Names, file: str, is_tainted: bool) -> Iterator[Finding]:
+    def block(self, body: list[ast.stmt], names: Names, file: str, is_tainted: bool) -> Iterator[LintError]:
         """Follow the statements, and update `names`. is_tainted: whether the branch that they are in is tainted."""
         for node in body:
             yield from self._statement(node, names, file, is_tainted)
 
-    def _statement(self, node: ast.stmt, names: Names, file: str, is_tainted: bool) -> Iterator[Finding]:
+    def _statement(self, node: ast.stmt, names: Names, file: str, is_tainted: bool) -> Iterator[LintError]:
         place = place_of(file, node)
         target, is_field = target_of(node)
         callee = called(node)
@@ -63,7 +63,7 @@ class _Flow:
             if not is_field:
                 names[target] = depends or (isinstance(node, ast.AugAssign) and names.get(target, False))
             elif target not in self.ghosts and (depends or self._index_reads_ghost(node, names)):
-                yield Finding(place, f"{target} is written depending on a ghost field: {ast.unparse(node)}")
+                yield LintError(place, f"{target} is written depending on a ghost field: {ast.unparse(node)}")
         elif isinstance(node, ast.If):
             inside = is_tainted or self._reads_ghost(node.test, names)
             yes, no = dict(names), dict(names)
@@ -72,7 +72,7 @@ class _Flow:
             names.update({name: yes.get(name, False) or no.get(name, False) for name in yes.keys() | no.keys()})
         elif callee == "require" and isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             if is_tainted or self._reads_ghost(node.value.args[0], names):
-                yield Finding(place, f"a guard depends on a ghost field: {ast.unparse(node.value.args[0])}")
+                yield LintError(place, f"a guard depends on a ghost field: {ast.unparse(node.value.args[0])}")
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and callee in self.text.functions:
             function, inner_file = self.text.functions[str(callee)]
             inner = self._given(parameters_of(function, inner_file), node.value, names)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Finding:
+class LintError:
     """One finding. place: file and line. text: what is wrong there."""
 
     place: str

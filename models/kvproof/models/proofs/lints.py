@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from kvproof.models.proofs.endless_quantifiers import endless_quantifiers
 from kvproof.models.proofs.ghost_fields import ghost_findings
-from kvproof.models.proofs.lint_error import Finding
+from kvproof.models.proofs.lint_error import LintError
 from kvproof.models.translation.dependencies import calls, fields_read, fields_written, nodes_of, reached
 from kvproof.models.translation.text import Text, element_left, parameters_of, place_of, returned, specification
 from kvproof.spec.language import Claim, Contract, Field
@@ -34,13 +34,13 @@ def lint_names() -> list[str]:
     return list(_LINTS)
 
 
-def lint(name: str, text: Text | None = None) -> list[Finding]:
+def lint(name: str, text: Text | None = None) -> list[LintError]:
     """The findings of one lint in a text; in both specifications if none is given."""
     texts = [text] if text is not None else [specification(), specification(STORES)]
     return [finding for one in texts for finding in _LINTS[name](one)]
 
 
-def lints(text: Text | None = None) -> Iterator[tuple[str, list[Finding]]]:
+def lints(text: Text | None = None) -> Iterator[tuple[str, list[LintError]]]:
     """The name and the findings of every lint, for a text; for the specification if none is given."""
     return ((name, lint(name, text)) for name in _LINTS)
 
@@ -48,18 +48,18 @@ def lints(text: Text | None = None) -> Iterator[tuple[str, list[Finding]]]:
 # Guards ----------------------------------------------------------------------------------------------------------
 
 
-def _guards_first(text: Text) -> Iterator[Finding]:
+def _guards_first(text: Text) -> Iterator[LintError]:
     for step in text.system.collected.steps:
         function, file = text.functions[step.__name__]
         for node in ast.walk(function):
             if isinstance(node, ast.stmt) and called(node) == "require":
-                yield Finding(place_of(file, node), f"the step {function.name} has a guard; only rules have")
+                yield LintError(place_of(file, node), f"the step {function.name} has a guard; only rules have")
     for rule in text.system.collected.rules:
         function, file = text.functions[rule.__name__]
         yield from _late_guards(function.body, file, [False])
 
 
-def _late_guards(body: list[ast.stmt], file: str, has_acted: list[bool]) -> Iterator[Finding]:
+def _late_guards(body: list[ast.stmt], file: str, has_acted: list[bool]) -> Iterator[LintError]:
     """Guards that stand after a write or a check. Updates `has_acted`."""
     for node in body:
         if isinstance(node, ast.If):
@@ -69,7 +69,7 @@ def _late_guards(body: list[ast.stmt], file: str, has_acted: list[bool]) -> Iter
             has_acted[0] = sides[0][0] or sides[1][0]
         elif called(node) == "require":
             if has_acted[0]:
-                yield Finding(place_of(file, node), f"a guard after a write or a check: {ast.unparse(node)}")
+                yield LintError(place_of(file, node), f"a guard after a write or a check: {ast.unparse(node)}")
         elif called(node) is not None or target_of(node)[1]:
             has_acted[0] = True
 
@@ -77,7 +77,7 @@ def _late_guards(body: list[ast.stmt], file: str, has_acted: list[bool]) -> Iter
 # Ghosts ----------------------------------------------------------------------------------------------------------
 
 
-def _no_ghost_needed(text: Text) -> Iterator[Finding]:
+def _no_ghost_needed(text: Text) -> Iterator[LintError]:
     for rule in text.system.collected.rules:
         yield from ghost_findings(text, rule.__name__)
 
@@ -85,13 +85,13 @@ def _no_ghost_needed(text: Text) -> Iterator[Finding]:
 # Writes ----------------------------------------------------------------------------------------------------------
 
 
-def _writes_constrained(text: Text) -> Iterator[Finding]:
+def _writes_constrained(text: Text) -> Iterator[LintError]:
     constrained = set[str]().union(*(fields_read(text, claim.name) for claim in text.system.collected.invariants))
     for rule in text.system.collected.rules:
         function, file = text.functions[rule.__name__]
         checked = _fields_checked(text, rule.__name__)
         for name in sorted(fields_written(text, rule.__name__) - constrained - checked):
-            yield Finding(
+            yield LintError(
                 place_of(file, function), f"{function.name} writes {name}, and no invariant or check reads it"
             )
 
@@ -111,46 +111,46 @@ def _fields_checked(text: Text, name: str) -> set[str]:
 # Calls, returns and rows ---------------------------------------------------------------------------------------
 
 
-def _no_recursion(text: Text) -> Iterator[Finding]:
+def _no_recursion(text: Text) -> Iterator[LintError]:
     graph = {name: {callee for callee, _ in calls(text, name)} for name in text.functions}
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
         circle = error.args[1]
         function, file = text.functions[circle[0]]
-        yield Finding(place_of(file, function), f"calls in a circle: {' < '.join(circle)}")
+        yield LintError(place_of(file, function), f"calls in a circle: {' < '.join(circle)}")
 
 
-def _one_return(text: Text) -> Iterator[Finding]:
+def _one_return(text: Text) -> Iterator[LintError]:
     for marked in (*text.system.collected.rules, *text.system.collected.steps):
         function, file = text.functions[marked.__name__]
         for node in ast.walk(function):
             if isinstance(node, ast.Return):
-                yield Finding(place_of(file, node), f"{function.name} returns; write its statements with if and else")
+                yield LintError(place_of(file, node), f"{function.name} returns; write its statements with if and else")
     collected = text.system.collected
     claims = [claim.name for claim in (*collected.invariants, *collected.theorems)]
     for name in (*(marked.__name__ for marked in collected.functions), *claims):
         function, file = text.functions[name]
         if returned(function) is None:
-            yield Finding(
+            yield LintError(
                 place_of(file, function), f"{name} is not one `return` of an expression; write `… if … else …`"
             )
 
 
-def _few_parameters(text: Text) -> Iterator[Finding]:
+def _few_parameters(text: Text) -> Iterator[LintError]:
     for marked in (*text.system.collected.functions, *text.system.collected.steps):
         function, file = text.functions[marked.__name__]
         place, parameters = place_of(file, function), parameters_of(function, file)
         if len(parameters) > NUM_PARAMETERS_MAX:
             what = f"{function.name} has {len(parameters)} parameters, more than {NUM_PARAMETERS_MAX}"
-            yield Finding(place, f"{what}; put them into a record")
+            yield LintError(place, f"{what}; put them into a record")
         read = {node.id for statement in function.body for node in ast.walk(statement) if isinstance(node, ast.Name)}
         for name in parameters:
             if name not in read:
-                yield Finding(place, f"{function.name} does not read its parameter {name}; leave it out")
+                yield LintError(place, f"{function.name} does not read its parameter {name}; leave it out")
 
 
-def _no_aliasing(text: Text) -> Iterator[Finding]:
+def _no_aliasing(text: Text) -> Iterator[LintError]:
     step_names = {step.__name__ for step in text.system.collected.steps}
     for marked in (*text.system.collected.rules, *text.system.collected.steps):
         function, file = text.functions[marked.__name__]
@@ -165,7 +165,7 @@ def _no_aliasing(text: Text) -> Iterator[Finding]:
             for value in values:
                 if _is_changeable_row(value, text.system.fields) or (isinstance(value, ast.Name) and value.id in lists):
                     what = f"{ast.unparse(value)} would have two names: {ast.unparse(node)[:80]}"
-                    yield Finding(place_of(file, node), f"{what}; write copied(…)")
+                    yield LintError(place_of(file, node), f"{what}; write copied(…)")
 
 
 def _local_list(node: ast.AST) -> str | None:
@@ -210,7 +210,7 @@ def _is_left_in_place(node: ast.Assign | ast.AugAssign, value: ast.expr) -> bool
 # Properties ------------------------------------------------------------------------------------------------------
 
 
-def _known_properties(text: Text) -> Iterator[Finding]:
+def _known_properties(text: Text) -> Iterator[LintError]:
     collected = text.system.collected
     claims: list[Claim | Contract] = [*collected.invariants, *collected.theorems, *collected.contracts]
     named: list[tuple[str, ast.AST, object, str]] = []
@@ -231,10 +231,10 @@ def _known_properties(text: Text) -> Iterator[Finding]:
                 f"did you mean {similar[0]!r}?" if similar else "kvproof/spec/text/properties.py lists all properties"
             )
             wrong = f"{what} names the property {name!r}, which does not exist"
-            yield Finding(place_of(source, place), f"{wrong}; {instead}")
+            yield LintError(place_of(source, place), f"{wrong}; {instead}")
 
 
-_LINTS: dict[str, Callable[[Text], Iterator[Finding]]] = {
+_LINTS: dict[str, Callable[[Text], Iterator[LintError]]] = {
     "guards-first": _guards_first,
     "no-ghost-needed": _no_ghost_needed,
     "writes-constrained": _writes_constrained,

@@ -18,7 +18,7 @@ from kvproof.check.recording.sglang.waiting_lines import WaitingLines
 def arrived(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     """Whether copies have arrived when somebody asks; on the simulated device, they arrive when somebody waits."""
     arrived = [False]
-    monkeypatch.setattr(waiting_lines.Copy, "has_arrived", lambda copy: arrived[0])
+    monkeypatch.setattr(waiting_lines.WaitingCopy, "has_arrived", lambda copy: arrived[0])
     with simulated_cuda():
         yield arrived
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from kvproof.check.oracle.store.judge import StoreJudge
 from kvproof.check.oracle.store.rules import TIER, Transfer
 from kvproof.check.protocol.finding import Finding
-from kvproof.reports.frames import Block, Entry, Frame, Lane, Move, Pool
+from kvproof.reports.frames import Block, EntryFrame, Lane, Move, PoolFrame, StepFrame
 from kvproof.spec.store.state import EVICTABLE, FREE, HELD, RESERVED
 
 NAME = "store"
@@ -13,13 +13,13 @@ LISTS = {FREE: "free", RESERVED: "reserved", HELD: "used", EVICTABLE: "evictable
 NUM_SLOTS_SHOWN = 64  # of a larger store, only those with an entry
 
 
-def frame_of_store(judge: StoreJudge, finding: Finding | None) -> Frame:
+def frame_of_store(judge: StoreJudge, finding: Finding | None) -> StepFrame:
     """The frame of a judge; `finding` is what it found, if it is the last."""
     expected = len(judge.explained.entries())
     free = judge.explained.num_slots - expected
     shown = judge.observed.free
-    pool = Pool(NAME, free, shown if finding is not None and shown != free else None)
-    return Frame("", tuple(_lanes(judge)), tuple(_slots(judge, finding)), (pool,), tuple(_moves(judge)))
+    pool = PoolFrame(NAME, free, shown if finding is not None and shown != free else None)
+    return StepFrame("", tuple(_lanes(judge)), tuple(_slots(judge, finding)), (pool,), tuple(_moves(judge)))
 
 
 def _moves(judge: StoreJudge) -> Iterator[Move]:
@@ -39,11 +39,13 @@ def _lanes(judge: StoreJudge) -> Iterator[Lane]:
     state = judge.explained.state
     for key, slot in sorted(judge.explained.entries().items()):
         is_ready = state.status[slot] in (HELD, EVICTABLE)
-        yield Lane(f"key {key}", "resident" if is_ready else "staged", (Entry(slot, 1, int(is_ready)),))
+        yield Lane(f"key {key}", "resident" if is_ready else "staged", (EntryFrame(slot, 1, int(is_ready)),))
     for one in judge.transfers.values():
         arrow = f"{NAME} → device" if one.is_load else f"device → {NAME}"
         landed = one.has_landed
-        entries = tuple(Entry(slot, 1, int(landed and place not in one.failed)) for place, slot in enumerate(one.slots))
+        entries = tuple(
+            EntryFrame(slot, 1, int(landed and place not in one.failed)) for place, slot in enumerate(one.slots)
+        )
         yield Lane(f"{arrow}, transfer {one.number}", _phase(one), entries)
 
 

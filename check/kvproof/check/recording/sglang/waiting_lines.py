@@ -19,7 +19,7 @@ NUM_IN_LINE_MAX = 64  # numbers that are cheaper to write into the line than bes
 ALL = slice(None)
 
 
-class Copy:
+class WaitingCopy:
     """A copy of a tensor of the device, which arrives in main memory when the stream comes to it."""
 
     def __init__(self, tensor: Any) -> None:
@@ -49,9 +49,9 @@ class WaitingLines:
 
     def __init__(self, write: Callable[[Line, Sequence[Buffer]], object]) -> None:
         self._write = write
-        self._lines: deque[tuple[Line, list[Buffer], Copy | None]] = deque()
+        self._lines: deque[tuple[Line, list[Buffer], WaitingCopy | None]] = deque()
         self._buffers = list[Buffer]()  # of the line that comes next
-        self._copy: Copy | None = None  # likewise
+        self._copy: WaitingCopy | None = None  # likewise
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -67,7 +67,7 @@ class WaitingLines:
         if tensor.is_cpu:
             _add_numbers(line, self._buffers, tensor, part)
         else:
-            self._copy = Copy(tensor[part])
+            self._copy = WaitingCopy(tensor[part])
 
     def add(self, line: Line) -> None:
         """Write a line after those that wait, now or when their numbers have arrived."""

@@ -10,7 +10,7 @@ from typing import Any
 from kvproof.check.recording.format import SCHEMA_VERSION, TRANSFORMERS, Header
 from kvproof.check.recording.recording_file import RecordingRefused
 from kvproof.check.recording.sequence_lines import RawSequence, SequenceCall
-from kvproof.check.recording.sequence_recorder import Known, SequenceRecorder, add_tables, add_tokens
+from kvproof.check.recording.sequence_recorder import KnownSequence, SequenceRecorder, add_tables, add_tokens
 
 NUM_TRASH_SECTORS = 2
 WARM_UP = "__warmup_"  # with this begin the names of the requests of a warm-up
@@ -88,7 +88,7 @@ class CacheRecorder(SequenceRecorder):
             self._add_table(seq, known, name)
         return SequenceCall(answer=answer, group=name, seqs=[seq], base=self._base)
 
-    def _add_table(self, seq: RawSequence, known: Known, name: str) -> None:
+    def _add_table(self, seq: RawSequence, known: KnownSequence, name: str) -> None:
         table = self._tables.get(name)
         add_tables(seq, known, [table] if table else [], None)
 

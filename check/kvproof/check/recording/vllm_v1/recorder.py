@@ -12,7 +12,7 @@ from kvproof.check.protocol.manager import FULL, LOCAL, NULL_BLOCK, WINDOW
 from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V1, Header
 from kvproof.check.recording.recording_file import RecordingRefused
 from kvproof.check.recording.sequence_lines import RawSequence, SequenceCall
-from kvproof.check.recording.sequence_recorder import Known, SequenceRecorder, add_tables, add_tokens
+from kvproof.check.recording.sequence_recorder import KnownSequence, SequenceRecorder, add_tables, add_tokens
 
 FULL_SPECS = ("FullAttentionSpec", "MLAAttentionSpec")
 WINDOW_SPECS = ("SlidingWindowSpec", "SlidingWindowMLASpec")
@@ -98,7 +98,7 @@ class V1Recorder(SequenceRecorder):
             add_tables(seq, known, rows if any(rows) else [], self._ids_of)
         return SequenceCall(answer=answer, group=name, seqs=[seq])
 
-    def _add_tokens(self, seq: RawSequence, known: Known, request: Any) -> None:
+    def _add_tokens(self, seq: RawSequence, known: KnownSequence, request: Any) -> None:
         if (adapter := request.lora_request) is not None:
             seq.adapter = int(getattr(adapter, "lora_int_id", adapter.adapter_id))
         if request.cache_salt is not None:
