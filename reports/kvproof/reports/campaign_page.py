@@ -19,7 +19,7 @@ from kvproof.spec.verdict import Exit, Verdict
 TEMPLATE = "campaign_page.html"
 
 
-class SearchRow(Protocol):
+class CampaignSearch(Protocol):
     """A search as a row of the page. reason: why it was not searched, or empty."""
 
     subject: str
@@ -46,7 +46,7 @@ class CampaignFinding(Protocol):
 
 
 def campaign_page(
-    searches: Sequence[SearchRow],
+    searches: Sequence[CampaignSearch],
     findings: Sequence[CampaignFinding],
     messages: Sequence[str],
     exit_code: Exit,

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from kvproof.check.recording import handover, ring
-from kvproof.check.recording.digests import Digests
+from kvproof.check.recording.digests import KeyedDigests
 from kvproof.check.recording.file_locks import is_locked, lock, wait_until_written
 from kvproof.check.recording.format import ENDED, SGLANG, STOPPED, Header
 from kvproof.check.recording.handover import Handover
@@ -209,7 +209,7 @@ def keys_of(first: bytes, data: bytes) -> list[int]:
 
 
 def radix_lines() -> RadixLines:
-    return RadixLines(Header(1, SGLANG, "", 2, 8, (8, 0), True), Digests(b"key"))
+    return RadixLines(Header(1, SGLANG, "", 2, 8, (8, 0), True), KeyedDigests(b"key"))
 
 
 def test_raw_page_ids_are_completed_to_pages() -> None:

@@ -1,13 +1,13 @@
 """Raw lines about sequences are completed: tokens of a parent, digests, and blocks that count from a base."""
 
-from kvproof.check.recording.digests import Digests
+from kvproof.check.recording.digests import KeyedDigests
 from kvproof.check.recording.format import DIGESTS, IDS, TRANSFORMERS, Header
 from kvproof.check.recording.sequence_lines import RawSequence, SequenceCall, SequenceLines
 
 
 def lines_with(tokens: str) -> SequenceLines:
     header = Header(1, TRANSFORMERS, "", 4, 8, (8, 0), True, tokens=tokens, reserved=[0])
-    return SequenceLines(header, Digests(b"key"))
+    return SequenceLines(header, KeyedDigests(b"key"))
 
 
 def tokens_of(lines: SequenceLines, *seqs: RawSequence) -> list[list[int]]:

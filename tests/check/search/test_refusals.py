@@ -6,7 +6,7 @@ import pytest
 
 from kvproof.check.protocol.manager import Config
 from kvproof.check.search.manager_operations import ManagerOperations
-from kvproof.check.search.refusals import Refusals
+from kvproof.check.search.refusals import RefusedOperations
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.spec.trace import Operation
 
@@ -15,7 +15,7 @@ FREE = (0, 4)
 
 
 def test_what_was_refused_is_left_out() -> None:
-    refusals = Refusals()
+    refusals = RefusedOperations()
     refusals.note(("new", 3), False, FREE)
     refusals.note(("admit", 2, 5), True, FREE)
     refusals.note(("append", 3), True, FREE)
@@ -25,7 +25,7 @@ def test_what_was_refused_is_left_out() -> None:
 
 
 def test_what_was_not_refused_stays() -> None:
-    refusals = Refusals()
+    refusals = RefusedOperations()
     refusals.note(("new", 3), False, FREE)
     refusals.note(("admit", 2, 5), False, FREE)
 
@@ -36,7 +36,7 @@ def test_what_was_not_refused_stays() -> None:
 def test_everything_may_be_asked_again_after_a_step_and_when_other_counts_are_free(
     operation: Operation, free: tuple[int, ...]
 ) -> None:
-    refusals = Refusals()
+    refusals = RefusedOperations()
     refusals.note(("new", 3), False, FREE)
     refusals.note(("append", 3), True, FREE)
     refusals.note(operation, False, free)

@@ -26,7 +26,7 @@ from kvproof.check.hosts.workers import NUM_TRIES_MAX, Actors, Lost, Make, Reque
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.errors import UsageError
-from kvproof.check.search.exhaustive.part import Level, Place, PythonPart, Refuted, Round, num_values_of
+from kvproof.check.search.exhaustive.part import PartLevel, Place, PlaceRefuted, PythonPart, Round, num_values_of
 from kvproof.check.search.exhaustive.specification_space import asks_claims, note_claims
 from kvproof.check.search.result import UNLIMITED, SearchResult
 
@@ -42,7 +42,7 @@ class Reading(NamedTuple):
     """
 
     make: Make
-    confirm: Callable[[Refuted, list[Any]], Counterexample | None]
+    confirm: Callable[[PlaceRefuted, list[Any]], Counterexample | None]
     compare: Callable[[list[bytes]], None] | None = None
     num_compared: int = 0
 
@@ -57,13 +57,13 @@ class _Part:
 
     inbox: list[tuple[int, bytes]] = field(default_factory=list)
     is_done: bool = False
-    level: Level | None = None
+    level: PartLevel | None = None
     counted: Counter[str] = field(default_factory=Counter)
     num_transitions: int = 0
     num_states: int = 0
     num_states_before: int = 0
     num_lost: int = 0
-    found: Refuted | None = None
+    found: PlaceRefuted | None = None
 
 
 class PartitionedSearch:
@@ -113,7 +113,7 @@ class PartitionedSearch:
 
     def _search_level(
         self, deadline: float, max_transitions: int, progress: Callable[[int], None] | None
-    ) -> Refuted | None:
+    ) -> PlaceRefuted | None:
         """Let every part end the level; the finding with the least order. It returns earlier if it must stop."""
         while self._is_cut_short():
             left = deadline - time.perf_counter()
@@ -224,7 +224,7 @@ class PartitionedSearch:
 
     # A finding -----------------------------------------------------------------------------------------------------
 
-    def _refuted(self, found: Refuted) -> None:
+    def _refuted(self, found: PlaceRefuted) -> None:
         """Set the counterexample, and the counts up to it; those of parts without an order are all that they did."""
         has_order, path = found.finding is not None, list[Any]()
         place: Place | None = found.place
@@ -266,7 +266,7 @@ class PartitionedSearch:
         return answer
 
 
-def _level(part: _Part) -> Level:
+def _level(part: _Part) -> PartLevel:
     assert part.level is not None
     return part.level
 
@@ -316,7 +316,7 @@ class PartitionedReader:
                 "among workers; take a smaller scope, leave out --workers, or add --reader c"
             )
 
-        def confirm(found: Refuted, path: list[Any]) -> Counterexample:
+        def confirm(found: PlaceRefuted, path: list[Any]) -> Counterexample:
             assert found.finding is not None
             operations = [*path[1:], *([found.finding.tried] if found.finding.tried else [])]
             return Counterexample(scope.config, operations, found.finding)
@@ -333,7 +333,7 @@ class PartitionedReader:
         with in_use:
             comparison.compare_searches(spec, exploration.NUM_COMPARED)
 
-        def confirm(found: Refuted, path: list[Any]) -> Counterexample | None:
+        def confirm(found: PlaceRefuted, path: list[Any]) -> Counterexample | None:
             with in_use:
                 spec.prepare()
                 return exploration.confirmed(spec, path)

@@ -7,7 +7,7 @@ DIGEST_BYTES = 8
 POSITIVE = (1 << 63) - 1
 
 
-class Digests:
+class KeyedDigests:
     """Digests with one key."""
 
     def __init__(self, key: bytes) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from kvproof.check.recording.digests import Digests
+from kvproof.check.recording.digests import KeyedDigests
 from kvproof.check.recording.format import Header, RecordedCall
 
 
@@ -32,7 +32,7 @@ class RawLines:
 
     kind: ClassVar[type[RawCall]] = RawCall
 
-    def __init__(self, header: Header, digests: Digests) -> None:
+    def __init__(self, header: Header, digests: KeyedDigests) -> None:
         self.header, self.digests = header, digests
 
     def completed(self, raw: Any, data: bytes = b"") -> RecordedCall:

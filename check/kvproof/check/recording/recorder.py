@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from kvproof.check.recording.digests import Digests
+from kvproof.check.recording.digests import KeyedDigests
 from kvproof.check.recording.format import DIGESTS, ENDED, IDS, STOPPED, Header, RecordedCall
 from kvproof.check.recording.handover import Directly, Handover, Line, Sink
 from kvproof.check.recording.segments import SegmentWriter
@@ -50,7 +50,7 @@ class Recorder:
     ) -> None:
         self.manager, self.path, self.shows_pool = manager, path, shows_pool
         key, self.has_digests = digest_key or secrets.token_bytes(32), digest_key is not None
-        self._digests = Digests(key)
+        self._digests = KeyedDigests(key)
         self.digest = self._digests.text
         self.num_lines = 0
         self.is_on = True

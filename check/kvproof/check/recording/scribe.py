@@ -15,7 +15,7 @@ import msgspec
 
 from kvproof.check.hosts.interrupt import HANG_UP, INTERRUPT, TERMINATE, leave_to_parent
 from kvproof.check.recording import ring
-from kvproof.check.recording.digests import Digests
+from kvproof.check.recording.digests import KeyedDigests
 from kvproof.check.recording.format import (
     ENDED,
     LMCACHE_L1,
@@ -59,7 +59,7 @@ class Scribe:
         kind = LINES.get(settings.header.interface, RawLines)
         self._ring, self._parent, self._header = reader, settings.parent, settings.header
         self._file = RecordingFile(settings.file, segments)
-        self._lines = kind(settings.header, Digests(settings.key))
+        self._lines = kind(settings.header, KeyedDigests(settings.key))
         self._decoder = msgspec.msgpack.Decoder(kind.kind)
         self._decoder_of_whole = msgspec.json.Decoder(RecordedCall)
         self._encoder = msgspec.json.Encoder()

@@ -9,7 +9,7 @@ from array import array
 import msgspec
 from msgspec import field
 
-from kvproof.check.recording.digests import POSITIVE, Digests
+from kvproof.check.recording.digests import POSITIVE, KeyedDigests
 from kvproof.check.recording.format import DIGESTS, TRANSFORMERS, Header, Picture, RecordedCall, RecordedSequence, Table
 from kvproof.check.recording.raw_lines import RawCall, RawLines
 
@@ -58,7 +58,7 @@ class SequenceLines(RawLines):
 
     kind = SequenceCall
 
-    def __init__(self, header: Header, digests: Digests) -> None:
+    def __init__(self, header: Header, digests: KeyedDigests) -> None:
         super().__init__(header, digests)
         self._has_digests = header.tokens == DIGESTS
         self._last: dict[int, bytes] = {}  # of a sequence: the digest of its last token

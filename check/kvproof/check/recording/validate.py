@@ -88,7 +88,7 @@ def validate(path: Path, progress: Callable[[int], None] | None = None) -> Valid
     """
     with RecordingReader(path) as reading:
         began = time.monotonic()
-        judging = Judging(reading)
+        judging = LineJudging(reading)
         try:
             while judging.advance(EVERY) == EVERY:
                 if progress is not None:
@@ -102,7 +102,7 @@ def validate(path: Path, progress: Callable[[int], None] | None = None) -> Valid
     return judging.done
 
 
-class Judging:
+class LineJudging:
     """A recording that is judged as far as its lines are there.
 
     done: what is known so far. kept: the last lines with their numbers. is_over: no further line is judged, because one

@@ -8,7 +8,7 @@ import msgspec
 from kvproof.check.recording.format import Header
 from kvproof.check.recording.reader import RecordingError, RecordingReader
 from kvproof.check.recording.segments import SegmentReader, claimed
-from kvproof.check.recording.validate import Judging
+from kvproof.check.recording.validate import LineJudging
 from kvproof.check.recording.watching import DUMP, WatchSettings
 
 NUM_LINES_IN_TURN = 500
@@ -26,7 +26,7 @@ class WatchedRecording:
         self.name, self.out = path.stem, Path(settings.out)
         self.copy = claimed(self.out / f"{self.name}.jsonl") if settings.on_finding == DUMP else None
         self.lines = SegmentReader(path, None if self.copy is None else self.copy.open("wb", buffering=0))
-        self.judging: Judging | None = None
+        self.judging: LineJudging | None = None
         self.problem = ""  # why it is not a recording
         self.caught_up_at = time.monotonic()
         self.tail: Path | None = None
@@ -51,7 +51,7 @@ class WatchedRecording:
             return 0
         try:
             if self.judging is None and self.lines.has_line():
-                self.judging = Judging(RecordingReader(Path(self.name), self.lines), NUM_LINES_KEPT)
+                self.judging = LineJudging(RecordingReader(Path(self.name), self.lines), NUM_LINES_KEPT)
             number = 0 if self.judging is None else self.judging.advance(NUM_LINES_IN_TURN)
         except RecordingError as error:
             self.problem = f"{error}; the program goes on unwatched"

@@ -20,7 +20,7 @@ from kvproof.check.search.openings import NUM_NUMBERS, opening
 from kvproof.check.search.operations_by_kind import OperationsByKind
 from kvproof.check.search.partings import NUM_GROUPS_OF_PARTINGS, Partings
 from kvproof.check.search.prompts import Chats, PrefixNames, Prompts
-from kvproof.check.search.refusals import Refusals
+from kvproof.check.search.refusals import RefusedOperations
 from kvproof.check.search.worlds import NUM_AT_A_TIME, has_large_sizes
 from kvproof.spec.trace import Operation
 
@@ -106,7 +106,7 @@ class ManagerOperations(OperationsByKind):
             self._take_weights(pick(loads_of(config)))
         if self.acts_together:
             self._take_weights(pick(MOODS))
-        self.refusals, self.newest = Refusals(), None
+        self.refusals, self.newest = RefusedOperations(), None
         self.num_seqs = self.num_groups = 0
         self.named = PrefixNames(random, config, length_max) if config.prefixes else None
         self.prompts, self.chats = Prompts(random, config, length_max), Chats(random, self.judge.seqs)

@@ -12,7 +12,7 @@ from kvproof.spec.trace import Operation
 ABOUT_ALL = 0  # of an operation that is about no group: groups have numbers from 1 on
 
 
-class Refusals:
+class RefusedOperations:
     """The operations that were refused since the last step, or since the counts of free blocks last changed."""
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ LAUNCH, COMPLETE = "launch()", "complete()"
 
 
 @dataclass
-class Copy:
+class HostCopy:
     """A copy that a step named. pairs: (source, target). seq: the sequence that loads; None of a store."""
 
     job: int
@@ -52,19 +52,19 @@ class HostMemory:
     def __init__(self, worker: Worker, coverage: Counter[str]) -> None:
         self.worker, self.coverage = worker, coverage
         self.slots: dict[int, list[int]] = {}  # what was stored
-        self.copies: dict[int, Copy] = {}  # under way, by job, in the order in which steps named them
+        self.copies: dict[int, HostCopy] = {}  # under way, by job, in the order in which steps named them
         self.num_launched = self.num_completed = 0
         self._flushed: dict[int, int] = {}  # job -> the launch that waited for it
 
     def schedule(self, step: ScheduledStep) -> None:
         """A step names copies. Raises Finding if a job is named twice."""
         for load in step.loads:
-            self._name(Copy(load.job, load.pairs, load.seq))
+            self._name(HostCopy(load.job, load.pairs, load.seq))
         for store in step.stores:
-            self._name(Copy(store.job, store.pairs, None))
+            self._name(HostCopy(store.job, store.pairs, None))
             self.coverage["store to host memory"] += 1
 
-    def _name(self, copy: Copy) -> None:
+    def _name(self, copy: HostCopy) -> None:
         if copy.job in self.copies:
             raise Finding("one-writer", f"copy {copy.job} begins again while it is under way", call="schedule()")
         self.copies[copy.job] = copy
@@ -85,7 +85,7 @@ class HostMemory:
             self._begin(self.copies[load.job], ())
         self.num_launched += 1
 
-    def _begin(self, copy: Copy, flushed: Sequence[int]) -> None:
+    def _begin(self, copy: HostCopy, flushed: Sequence[int]) -> None:
         """A copy begins; the step waits for those that are flushed. Raises Finding."""
         copy.began_with = self.num_launched
         others = [other for other in self.copies.values() if other.is_moving and other is not copy]
@@ -110,7 +110,7 @@ class HostMemory:
         copy.content = [self.slots[slot] for slot, _ in copy.pairs]
 
     def _require_apart(
-        self, property: str, noun: str, mine: set[int], used: Iterable[int], copy: Copy, other: Copy
+        self, property: str, noun: str, mine: set[int], used: Iterable[int], copy: HostCopy, other: HostCopy
     ) -> None:
         if both := mine.intersection(used):
             sentence = f"{_name_of(copy)} uses {noun} {min(both)}, which {_name_of(other)} still uses"
@@ -125,17 +125,17 @@ class HostMemory:
                         sentence = f"block {block} is written while {_name_of(copy)} still reads it"
                         raise Finding("source-held", sentence, call=context, blocks=[block])
 
-    def _end(self, copy: Copy) -> None:
+    def _end(self, copy: HostCopy) -> None:
         if not copy.has_ended and copy.seq is None:
             for (_, slot), content in zip(copy.pairs, copy.content, strict=True):
                 self.slots[slot] = content
         copy.has_ended = True
 
-    def ready(self) -> list[Copy]:
+    def ready(self) -> list[HostCopy]:
         """The copies that can be reported with the step that completes next, the oldest first."""
         return [copy for copy in self.copies.values() if 0 <= copy.began_with <= self.num_completed]
 
-    def complete(self, places: Sequence[int]) -> list[Copy]:
+    def complete(self, places: Sequence[int]) -> list[HostCopy]:
         """A step completes: these of the copies that can be are over, and those that it flushed. Returns them."""
         ready = self.ready()
         over = [
@@ -150,7 +150,7 @@ class HostMemory:
         self.num_completed += 1
         return over
 
-    def judge_load(self, copy: Copy, seq: ExpectedSequence) -> None:
+    def judge_load(self, copy: HostCopy, seq: ExpectedSequence) -> None:
         """The blocks of a sequence hold what it would have computed. Raises Finding."""
         size, part = self.worker.block_size, seq.parts[0]
         first, last = seq.hit // size, -(-seq.computed // size)
@@ -177,5 +177,5 @@ class HostMemory:
         self.coverage["load from host memory"] += 1
 
 
-def _name_of(copy: Copy) -> str:
+def _name_of(copy: HostCopy) -> str:
     return f"store {copy.job}" if copy.seq is None else f"load {copy.job} of sequence {copy.seq}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import field
 
-from kvproof.check.recording.digests import Digests
+from kvproof.check.recording.digests import KeyedDigests
 from kvproof.check.recording.format import Header, RecordedCall
 from kvproof.check.recording.raw_lines import RawCall, RawLines
 
@@ -43,7 +43,7 @@ class L1Lines(RawLines):
 
     kind = L1Call
 
-    def __init__(self, header: Header, digests: Digests) -> None:
+    def __init__(self, header: Header, digests: KeyedDigests) -> None:
         super().__init__(header, digests)
         self._slots: dict[int, int] = {}  # of the objects in use, by their addresses
         self._spare: list[int] = []

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import field
 
-from kvproof.check.recording.digests import POSITIVE, Digests
+from kvproof.check.recording.digests import POSITIVE, KeyedDigests
 from kvproof.check.recording.format import Header, RecordedCall
 from kvproof.check.recording.raw_lines import RawCall, RawLines
 
@@ -47,7 +47,7 @@ class RadixLines(RawLines):
 
     kind = RadixCall
 
-    def __init__(self, header: Header, digests: Digests) -> None:
+    def __init__(self, header: Header, digests: KeyedDigests) -> None:
         super().__init__(header, digests)
         self._page = header.block_size
         self._ends: dict[int, int] = {}  # of the nodes that were named last: the keys of their last pages

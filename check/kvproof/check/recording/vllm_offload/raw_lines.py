@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import field
 
-from kvproof.check.recording.digests import Digests
+from kvproof.check.recording.digests import KeyedDigests
 from kvproof.check.recording.format import Header, RecordedCall
 from kvproof.check.recording.raw_lines import RawCall, RawLines
 
@@ -31,7 +31,7 @@ class OffloadLines(RawLines):
 
     kind = OffloadCall
 
-    def __init__(self, header: Header, digests: Digests) -> None:
+    def __init__(self, header: Header, digests: KeyedDigests) -> None:
         super().__init__(header, digests)
         self._key = lru_cache(NUM_KNOWN_MAX)(digests.number)  # a digest takes longer than to find it
 

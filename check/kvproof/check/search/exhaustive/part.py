@@ -33,7 +33,7 @@ NUM_SENT = 20_000  # states for other parts in one round
 KEYS_MAX = 4  # for each state of the part, kept keys that are only there for speed
 
 
-class Refuted(NamedTuple):
+class PlaceRefuted(NamedTuple):
     """Where a part ends the search: at a transition from the state at a place, which the finding says, or at the place.
 
     finding: None if only another process can say it.
@@ -58,12 +58,12 @@ class Round:
     num_states: int
     is_done: bool
     stopped: str = ""
-    found: Refuted | None = None
+    found: PlaceRefuted | None = None
     reads_left_out: str = ""
 
 
 @dataclass
-class Level:
+class PartLevel:
     """The states that a part has found in a level.
 
     kept: what is kept of them until the end. frontier: what is needed to expand them, if `kept` is not enough. orders:
@@ -74,7 +74,7 @@ class Level:
     kept: bytes
     frontier: bytes = b""
     orders: list[Order] = field(default_factory=list)
-    found: Refuted | None = None
+    found: PlaceRefuted | None = None
     stopped: str = ""
     num_bytes: int = 0
 
@@ -85,7 +85,7 @@ class Part(Protocol):
     def round(self, batches: Sequence[tuple[int, bytes]], seconds: float) -> Round:
         """Take batches, each with the part that it comes from, and expand states for so many seconds."""
 
-    def end_level(self) -> Level:
+    def end_level(self) -> PartLevel:
         """Make the states that are new the next level."""
 
     def begin_level(self, ranks: Sequence[int]) -> None:
@@ -156,7 +156,7 @@ class PythonPart:
                         boxes.setdefault(owner, []).append((key, order, place, operation, reached))
                         num_sent += 1
             except Finding as finding:
-                found = Refuted((rank, number), (self.number, place), finding)
+                found = PlaceRefuted((rank, number), (self.number, place), finding)
                 self._next = len(self._frontier)
             num_transitions += number
         if len(self._sent) > KEYS_MAX * self.num_states_max:
@@ -183,7 +183,7 @@ class PythonPart:
         firings.witnesses.clear()
         return found
 
-    def end_level(self) -> Level:
+    def end_level(self) -> PartLevel:
         """As `Part.end_level`."""
         kept: list[tuple[Hashable, Place | None, Operation]] = []
         self._before, found = (self._ranks, self._frontier), None
@@ -201,9 +201,9 @@ class PythonPart:
                 self._frontier.append((place, self.space.expand(pending.state)))
             except Finding as finding:
                 finding.tried = ()
-                found = Refuted(pending.order, (self.number, place), finding)
+                found = PlaceRefuted(pending.order, (self.number, place), finding)
                 break
-        return Level(len(kept), pickle.dumps(kept), pickle.dumps(self._frontier), self._orders, found)
+        return PartLevel(len(kept), pickle.dumps(kept), pickle.dumps(self._frontier), self._orders, found)
 
     def _keep(self, key: Hashable, come_from: Place | None, operation: Operation) -> None:
         self._places[key] = len(self._came_from)

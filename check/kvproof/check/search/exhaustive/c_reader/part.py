@@ -20,7 +20,7 @@ from kvproof.check.search.exhaustive.c_reader.exploration import (
 )
 from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC
 from kvproof.check.search.exhaustive.left_out import READS_LEFT_OUT
-from kvproof.check.search.exhaustive.part import FIRST, Level, Order, Place, Refuted, Round
+from kvproof.check.search.exhaustive.part import FIRST, Order, PartLevel, Place, PlaceRefuted, Round
 from kvproof.spec.text.witnesses import WITNESSES
 
 BYTES_SENT = 1 << 23  # for other parts in one round
@@ -55,7 +55,7 @@ class CPart:
             if num.value:
                 boxes[owner] = ctypes.string_at(place, num.value)
         report, counted = self._report()
-        found = Refuted(FIRST, (self.number, report.offset), None) if report.reason == FOUND else None
+        found = PlaceRefuted(FIRST, (self.number, report.offset), None) if report.reason == FOUND else None
         done = Round(
             boxes,
             report.transitions - self._num_transitions,
@@ -80,14 +80,14 @@ class CPart:
             return f"its {self.num_states_max:,} states" if is_full else f"its {self.num_bytes_max / 1e6:,.1f} MB"
         return "" if report.reason in (GOES_ON, FOUND) else TOO_LARGE_TEXT
 
-    def end_level(self) -> Level:
+    def end_level(self) -> PartLevel:
         """As `Part.end_level`."""
         num = ctypes.c_size_t()
         place = self.library.end_level_of_part(ctypes.byref(num))
         report, _ = self._report()
         num_new, self._num_states = report.states - self._num_states, report.states
         kept = ctypes.string_at(place, num.value) if num.value else b""
-        return Level(num_new, kept, num_bytes=report.bytes, stopped=self._stopped(report))
+        return PartLevel(num_new, kept, num_bytes=report.bytes, stopped=self._stopped(report))
 
     def begin_level(self, ranks: Sequence[int]) -> None:
         """As `Part.begin_level`: there are no ranks."""
