@@ -15,10 +15,12 @@ from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.manager import Config
 from kvproof.check.subjects.loading import download
 from kvproof.check.subjects.registry import engine_of
+from kvproof.reports.identity import Identity
 from kvproof.spec.trace import Operation
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
-TRACES = sorted((Path(__file__).parents[3] / "examples" / "traces").glob("*.json"))
+FOLDER = Path(__file__).parents[3] / "examples" / "traces"
+TRACES = sorted(FOLDER.glob("*.json"))
 REFUTES_NOTHING = ("v0-reset-refused-reorders-the-free-list",)  # the order of free ids is no part of the state any more
 FURTHER: dict[str, Operation] = {  # of a request of which nothing more is asked; a pool has no requests
     "manager": ("new", 97, (970,), (0,), (None, 0, None), ()),
@@ -58,3 +60,36 @@ def test_a_saved_run_with_a_request_more_shows_the_same_fault(path: Path) -> Non
         if (further := FURTHER.get(level_of_config(config).name)) is not None:
             again = counterexample(factory, config, [further, *operations]).identity
             assert (again.property, again.signature) == (found.property, found.signature)
+
+
+def identity_of(subject: str, config: Config, operations: list[Operation]) -> Identity:
+    """The identity of what a run of a release finds."""
+    with factory_of(subject) as factory:
+        return counterexample(factory, config, operations).identity
+
+
+def test_the_late_writers_of_two_releases_are_two_faults() -> None:
+    names = "lmcache-a-late-writer-ends-a-write-after-an-eviction", "lmcache-a-late-writer-ends-the-write-of-another"
+    paths = [FOLDER / f"{name}.json" for name in names]
+    traces = [(load(path), path) for path in paths]
+    one, other = (
+        identity_of(trace.subject, config_of(trace, path), operations_of(trace, path)) for trace, path in traces
+    )
+    assert [trace.subject for trace, _ in traces] == ["lmcache-l1==0.5.5", "lmcache-l1==0.5.6"]
+    assert (one.property, one.former) == (other.property, other.former)
+    assert not one.is_covered_by(other.property, other.signature)
+    assert not other.is_covered_by(one.property, one.signature)
+
+
+def test_a_swap_in_without_the_next_token_is_another_fault_than_that_of_the_window() -> None:
+    running: list[Operation] = [("new", 1, (1,), (0,), (None, 0, None), ()), ("admit", 1, 1), ("run", 0)]
+    grown: list[Operation] = [("sample", 1, (0,)), ("swap_out", 1), ("run", 0), ("swap_in", 1)]
+    swapped = Config(block_size=1, num_gpu_blocks=1, num_host_blocks=1)
+    next_token = identity_of("vllm-v0==0.6.2", swapped, [*running, *grown])
+    windowed, prompt = Config(block_size=3, num_gpu_blocks=2, window=1), ("new", 1, (1,), (0,) * 3, (None, 0, None), ())
+    run: list[Operation] = [prompt, *running[1:], ("sample", 1, (0,)), ("append", 1)]
+    window = identity_of("vllm-v0==0.6.2", windowed, run)
+    assert next_token.property == window.property == "admission-sound"
+    assert window == identity_of("vllm-v0==0.6.3.post1", windowed, run)
+    assert not next_token.is_covered_by(window.property, window.signature)
+    assert not window.is_covered_by(next_token.property, next_token.signature)
