@@ -82,6 +82,13 @@ def test_a_finding_that_another_baseline_excuses_is_new(before: Result) -> None:
     assert difference("b.json", before, now).worse == ["new finding: walker/frame-kept/x: free: raises"]
 
 
+def test_a_finding_without_signature_is_not_one_that_has_no_former_signature(before: Result) -> None:
+    old = accepted(refuting(deepcopy(before), "free: raises"))
+    assert difference("b.json", old, refuting(deepcopy(before), "")).worse == [
+        "new finding: walker/frame-kept/x: it moved"
+    ]
+
+
 def test_a_finding_without_signature_and_text_is_compared(before: Result) -> None:
     silent = refuting(deepcopy(before), "")
     silent.checks[-1].text = ""

@@ -94,7 +94,7 @@ def is_known(finding: Identity, known: Iterable[Identity]) -> bool:
     """Whether one of the known findings is this one. Either may be of an older kvproof."""
     return any(
         finding.is_covered_by(one.property, one.signature)
-        or (one.former, one.property) == (finding.signature, finding.property)
+        or (one.former and (one.property, one.former) == (finding.property, finding.signature))
         for one in known
     )
 

@@ -32,10 +32,12 @@ from typing import Any
 
 from kvproof.check.protocol.fault_attribution import EngineFailure
 from kvproof.check.protocol.finding import AdapterError, error_text
+from kvproof.reports.document import encodable
 from kvproof.spec.trace import CodePlace
 
 NUM_FRAMES = 4  # the last ones, that a message shows
 MESSAGE_CHARACTERS = 300
+PLACE_CHARACTERS = 200
 # Where the base classes of adapters are, and the limits of their calls.
 PROTOCOL = ("kvproof.check.protocol.", "kvproof.check.hosts.")
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
@@ -346,7 +348,8 @@ def where_raised(error: BaseException) -> str:
     if not frames or isinstance(error, EngineFailure):
         return ""
     frame = frames[0 if isinstance(error, RecursionError | MemoryError) else -1]
-    return f"{_qualified(frame)} of {Path(frame.f_code.co_filename).name}"
+    place = f"{_qualified(frame)} of {Path(frame.f_code.co_filename).name}"
+    return str(encodable(place))[:PLACE_CHARACTERS]
 
 
 def _is_foreign(frame: FrameType) -> bool:

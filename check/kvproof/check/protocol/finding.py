@@ -66,14 +66,9 @@ class Finding(Exception):
         tried: Operation | None = None,
         values: Mapping[str, object] | None = None,
     ) -> None:
-        self.frames, self.promise, self.rule, self.about, self.raised_in = (
-            tuple(frames),
-            promise,
-            rule,
-            about,
-            raised_in,
-        )
         self.property, self.sentence, self.cause, self.call, self.tried = property, sentence, cause, call, tried
+        self.promise, self.rule, self.about = promise, rule, about
+        self.frames, self.raised_in = tuple(frames), raised_in
         self.expected, self.observed, self.blocks, self.sequence = expected, observed, tuple(blocks), sequence
         self.values = {name: str(value) for name, value in (values or {}).items()}
         super().__init__(property, self.text, cause)
