@@ -13,9 +13,13 @@ the swap make of the table before.
 from collections.abc import Sequence
 
 from kvproof.check.oracle.expected import ExpectedSequence, Status
-from kvproof.check.oracle.oracle import has_blocks, leaked, table_changed, tables_left
+from kvproof.check.oracle.frame_findings import has_blocks, leaked, table_changed, tables_left
+from kvproof.check.oracle.hits import HitJudge
+from kvproof.check.oracle.needed_blocks import may_end_for_good, num_blocks_kept, num_blocks_needed
 from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState
 from kvproof.check.oracle.scheduler.service import judge_failed
+from kvproof.check.oracle.swaps import explain_swap
+from kvproof.check.oracle.windows import judge_window
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Pair
 from kvproof.check.protocol.scheduler import ABORTED, CAPPED, IGNORED, Chunk, Load, ScheduledStep
@@ -30,6 +34,7 @@ class StepExplainer:
 
     def __init__(self, scheduler: SchedulerState) -> None:
         self.scheduler, self.config, self.capabilities = scheduler, scheduler.config, scheduler.capabilities
+        self.hits = HitJudge(scheduler.oracle)
         self.num_left = 0  # requests that the last step preempted or swapped out
         lookahead = self.config.lookahead if self.capabilities.admits_lookahead else 0
         self.leaves_room = self.capabilities.has_admission_query and bool(lookahead or self.config.watermark)
@@ -132,15 +137,15 @@ class StepExplainer:
     def _judge_ignored(self, request: ExpectedRequest) -> None:
         """A request may be ended for good only if no step can run it, or no later state of this pool."""
         config, scheduler = self.config, self.scheduler
-        if scheduler.may_end_for_good(request):
+        if may_end_for_good(scheduler.oracle, request):
             return
-        usable = config.num_gpu_blocks - scheduler.num_blocks_kept(request) - scheduler.num_held_back
+        usable = config.num_gpu_blocks - num_blocks_kept(scheduler.oracle, request) - scheduler.oracle.num_held_back
         raise Finding(
             "admission-final",
             f"request {request.id} is ended, but needs $observed blocks of $expected that it may use",
             call=SCHEDULE,
             expected=usable,
-            observed=scheduler.num_blocks_needed(request, config.lookahead),
+            observed=num_blocks_needed(scheduler.oracle, request, config.lookahead),
         )
 
     def _admit_and_swap_out(self, step: ScheduledStep, chunks: dict[int, Chunk]) -> ScheduledStep:
@@ -233,7 +238,7 @@ class StepExplainer:
             seq.status = SWAPPED
             self.scheduler.used_by_step[seq.id] = seq
         hits_in_step = self.capabilities.same_step_hits
-        self.worker.swap_out += self.explainer.swapped(everyone, pairs, True, SCHEDULE, hits_in_step)
+        self.worker.swap_out += explain_swap(self.explainer, everyone, pairs, True, SCHEDULE, hits_in_step)
         self.scheduler.drop_sampled(request)
         self.coverage["swap_out"] += 1
 
@@ -242,7 +247,9 @@ class StepExplainer:
     def _grow(self, seq: ExpectedSequence, chunk: Chunk, copies: Sequence[Pair]) -> None:
         self.explainer.extended(seq, copies, self.config.caching, SCHEDULE)
         earlier = [c.start for under in self.scheduler.under_way for c in under.step.chunks if c.seq == seq.id]
-        self.scheduler.judge_window(seq, min([chunk.start, *earlier]), SCHEDULE)  # a step under way reads from there
+        judge_window(
+            self.scheduler.oracle, seq, min([chunk.start, *earlier]), SCHEDULE
+        )  # a step under way reads from there
         self._compute(seq, chunk)
 
     def _compute(self, seq: ExpectedSequence, chunk: Chunk) -> None:
@@ -282,7 +289,7 @@ class StepExplainer:
                 tables[seq.id] = [[target_of.get(b - base, b) if b >= base else b for b in seq.observed_table]]
                 seq.status = RUNNING
             hits_in_step = self.capabilities.same_step_hits
-            self.worker.swap_in += explainer.swapped(everyone, pairs, False, SCHEDULE, hits_in_step)
+            self.worker.swap_in += explain_swap(explainer, everyone, pairs, False, SCHEDULE, hits_in_step)
             for seq_id, observed in after.items():
                 if not observed:
                     name = f"sequence {seq_id}"
@@ -312,8 +319,8 @@ class StepExplainer:
                 scheduler.state, explainer.num_prefixes
             )
             if caching and not (self.config.async_steps or scheduler.moves_kv):  # else it may learn of KV later
-                scheduler.judge_missed_hit(first, hit, SCHEDULE)
-            found = copies if scheduler.hits_within_blocks else None
+                self.hits.judge_missed_hit(first, hit, SCHEDULE)
+            found = copies if scheduler.oracle.hits_within_blocks else None
             explainer.admitted(first, hit, caching, SCHEDULE, self.capabilities.same_step_hits, found)
             for chunk in chunks[1:]:
                 seq = scheduler.seqs[chunk.seq]
@@ -339,7 +346,7 @@ class StepExplainer:
         blocks_needed, num_tables = self.explainer.machine.function("blocks_needed"), len(self.config.kv_groups)
         num_tokens, unused = len(seq.tokens), self.explainer.unused_in(self.scheduler.state, GPU)
         needed = blocks_needed(num_tokens, lookahead, num_tables) - blocks_needed(num_tokens, 0, num_tables)
-        num_held_back = self.scheduler.num_held_back
+        num_held_back = self.scheduler.oracle.num_held_back
         if not self.explainer.machine.function("may_answer_ok")(needed, unused, num_held_back):
             raise Finding(
                 "admission-sound",
