@@ -21,25 +21,7 @@ INTERFACES = ("check/kvproof/check/subjects/", "check/kvproof/check/isolation/pi
 
 # Longer than they may be; each is to be cut, and then taken off the list.
 LONG_FUNCTIONS = {
-    ("audit/kvproof/audit/cli/faults.py", "faults"),
-    ("check/kvproof/check/cli/campaign.py", "campaign"),
-    ("check/kvproof/check/cli/device.py", "device"),
-    ("check/kvproof/check/cli/explore.py", "explore"),
-    ("check/kvproof/check/cli/hunt.py", "hunt"),
-    ("check/kvproof/check/cli/prove.py", "prove"),
-    ("check/kvproof/check/cli/validate.py", "validate"),
-    ("check/kvproof/check/cli/verify.py", "verify"),
-    ("check/kvproof/check/conformance.py", "run_conformance"),
-    ("check/kvproof/check/data_plane/run/harness.py", "run_case"),
-    ("check/kvproof/check/data_plane/speed/bandwidth.py", "run_bandwidth"),
-    ("check/kvproof/check/hunting/walk_stage.py", "run"),
-    ("check/kvproof/check/hunting/walk_stage.py", "walker_stage"),
-    ("check/kvproof/check/runs/bandwidth_stage.py", "timing_stage"),
     ("check/kvproof/check/search/random_walk.py", "walk"),
-    ("models/kvproof/models/arithmetic/windows.py", "obligations"),
-    ("models/kvproof/models/mapping/interleavings.py", "obligations"),
-    ("models/kvproof/models/refinement/table_steps.py", "within_block"),
-    ("reports/kvproof/reports/run_page.py", "run_page"),
 }
 
 Class = tuple[str, str]  # the module, and the name
