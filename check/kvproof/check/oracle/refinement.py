@@ -103,12 +103,12 @@ class Explainer(SpecRunner):
         """
         num_entries = part.num_slots // self.block_size
         expected = [NULL_BLOCK] * num_entries
-        shown = table[:num_entries]
+        observed = table[:num_entries]
         if part.slot != NONE:
             expected = self.state.table[part.slot][:num_entries]
-        if shown != expected:
+        if observed != expected:
             sentence = "$sequence has $expected in its named prefix, and shows $observed"
-            raise Finding("frame-kept", sentence, call=context, expected=expected, observed=shown, sequence=seq.name)
+            raise Finding("frame-kept", sentence, call=context, expected=expected, observed=observed, sequence=seq.name)
         return [NULL_BLOCK] * num_entries + table[num_entries:]
 
     def admitted(

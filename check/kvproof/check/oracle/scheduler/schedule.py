@@ -18,13 +18,13 @@ from kvproof.check.oracle.hits import HitJudge
 from kvproof.check.oracle.needed_blocks import may_end_for_good, num_blocks_kept, num_blocks_needed
 from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState
 from kvproof.check.oracle.scheduler.service import judge_failed
+from kvproof.check.oracle.scheduler.step_checks import judge_places, judge_prompts, judge_room_left
 from kvproof.check.oracle.swaps import explain_swap
 from kvproof.check.oracle.windows import judge_window
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Pair
 from kvproof.check.protocol.scheduler import ABORTED, CAPPED, IGNORED, Chunk, Load, ScheduledStep
-from kvproof.spec.text.budgets import exceeds_limits, have_places, may_be_a_decode, may_recompute, must_be_a_decode
-from kvproof.spec.text.state import GPU
+from kvproof.spec.text.budgets import exceeds_limits, may_recompute, must_be_a_decode
 
 WAITING, RUNNING, SWAPPED = Status.WAITING, Status.RUNNING, Status.SWAPPED
 
@@ -58,9 +58,9 @@ class StepExplainer:
         for load in step.loads:
             self._load(load, chunks)
         if swapped or waiting:
-            self._judge_places()
+            judge_places(self.scheduler)
         if step.prompts is not None:
-            self._judge_prompts(step.chunks, set(step.prompts))
+            judge_prompts(self.scheduler, step.chunks, set(step.prompts))
         return bool(chunks or num_left or step.ignored or step.failed or step.loads)
 
     def _chunks_by_sequence(self, step: ScheduledStep) -> dict[int, Chunk]:
@@ -332,52 +332,13 @@ class StepExplainer:
                 scheduler.used_by_step[request.encoder.id] = request.encoder
                 self.coverage["cross-attention table"] += 1
             if leaves_room:
-                self._judge_room_left(first)
+                judge_room_left(scheduler, first)
             for chunk in chunks:
                 scheduler.seqs[chunk.seq].hit = hit
                 self._compute(scheduler.seqs[chunk.seq], chunk)
             self.coverage["admitted"] += 1
             if chunks[0].stop < len(first.tokens):
                 self.coverage["prompt in chunks"] += 1
-
-    def _judge_room_left(self, seq: ExpectedSequence) -> None:
-        """The manager has said OK to this sequence: room for its lookahead slots and the watermark are left."""
-        lookahead = self.config.lookahead if self.capabilities.admits_lookahead else 0
-        blocks_needed, num_tables = self.explainer.machine.function("blocks_needed"), len(self.config.kv_groups)
-        num_tokens, unused = len(seq.tokens), self.explainer.unused_in(self.scheduler.state, GPU)
-        needed = blocks_needed(num_tokens, lookahead, num_tables) - blocks_needed(num_tokens, 0, num_tables)
-        num_held_back = self.scheduler.oracle.num_held_back
-        if not self.explainer.machine.function("may_answer_ok")(needed, unused, num_held_back):
-            raise Finding(
-                "admission-sound",
-                f"$sequence was admitted, and $observed blocks are left; {needed} more are needed for its lookahead, "
-                f"and {num_held_back} are held back by the watermark",
-                call=SCHEDULE,
-                expected=needed + num_held_back,
-                observed=unused,
-                sequence=seq.name,
-            )
-
-    def _judge_prompts(self, chunks: Sequence[Chunk], prompts: set[int]) -> None:
-        """The worker computes prompts and decodes with different kernels, so each chunk must be called rightly."""
-        for chunk in chunks:
-            seq, is_prompt = self.scheduler.seqs[chunk.seq], chunk.seq in prompts
-            num_sent = self.scheduler.requests[seq.group.id].num_prompt
-            if is_prompt and must_be_a_decode(chunk.stop, seq.num_prompt):
-                expected, observed = "a decode", "a part of a prompt"
-            elif not is_prompt and not may_be_a_decode(chunk.start, chunk.stop, num_sent):
-                expected, observed = "a part of a prompt", "a decode"
-            else:
-                continue
-            raise Finding(
-                "read-back",
-                f"positions {chunk.start} to {chunk.stop - 1} of $sequence are in the step as $observed; they are "
-                "$expected",
-                call=SCHEDULE,
-                expected=expected,
-                observed=observed,
-                sequence=seq.name,
-            )
 
     def _load(self, load: Load, chunks: dict[int, Chunk]) -> None:
         """A waiting sequence got its table; the KV that is loaded into it is in flight until it has arrived."""
@@ -397,12 +358,3 @@ class StepExplainer:
     def _not_arrived(self, seq_id: int) -> Finding:
         sentence = "$sequence is scheduled, and its KV has not arrived"
         return Finding("in-flight-held", sentence, call=SCHEDULE, sequence=f"sequence {seq_id}")
-
-    def _judge_places(self) -> None:
-        """After an admission or a swap in there are places for all. Forks alone may take more: the model makes them."""
-        scheduler, places = self.scheduler, self.config.max_num_seqs
-        members = [seq for r in scheduler.requests.values() if not r.is_doomed for seq in r.members]
-        num_running = sum([seq.status is RUNNING and seq.id not in scheduler.without_slot for seq in members])
-        if not self.capabilities.bounds_only_steps and not have_places(num_running, places):
-            sentence = "somebody was let in, and $observed sequences run, $expected may"
-            raise Finding("budget-kept", sentence, call=SCHEDULE, expected=places, observed=num_running)
