@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks import recording
 from benchmarks.growth import exponent
-from kvproof.check.oracle.manager.base import Limits
+from kvproof.check.oracle.manager.judge import Limits
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scopes import SCOPES, Scope
 from kvproof.check.search.exhaustive.specification import explore_specification

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from benchmarks.growth import SIZES, exponent
-from kvproof.check.oracle.manager.base import Limits
+from kvproof.check.oracle.manager.judge import Limits
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.protocol.scheduler import SchedulerConfig

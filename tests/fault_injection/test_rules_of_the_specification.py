@@ -148,7 +148,7 @@ RULES = [
         [*STEP, ("add", 2, (2,), PROMPT, 2), ("schedule",)],
         (SCHEDULER, "Scheduler._admit_prompts", "- self.running.num_running_seqs() if", "if"),
         "budget-kept",
-        "kvproof.check.oracle.scheduler.schedule",
+        "kvproof.check.oracle.scheduler.step_checks",
     ),
     Rule(
         "exceeds_limits",

@@ -34,7 +34,7 @@ from kvproof.reports.summary import (
     work_line,
 )
 from kvproof.reports.template import render
-from kvproof.spec.text.properties import MEANINGS
+from kvproof.spec.text.properties import MEANINGS, Meaning
 from kvproof.spec.verdict import Exit, Verdict
 
 RUN_PAGE = "index.html"
@@ -128,10 +128,6 @@ class ProofMatrix(NamedTuple):
 def run_page(result: Result, folder: Path) -> str:
     """Render the page of a run. folder: where its counterexamples are."""
     views = _findings(result, folder)
-    by_cell: dict[tuple[str, str], list[Check]] = {}
-    for check in result.checks:
-        by_cell.setdefault((check.property, check.judge), []).append(check)
-    decided = {check.property for check in result.checks if check.verdict is not Verdict.UNSUPPORTED or check.note}
     done, columns = work(result), judges(result)
     num_obligations = sum(check.judge == PROVER for check in result.checks)
     if PROVER in done and "obligations" not in done[PROVER]:  # each check of `kvproof prove` is one
@@ -158,15 +154,7 @@ def run_page(result: Result, folder: Path) -> str:
         failures=[one for one in views if one.check.is_failure],
         excused=[one for one in views if not one.check.is_failure],
         judges=columns,
-        matrix=[
-            (
-                name,
-                MEANINGS.get(name),
-                [_cell(by_cell.get((name, judge), [])) for judge in columns],
-                name in decided,
-            )
-            for name in properties(result)
-        ],
+        matrix=_rows(result, columns),
         proofs=_proofs(result.checks),
         solvers=", ".join(f"{name} {result.run.host[name]}" for name in SOLVERS if name in result.run.host),
         scopes=_scopes_searched(result.checks),
@@ -188,6 +176,18 @@ def run_page(result: Result, folder: Path) -> str:
         number=number,
         **({"plane": None} if result.data_plane is None else data_plane_values(result, with_plots=False)),
     )
+
+
+def _rows(result: Result, columns: list[str]) -> list[tuple[str, Meaning | None, list[MatrixCell], bool]]:
+    """For each property its meaning, what each judge says about it, and whether any judge decided it."""
+    by_cell: dict[tuple[str, str], list[Check]] = {}
+    for check in result.checks:
+        by_cell.setdefault((check.property, check.judge), []).append(check)
+    decided = {check.property for check in result.checks if check.verdict is not Verdict.UNSUPPORTED or check.note}
+    return [
+        (name, MEANINGS.get(name), [_cell(by_cell.get((name, judge), [])) for judge in columns], name in decided)
+        for name in properties(result)
+    ]
 
 
 def _figures(result: Result, num_failures: int) -> list[tuple[str, str, str]]:

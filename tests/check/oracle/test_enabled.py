@@ -20,11 +20,11 @@ def test_an_operation_is_done_exactly_if_it_is_listed_as_enabled(strategy: Strat
         run: Any = strategy.generator(one, random, strategy.draw_config(random, one.capabilities, None), frozenset())
         for _ in range(RUN_LENGTH):
             listed = run.judge.enabled()
-            for kind, rule in run.judge.rules.items():
+            for kind, handler in run.judge.handlers.items():
                 if kind not in listed:
                     assert not run.judge.is_enabled(kind)
-                if rule.about is not None:
-                    numbers = {*rule.about(run.judge), UNUSED}
+                if (about := handler.rule.about) is not None:
+                    numbers = {*about(run.judge.parts[handler.place]), UNUSED}
                     assert {n for n in numbers if run.judge.is_enabled(kind, n)} == {*listed.get(kind, ())}
                     assert not run.judge.apply((kind, UNUSED, *REST.get(kind, ())))
                     num_refused += 1

@@ -99,9 +99,9 @@ def test_a_record_compares_the_values_of_an_answer_and_not_its_objects(altered: 
     same = altered(observe=lambda self: Observation({1: [[*kept]]}, free, ()))
     other = altered(observe=lambda self: Observation({1: [[1]]}, free, ()))
 
-    calls = [replay(make, CONFIG, []).opening[-1] for make in (one, same, other)]
+    calls = [replay(make, CONFIG, []).calls_of_open[-1] for make in (one, same, other)]
 
-    assert calls[0].form == calls[1].form != calls[2].form
+    assert calls[0].comparable == calls[1].comparable != calls[2].comparable
     assert [call.text for call in calls] == [f"([(1, [[{at}]])], (2, 0), (), None, None)" for at in (0, 0, 1)]
 
 
@@ -113,7 +113,7 @@ def test_a_record_keeps_the_text_of_an_answer_that_is_no_plain_data(altered: Alt
 
     observed = [call for call in replay(make, CONFIG, RUN[:2]).calls() if call.name == "observe"]
 
-    assert [type(call.form) for call in observed] == [bytes, bytes, str]
+    assert [type(call.comparable) for call in observed] == [bytes, bytes, str]
     assert observed[-1].text.startswith("([(1, [[")
 
 
@@ -127,7 +127,7 @@ def test_tables_are_kept_as_they_were_observed(altered: Altered) -> None:
 
     done = replay(altered(observe=observe), CONFIG, RUN[:2])
 
-    assert done.opening[-1].answer.tables == {}
+    assert done.calls_of_open[-1].answer.tables == {}
     assert done.steps[-1].calls[-1].answer.tables == {1: [[1]]}
 
 

@@ -1,5 +1,6 @@
 """A finding is data: its text is made of its fields, and all of them reach another process."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.subject_calls import raised
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Capabilities, Config
+from kvproof.check.protocol.manager import Config
 from kvproof.check.subjects.registry import find
 
 REFCOUNT = Finding(
@@ -114,13 +115,13 @@ def test_a_double_free_is_known_by_its_type_or_else_by_its_message(
     declared: tuple[str, ...], message: str, property: str
 ) -> None:
     subject = find("kvproof")()
+    subject.capabilities = replace(subject.capabilities, double_free_errors=declared)
     judge = ManagerJudge(subject, Config())
 
     def free(seq: int) -> None:
         raise NoHolderError(message)
 
     subject.free = free  # type: ignore[method-assign]
-    judge.capabilities = Capabilities(double_free_errors=declared)
     with pytest.raises(Finding) as found:
         judge.call("total-calls", "free", 1)
     assert found.value.kind == (property, "free NoHolderError")

@@ -21,7 +21,7 @@ from kvproof.check.counterexample.store import load
 from kvproof.check.hunting import explore_stage
 from kvproof.check.oracle import level as levels
 from kvproof.check.oracle.coverage import NOTHING, REPEATED
-from kvproof.check.oracle.enabled import RuledJudge, enabled_when
+from kvproof.check.oracle.enabled import Reply, RuledJudge, enabled_when
 from kvproof.check.oracle.level import LEVELS, Level, level_of
 from kvproof.check.protocol.adapter_check import RequiredCalls, calls_of, check_adapter
 from kvproof.check.protocol.finding import AdapterError, Finding
@@ -100,8 +100,9 @@ class ShelfJudge(RuledJudge):
 
     def __init__(self, subject: ShelfSubject, config: ShelfConfig, identities: object = None) -> None:
         check_adapter(subject, SHELF_CALLS)
+        super().__init__(Reply(), self)
         self.subject, self.config, self.capabilities = subject, config, subject.capabilities
-        self.coverage, self.notes, self.answer = Counter[str](), Counter[str](), ""
+        self.coverage, self.notes = Counter[str](), Counter[str]()
         self.pages: dict[int, int] = {}
         subject.open(config)
 
@@ -120,7 +121,7 @@ class ShelfJudge(RuledJudge):
     def op_get(self, key: int) -> bool:
         """The page under a key is the one that was put there."""
         page = self.subject.get(key)
-        self.answer = f"page {page}"
+        self.reply.text = f"page {page}"
         if page != self.pages[key]:
             sentence = f"key {key} has page $observed, and page $expected was put there"
             raise Finding("cache-content", sentence, expected=self.pages[key], observed=page)

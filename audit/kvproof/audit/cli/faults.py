@@ -28,46 +28,51 @@ class FaultJudge(StrEnum):
     SUITE = "suite"
 
 
+OfOption = Annotated[
+    Faulty,
+    typer.Option(
+        "--of",
+        help="Plant faults in the specification and its proofs (spec), or in block managers (impl): those of "
+        "kvproof, and those of the engines that are downloaded.",
+    ),
+]
+JudgesOption = Annotated[
+    list[FaultJudge] | None,
+    typer.Option("--judge", help="Judge of the specification to ask. Repeatable; by default all of them."),
+]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only",
+        metavar="PATTERN",
+        help="Plant only these faults: those of a rule or step, of a kind such as 'rules' or 'machinery', or "
+        "those that match a pattern such as 'drop_*' or 'guards/*'. With --of impl: those of a subject, of a kind, "
+        "or that match a pattern such as 'kvproof/swap-*'. Repeatable.",
+    ),
+]
+DeletionsOption = Annotated[bool, typer.Option("--deletions", help="Only delete statements; do not change any.")]
+WorkersOption = Annotated[str, workers_option("Number of processes, or a Ray cluster; ray starts one here.", "--jobs")]
+FileOption = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="Write each result to this file as soon as it is known."),
+]
+ResumeOption = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Use the results in the file of --out again if fault, code, solvers and judges are still the same.",
+    ),
+]
+
+
 def faults(
-    of: Annotated[
-        Faulty,
-        typer.Option(
-            "--of",
-            help="Plant faults in the specification and its proofs (spec), or in block managers (impl): those of "
-            "kvproof, and those of the engines that are downloaded.",
-        ),
-    ] = Faulty.SPECIFICATION,
-    judge: Annotated[
-        list[FaultJudge] | None,
-        typer.Option("--judge", help="Judge of the specification to ask. Repeatable; by default all of them."),
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--only",
-            metavar="PATTERN",
-            help="Plant only these faults: those of a rule or step, of a kind such as 'rules' or 'machinery', or "
-            "those that match a pattern such as 'drop_*' or 'guards/*'. With --of impl: those of a subject, of a kind, "
-            "or that match a pattern such as 'kvproof/swap-*'. Repeatable.",
-        ),
-    ] = None,
-    deletions_only: Annotated[
-        bool, typer.Option("--deletions", help="Only delete statements; do not change any.")
-    ] = False,
-    workers: Annotated[
-        str, workers_option("Number of processes, or a Ray cluster; ray starts one here.", "--jobs")
-    ] = "2",
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="Write each result to this file as soon as it is known."),
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Use the results in the file of --out again if fault, code, solvers and judges are still the same.",
-        ),
-    ] = False,
+    of: OfOption = Faulty.SPECIFICATION,
+    judge: JudgesOption = None,
+    only: OnlyOption = None,
+    deletions_only: DeletionsOption = False,
+    workers: WorkersOption = "2",
+    out: FileOption = None,
+    resume: ResumeOption = False,
     json: JsonOption = None,
 ) -> None:
     """Plant faults in the specification and in the machinery that proves it; report which judge notices each.

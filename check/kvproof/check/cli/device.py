@@ -28,6 +28,41 @@ DeviceOption = Annotated[
     str,
     typer.Option("--device", metavar="auto|cpu|cuda", help="Where the blocks lie; auto: CUDA if available."),
 ]
+CheckedDeviceOption = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="auto|cpu|cuda|simulated",
+        help="Where the blocks lie; auto: CUDA if available; simulated: a CUDA device simulated in main memory.",
+    ),
+]
+DtypesOption = Annotated[
+    list[str] | None,
+    typer.Option("--dtype", metavar="NAME", help="Element type; may be repeated. Default: all."),
+]
+LayoutsOption = Annotated[
+    list[str] | None, typer.Option("--layout", metavar="NAME", help="Layout; may be repeated. Default: all.")
+]
+ExecutorsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--executor",
+        metavar="E",
+        help="A name, or module:function of your own; may be repeated. Default: all built-in.",
+    ),
+]
+BaselineOption = Annotated[
+    Path | None,
+    typer.Option("--baseline", metavar="FILE", help="The --json of an earlier run, to compare speeds with."),
+]
+LabelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--label",
+        metavar="NAME",
+        help="What the result calls this machine; by default the variable KVPROOF_HOST, or its host name.",
+    ),
+]
 
 
 devices = typer.Typer(invoke_without_command=True, subcommand_metavar="[compare FILES]")
@@ -36,44 +71,15 @@ devices = typer.Typer(invoke_without_command=True, subcommand_metavar="[compare 
 @devices.callback()
 def device(
     context: typer.Context,
-    device: Annotated[
-        str,
-        typer.Option(
-            "--device",
-            metavar="auto|cpu|cuda|simulated",
-            help="Where the blocks lie; auto: CUDA if available; simulated: a CUDA device simulated in main memory.",
-        ),
-    ] = "auto",
-    dtype: Annotated[
-        list[str] | None,
-        typer.Option("--dtype", metavar="NAME", help="Element type; may be repeated. Default: all."),
-    ] = None,
-    layout: Annotated[
-        list[str] | None, typer.Option("--layout", metavar="NAME", help="Layout; may be repeated. Default: all.")
-    ] = None,
-    executor: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--executor",
-            metavar="E",
-            help="A name, or module:function of your own; may be repeated. Default: all built-in.",
-        ),
-    ] = None,
-    baseline: Annotated[
-        Path | None,
-        typer.Option("--baseline", metavar="FILE", help="The --json of an earlier run, to compare speeds with."),
-    ] = None,
+    device: CheckedDeviceOption = "auto",
+    dtype: DtypesOption = None,
+    layout: LayoutsOption = None,
+    executor: ExecutorsOption = None,
+    baseline: BaselineOption = None,
     budget: Annotated[
         float | None, seconds_option("--budget", "Time limit for the whole run; without it, every case is run.")
     ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            "--label",
-            metavar="NAME",
-            help="What the result calls this machine; by default the variable KVPROOF_HOST, or its host name.",
-        ),
-    ] = None,
+    label: LabelOption = None,
     seed: SeedOption = None,
     history: HistoryOption = None,
     out: OutOption = DEFAULT_FOLDER,

@@ -78,7 +78,7 @@ def _with_named_id(text: str) -> str:
 
 
 def _answers(done: ReplayResult, config: Config) -> list[str]:
-    first = _last_observation(done.opening)
+    first = _last_observation(done.calls_of_open)
     tables = first.tables if first else {}
     answers = []
     for step in done.steps:

@@ -44,57 +44,59 @@ def copy_full_entry(
     yield from operations.free_sequence(state, helper)
 
 
-class EarlyCopies(SpecRunner):
-    """Explains copies into blocks that are not written at once."""
+def copied_early(
+    runner: SpecRunner, part: ExpectedSequence, table: list[int], copies: Sequence[Pair], context: str
+) -> None:
+    """Explain the full entries of a part whose blocks were copied, one by one in the order of the copies."""
+    state, slot = runner.state, part.slot
+    for source, target in copies:
+        first, stop = state.first[slot], min(state.num_full[slot], len(table))
+        moved = (i for i in range(first, stop) if state.table[slot][i] == source != table[i] == target)
+        index = next(moved, None)
+        if index is None:
+            continue
+        row = state.tokens[slot][index][:]
+        if operations.holds_content(state, target, row) and state.status[target] == USED:
+            runner.run(iter([("exchange", (slot, index, target, row))]), context)
+            continue
+        caching = runner.config.caching
+        runner.run(copy_full_entry(state, runner.block_size, slot, index, target, runner.spare_slot, caching), context)
+        runner.maybe_evicted.add(target)  # the manager may cache the copy, or not
+        _filled(runner, target)
+        runner.coverage[FULL_COPY] += 1
 
-    def copied_early(self, part: ExpectedSequence, table: list[int], copies: Sequence[Pair], context: str) -> None:
-        """Explain the full entries of a part whose blocks were copied, one by one in the order of the copies."""
-        state, slot = self.state, part.slot
-        for source, target in copies:
-            first, stop = state.first[slot], min(state.num_full[slot], len(table))
-            moved = (i for i in range(first, stop) if state.table[slot][i] == source != table[i] == target)
-            index = next(moved, None)
-            if index is None:
-                continue
-            row = state.tokens[slot][index][:]
-            if operations.holds_content(state, target, row) and state.status[target] == USED:
-                self.run(iter([("exchange", (slot, index, target, row))]), context)
-                continue
-            caching = self.config.caching
-            self.run(copy_full_entry(state, self.block_size, slot, index, target, self.spare_slot, caching), context)
-            self.maybe_evicted.add(target)  # the manager may cache the copy, or not
-            self._filled(target)
-            self.coverage[FULL_COPY] += 1
 
-    def hit_within(self, part: ExpectedSequence, hit: int, copies: Sequence[Pair], context: str) -> None:
-        """Explain that the last tokens of a hit lie in a block of the sequence's own, into which they are copied."""
-        state, slot, size = self.state, part.slot, self.block_size
-        index, num_tokens = divmod(hit, size)
-        if not num_tokens:
-            return
-        target = state.table[slot][index]
-        source = next((one for one, other in copies if other == target), None)
-        if source is None or not self.has_part(source, part.whole[index * size : hit]):
-            what = "no copy fills" if source is None else f"block {source}, which does not have them, is copied to"
-            raise Finding(
-                "hit-computed",
-                f"the last {num_tokens} tokens of a hit of $observed lie within a block, and {what} block {target}",
-                call=context,
-                observed=hit,
-                sequence=part.name,
-            )
-        self.run(operations.compute_tokens(state, size, slot, num_tokens), context)
-        self._filled(target)
-        self.coverage[PART_COPY] += 1
+def hit_within(runner: SpecRunner, part: ExpectedSequence, hit: int, copies: Sequence[Pair], context: str) -> None:
+    """Explain that the last tokens of a hit lie in a block of the sequence's own, into which they are copied."""
+    state, slot, size = runner.state, part.slot, runner.block_size
+    index, num_tokens = divmod(hit, size)
+    if not num_tokens:
+        return
+    target = state.table[slot][index]
+    source = next((one for one, other in copies if other == target), None)
+    if source is None or not has_part(runner, source, part.whole[index * size : hit]):
+        what = "no copy fills" if source is None else f"block {source}, which does not have them, is copied to"
+        raise Finding(
+            "hit-computed",
+            f"the last {num_tokens} tokens of a hit of $observed lie within a block, and {what} block {target}",
+            call=context,
+            observed=hit,
+            sequence=part.name,
+        )
+    runner.run(operations.compute_tokens(state, size, slot, num_tokens), context)
+    _filled(runner, target)
+    runner.coverage[PART_COPY] += 1
 
-    def _filled(self, block: int) -> None:
-        """The copy fills the block, which the worker must not clear after it."""
-        self.worker.fresh = [one for one in self.worker.fresh if one != block]
 
-    def has_part(self, block: int, identities: Sequence[int]) -> bool:
-        """Whether the first slots of a block, which is not free, hold the KV of these identities."""
-        state = self.state
-        if not 0 <= block < self.num_blocks or state.status[block] == FREE:
-            return False
-        num_slots = len(identities)
-        return state.num_written[block] >= num_slots and state.memory[block][:num_slots] == list(identities)
+def _filled(runner: SpecRunner, block: int) -> None:
+    """The copy fills the block, which the worker must not clear after it."""
+    runner.worker.fresh = [one for one in runner.worker.fresh if one != block]
+
+
+def has_part(runner: SpecRunner, block: int, identities: Sequence[int]) -> bool:
+    """Whether the first slots of a block, which is not free, hold the KV of these identities."""
+    state = runner.state
+    if not 0 <= block < runner.num_blocks or state.status[block] == FREE:
+        return False
+    num_slots = len(identities)
+    return state.num_written[block] >= num_slots and state.memory[block][:num_slots] == list(identities)

@@ -1,16 +1,16 @@
 """Which operations of a judge are enabled: one text for the searches and for the judge itself.
 
-A judge does an operation by its handler `op_<name>`. The searches draw from `OperationJudge.enabled`, and `apply` asks
-the same rules before it calls the handler, so an operation that is not enabled is skipped and changes nothing. In a
-`RuledJudge` the rule of an operation stands above its handler; the judge of managers, whose walks are the fastest, has
-its rules in one method. The class of the operation adds what no state can change: whether it is possible in this
-configuration. A rule does not say whether the other arguments fit (a number that is not in use, a prompt that a table
-can hold); a handler returns False if they do not.
+A judge does an operation by its handler `op_<name>`, a method of its own or of one of the objects that it holds. The
+searches draw from `OperationJudge.enabled`, and `apply` asks the same rules before it calls the handler. What is not
+enabled is skipped and changes nothing. In a `RuledJudge` the rule of an operation stands above its handler;
+the judge of managers, whose walks are the fastest, has its rules in one method. The class of the operation adds what no
+state can change: whether it is possible in this configuration. A rule does not say whether the other arguments fit (a
+number that is not in use, a prompt that a table can hold); a handler returns False if they do not.
 """
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, TypeVar
 
 from kvproof.check.protocol.finding import Finding
@@ -18,15 +18,15 @@ from kvproof.check.protocol.manager import Capabilities, Config
 from kvproof.check.protocol.operations import TypedOperation
 from kvproof.spec.trace import Operation
 
-Handler = TypeVar("Handler", bound=Callable[..., bool])
+Method = TypeVar("Method", bound=Callable[..., bool])
 
 
 @dataclass(frozen=True)
 class Rule:
     """When an operation is enabled.
 
-    when: the condition on the judge; None if there is none. about: the numbers that the first argument may be; None if
-    the first argument does not name anything that is there already.
+    when: the condition on the object that has the handler; None if there is none. about: the numbers that the first
+    argument may be; None if the first argument does not name anything that is there already.
     """
 
     when: Callable[[Any], bool] | None = None
@@ -35,26 +35,80 @@ class Rule:
 
 def enabled_when(
     when: Callable[[Any], bool] | None = None, about: Callable[[Any], Collection[int]] | None = None
-) -> Callable[[Handler], Handler]:
+) -> Callable[[Method], Method]:
     """The rule of a handler, as a decorator; the fields of `Rule`."""
 
-    def give(handler: Handler) -> Handler:
-        vars(handler)["rule"] = Rule(when, about)
-        return handler
+    def give(method: Method) -> Method:
+        vars(method)["rule"] = Rule(when, about)
+        return method
 
     return give
 
 
+class Reply:
+    """How the subject replied to the last operation: as text for people, and whether it refused.
+
+    text: or a function that makes the text, where that takes long.
+    """
+
+    __slots__ = ("is_refusal", "text")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """An operation begins."""
+        self.text: str | Callable[[], str] = ""
+        self.is_refusal = False
+
+
+@dataclass(frozen=True)
+class Handler:
+    """Does the operations of one kind: a method of an object that the judge holds.
+
+    place: of that object among the parts of the judge. rule: if it has one (`enabled_when`).
+    """
+
+    place: int
+    method: Callable[..., bool]
+    rule: Rule
+
+
+@cache
+def _handlers_of(judge: Any, parts: tuple[type, ...]) -> dict[str, Handler]:
+    """The handlers of judges of a class with parts of these classes, in the order of the kinds."""
+    return {
+        name: Handler(place, method, vars(method).get("rule", Rule()))
+        for name in judge.kinds
+        for place, part in enumerate(parts)
+        if (method := getattr(part, f"op_{name}", None))
+    }
+
+
 class OperationJudge:
-    """A judge that does operations. `kinds` has their classes, and each has a handler `op_<name>`."""
+    """A judge that does operations. `kinds` has their classes.
+
+    parts: the objects that do the operations, each by a method `op_<name>`. reply: of the subject to the last
+    operation.
+    """
 
     kinds: ClassVar[Mapping[str, type[TypedOperation]]] = {}
-    handlers: ClassVar[dict[str, Callable[..., bool]]] = {}
-    answer: str  # of the subject to the last operation, as text
-    is_refused = False  # whether the subject refused the last operation
 
-    def __init_subclass__(cls) -> None:
-        cls.handlers = {name: getattr(cls, f"op_{name}") for name in cls.kinds if hasattr(cls, f"op_{name}")}
+    def __init__(self, reply: Reply, *parts: Any) -> None:
+        self.reply, self.parts = reply, parts
+        judge: Any = type(self)
+        self.handlers = _handlers_of(judge, tuple(map(type, parts)))
+
+    @property
+    def answer(self) -> str:
+        """The answer of the subject to the last operation, as text."""
+        text = self.reply.text
+        return text if isinstance(text, str) else text()
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the subject refused the last operation."""
+        return self.reply.is_refusal
 
     def enabled(self) -> dict[str, list[int]]:
         """The kinds of operation that are enabled now, each with the numbers that it may be about.
@@ -69,7 +123,10 @@ class OperationJudge:
 
     def do(self, name: str, *arguments: Any) -> bool:
         """Do an operation if it is enabled, and return whether it was done. Raises Finding, AdapterError."""
-        return self.is_enabled(name, *arguments) and self.handlers[name](self, *arguments)
+        if not self.is_enabled(name, *arguments):
+            return False
+        handler = self.handlers[name]
+        return handler.method(self.parts[handler.place], *arguments)
 
     def apply(self, operation: Operation) -> bool:
         """Do one operation if it is enabled, and return whether it was done.
@@ -78,7 +135,7 @@ class OperationJudge:
         """
         if operation[0] not in self.handlers:
             raise ValueError(f"there is no operation {operation[0]!r}; there are {', '.join(self.handlers)}")
-        self.answer, self.is_refused = "", False
+        self.reply.clear()
         try:
             return self.do(*operation)
         except Finding:
@@ -93,33 +150,38 @@ class OperationJudge:
 
 
 class RuledJudge(OperationJudge):
-    """A judge whose handlers have a rule each (`enabled_when`)."""
+    """A judge whose handlers have a rule each (`enabled_when`), which is asked of the part that has the handler."""
 
-    rules: ClassVar[dict[str, Rule]] = {}
     config: Config
     capabilities: Capabilities
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.rules = {name: vars(handler)["rule"] for name, handler in cls.handlers.items()}
-
     def enabled(self) -> dict[str, list[int]]:
         """The kinds that are enabled now, each with what it may be about."""
-        listed = ((name, rule.about) for name, rule in self.rules.items() if self._holds(name, rule))
-        found = {name: None if about is None else list(about(self)) for name, about in listed}
-        return {name: about or [] for name, about in found.items() if about is None or about}
+        found: dict[str, list[int]] = {}
+        for name, handler in self.handlers.items():
+            if self._holds(name, handler):
+                part, about = self.parts[handler.place], handler.rule.about
+                listed = [] if about is None else list(about(part))
+                if listed or about is None:
+                    found[name] = listed
+        return found
 
     def is_enabled(self, name: str, *arguments: Any) -> bool:
         """Whether the operation is enabled now; without arguments, whether any of its kind may be."""
-        rule = self.rules[name]
-        if not self._holds(name, rule):
+        handler = self.handlers[name]
+        if not self._holds(name, handler):
             return False
-        return rule.about is None or (arguments[0] in rule.about(self) if arguments else bool(rule.about(self)))
+        about = handler.rule.about
+        if about is None:
+            return True
+        listed = about(self.parts[handler.place])
+        return arguments[0] in listed if arguments else bool(listed)
 
     @cached_property
     def _possible(self) -> frozenset[str]:
         """The kinds of operation that this configuration and these capabilities allow."""
-        return frozenset(name for name in self.rules if self.kinds[name].is_possible(self.config, self.capabilities))
+        return frozenset(name for name in self.handlers if self.kinds[name].is_possible(self.config, self.capabilities))
 
-    def _holds(self, name: str, rule: Rule) -> bool:
-        return name in self._possible and (rule.when is None or rule.when(self))
+    def _holds(self, name: str, handler: Handler) -> bool:
+        when = handler.rule.when
+        return name in self._possible and (when is None or when(self.parts[handler.place]))

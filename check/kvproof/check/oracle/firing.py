@@ -6,14 +6,16 @@ each rule, and each is counted as a witness. Before a rule runs, the worker is g
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from kvproof.check.oracle.eviction_policy import EvictionOrder
 from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Config, Observation, Pair
+from kvproof.check.protocol.manager import Config, Pair
 from kvproof.spec.compilation import Guard
-from kvproof.spec.native import Machine
+from kvproof.spec.native import FIELDS, Machine
 from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.identity import Identities
 from kvproof.spec.text.operations import Program
@@ -59,7 +61,6 @@ class SpecRunner:
     def __init__(
         self,
         config: Config,
-        first: Observation,
         identities: Identities,
         coverage: Counter[str],
         num_flights: int = 0,
@@ -88,7 +89,6 @@ class SpecRunner:
         self.unaligned: set[int] = set()  # cached blocks after the last place of their sequence where a hit may end
         self.maybe_evicted: set[int] = set()  # blocks of cached content that the manager may not know, or know as new
         self.coverage = coverage
-        self.observed = first
         self.order: EvictionOrder | None = None
 
     def watch_eviction_order(self, policy: str, finds_all: bool) -> None:
@@ -96,6 +96,26 @@ class SpecRunner:
         goes_before, num_blocks = self.machine.function("goes_before"), self.config.num_gpu_blocks
         what = self.coverage, self.maybe_evicted, finds_all
         self.order = EvictionOrder(policy, self.state, num_blocks, goes_before, *what)
+
+    @cached_property
+    def blocks(self) -> frozenset[int]:
+        """The ids of all blocks."""
+        return frozenset(range(self.num_blocks))
+
+    def enlarge(self, num_seqs: int, num_indexes: int) -> None:
+        """Make room in the state, which stays the same object, for so many sequences and entries of a table at least.
+
+        Not while the order of eviction is watched.
+        """
+        sizes, state = self.machine.sizes, self.state
+        num_before = sizes.num_seqs
+        sizes = replace(sizes, num_seqs=max(num_seqs, num_before), num_indexes=max(num_indexes, sizes.num_indexes))
+        self.machine = Machine(sizes, with_ghosts=False, with_checks=False)
+        self.rules, larger = self.machine.rules, self.machine.first_state()
+        for name, field in FIELDS.items():
+            if field.kind != "ghost":
+                setattr(state, name, _stretched(getattr(state, name), getattr(larger, name)))
+        self.free_slots[:0] = range(sizes.num_seqs - 1, num_before - 1, -1)
 
     def run(self, program: Program, context: str) -> None:
         """Run a program that explains the call `context`. Raises Finding if a guard refuses a rule."""
@@ -142,19 +162,19 @@ class SpecRunner:
         if name in NAMES_A_BLOCK:
             block = arguments[NAMES_A_BLOCK[name]]
             blocks.append(block)
-            sentence += f"; {self._described(block)}"
-            if self._is_left_in_flight(block):
+            sentence += f"; {self.described(block)}"
+            if self.is_left_in_flight(block):
                 property = "in-flight-held"
         row = arguments[-1]
         if guard.property == "sharing-equal" and isinstance(row, list):
             sentence += f"; the sequence has {self.identities.describe(row[-1])}"
         return Finding(property, sentence, call=context, blocks=blocks, rule=name)
 
-    def _is_left_in_flight(self, block: int) -> bool:
+    def is_left_in_flight(self, block: int) -> bool:
         """Whether no table names the block any more, and something in flight still uses it."""
         return 0 <= block < self.num_blocks and self.state.pins[block] > 0 and not self.state.refcount[block]
 
-    def _described(self, block: int) -> str:
+    def described(self, block: int) -> str:
         """The state of a block in the specification, as text."""
         if not 0 <= block < self.num_blocks:
             return f"block {block} is none of {self.num_blocks}"
@@ -171,3 +191,12 @@ class SpecRunner:
                 else f", with {state.num_written[block]} of {self.block_size} slots computed"
             )
         return text
+
+
+def _stretched(old: Any, new: Any) -> Any:
+    """The old values, followed by the initial values of the larger state."""
+    if not isinstance(old, list):
+        return old
+    if not old or not isinstance(old[0], list):
+        return old + new[len(old) :]
+    return [_stretched(*pair) for pair in zip(old, new, strict=False)] + new[len(old) :]

@@ -9,7 +9,7 @@ is a difference as well.
 from collections.abc import Iterable, Iterator, Sequence
 
 from kvproof.check.oracle.expected import ExpectedSequence
-from kvproof.check.oracle.oracle import Oracle
+from kvproof.check.oracle.lockstep import LockstepJudge
 from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Config
@@ -22,7 +22,7 @@ NUM_BLOCKS_SHOWN = 64  # of a larger pool, only those that are not plainly free
 ABOUT_CONTENT = frozenset({"read-back", "cow-copied", "mapping-hazard-free"})
 
 
-def frame_of(judge: Oracle, finding: Finding | None) -> StepFrame:
+def frame_of(judge: LockstepJudge, finding: Finding | None) -> StepFrame:
     """The frame of a judge whose subject has sequences and tables; `finding` is what it found, if it is the last."""
     wrong = _wrong_blocks(judge, finding)
     return _frame(judge, _lanes(judge, finding is not None, wrong), finding, wrong)
@@ -37,11 +37,11 @@ def frame_of_pool(judge: PoolJudge, finding: Finding | None) -> StepFrame:
     return _frame(judge, lanes, finding, wrong)
 
 
-def _frame(judge: Oracle, lanes: Iterable[Lane], finding: Finding | None, wrong: frozenset[int]) -> StepFrame:
+def _frame(judge: LockstepJudge, lanes: Iterable[Lane], finding: Finding | None, wrong: frozenset[int]) -> StepFrame:
     return StepFrame("", tuple(lanes), tuple(_blocks(judge, finding, wrong)), tuple(_pools(judge, finding)))
 
 
-def _lanes(judge: Oracle, compares: bool, wrong: frozenset[int]) -> Iterator[Lane]:
+def _lanes(judge: LockstepJudge, compares: bool, wrong: frozenset[int]) -> Iterator[Lane]:
     observed = judge.explainer.observed.tables if compares else {}
     for seq in judge.seqs.values():
         for part in seq.parts:
@@ -56,7 +56,9 @@ def _lanes(judge: Oracle, compares: bool, wrong: frozenset[int]) -> Iterator[Lan
             yield Lane(f"sequence {seq_id}", "over, and still shown", tuple(entries))
 
 
-def _entries(judge: Oracle, slot: int, theirs: Sequence[int] | None, wrong: frozenset[int]) -> Iterator[EntryFrame]:
+def _entries(
+    judge: LockstepJudge, slot: int, theirs: Sequence[int] | None, wrong: frozenset[int]
+) -> Iterator[EntryFrame]:
     """The entries of a table of the specification; `theirs` is the one that the subject shows, if compared."""
     state, size, null = judge.state, judge.config.block_size, judge.explainer.machine.null
     ours = [] if slot == NONE else state.table[slot][: state.num_blocks[slot]]
@@ -73,7 +75,7 @@ def _entries(judge: Oracle, slot: int, theirs: Sequence[int] | None, wrong: froz
         yield EntryFrame(block, known, done, shown, block in wrong and done > 0)
 
 
-def _blocks(judge: Oracle, finding: Finding | None, wrong: frozenset[int]) -> Iterator[Block]:
+def _blocks(judge: LockstepJudge, finding: Finding | None, wrong: frozenset[int]) -> Iterator[Block]:
     state, num_blocks = judge.state, judge.explainer.num_blocks
     named = set[int]() if finding is None else set(finding.blocks)
     for block in range(num_blocks):
@@ -98,7 +100,7 @@ def _in_entry(index: int, num_full: int, num_filled: int, size: int) -> int:
     return size if index < num_full else num_filled if index == num_full else 0
 
 
-def _observed_table(tables: Sequence[Sequence[int]] | None, part: ExpectedSequence, judge: Oracle) -> list[int]:
+def _observed_table(tables: Sequence[Sequence[int]] | None, part: ExpectedSequence, judge: LockstepJudge) -> list[int]:
     if not tables or part.kv_group >= len(tables):
         return []
     return [judge.explainer.machine.null if block == NULL_BLOCK else block for block in tables[part.kv_group]]
@@ -111,7 +113,7 @@ def _name(block: int, config: Config, null: int = NULL_BLOCK) -> str:
     return f"host {block - first_host}" if config.num_host_blocks and block >= first_host else f"block {block}"
 
 
-def _wrong_blocks(judge: Oracle, finding: Finding | None) -> frozenset[int]:
+def _wrong_blocks(judge: LockstepJudge, finding: Finding | None) -> frozenset[int]:
     """Blocks that do not hold what the specification says, if the finding is about that.
 
     Otherwise the specification may be ahead of the worker, which gets copies and writes only when a call is explained
@@ -122,7 +124,7 @@ def _wrong_blocks(judge: Oracle, finding: Finding | None) -> frozenset[int]:
     return frozenset(judge.worker.wrong_blocks(judge.state.memory, judge.state.num_written))
 
 
-def _differences(judge: Oracle, block: int, wrong: frozenset[int]) -> Iterator[str]:
+def _differences(judge: LockstepJudge, block: int, wrong: frozenset[int]) -> Iterator[str]:
     state, observed = judge.state, judge.explainer.observed
     if observed.refs is not None:
         refcount = observed.refs[block] if block < len(observed.refs) else None
@@ -137,7 +139,7 @@ def _differences(judge: Oracle, block: int, wrong: frozenset[int]) -> Iterator[s
         yield "holds other KV"
 
 
-def _pools(judge: Oracle, finding: Finding | None) -> Iterator[PoolFrame]:
+def _pools(judge: LockstepJudge, finding: Finding | None) -> Iterator[PoolFrame]:
     for pool, name in enumerate(DEVICES):
         unused = judge.state.count[pool][FREE] + judge.state.count[pool][EVICTABLE]
         free = judge.explainer.observed.free[pool]

@@ -25,11 +25,10 @@ from kvproof.check.oracle.coverage import (
     Facts,
     Need,
 )
-from kvproof.check.oracle.firing import LONG_TABLE
+from kvproof.check.oracle.firing import LONG_TABLE, SpecRunner
 from kvproof.check.oracle.frame import frame_of, frame_of_pool
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.pool import PoolJudge
-from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.oracle.store.frame import frame_of_store
 from kvproof.check.oracle.store.judge import StoreJudge
@@ -101,7 +100,7 @@ class LevelJudge(Protocol):
 @cache
 def compile_rules() -> None:
     """Compile the rules that judges of block managers run; a judge of any sizes then needs no time for it."""
-    Explainer(Config(), Observation({}, (0, 0)), Identities(), Counter())
+    SpecRunner(Config(), Identities(), Counter())
 
 
 @cache

@@ -10,23 +10,52 @@ pool. A call concerns all groups, and is explained in this order: entries that l
 group; blocks that were hit are taken in every group; blocks for new content are taken last.
 """
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
-from itertools import chain, pairwise
-from operator import itemgetter
+from collections import Counter
+from collections.abc import Sequence
 
-from kvproof.check.oracle.early_copies import EarlyCopies
+from kvproof.check.oracle.early_copies import copied_early, hit_within
 from kvproof.check.oracle.expected import ExpectedSequence, PrefixPart
-from kvproof.check.protocol.finding import AdapterError, Finding
-from kvproof.check.protocol.manager import NULL_BLOCK, Pair
-from kvproof.spec.text import mapping, operations
-from kvproof.spec.text.state import EVICTABLE, GPU, HOST, NONE, RESERVED, USED
+from kvproof.check.oracle.firing import SpecRunner
+from kvproof.check.oracle.subject_calls import SubjectCalls
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.manager import NULL_BLOCK, Config, Observation, Pair
+from kvproof.spec.text import operations
+from kvproof.spec.text.identity import Identities
+from kvproof.spec.text.state import EVICTABLE, NONE
 
-DEVICE = ("GPU", "host")
 
+class Explainer(SpecRunner):
+    """Explains the calls of one opened subject, which it observes. observed: what the subject showed last."""
 
-class Explainer(EarlyCopies):
-    """Explains the calls of one opened subject."""
+    def __init__(
+        self,
+        calls: SubjectCalls,
+        config: Config,
+        identities: Identities,
+        coverage: Counter[str],
+        num_flights: int = 0,
+    ) -> None:
+        super().__init__(config, identities, coverage, num_flights)
+        self._subject, self._call = calls.subject, calls.call
+        self.observed: Observation = self._call("total-calls", "observe")
+
+    def observe(self) -> Observation:
+        """Observe the subject."""
+        self.observed = self._call("total-calls", "observe")
+        return self.observed
+
+    def observe_part(self, seq_ids: list[int]) -> Observation:
+        """Observe the counts of free blocks and the tables of these sequences, or of more."""
+        self.observed = self.shown_part(seq_ids)
+        return self.observed
+
+    def shown_part(self, seq_ids: list[int]) -> Observation:
+        """What `observe_part` observes; it is not what the next call is explained by."""
+        if hasattr(self._subject, "observe_part"):
+            part: Observation = self._call("total-calls", "observe_part", seq_ids)
+            return part
+        whole: Observation = self._call("total-calls", "observe")
+        return whole._replace(refs=None, free_ids=None)
 
     def take_slot(self, seq: ExpectedSequence) -> None:
         """Assign a part of a sequence its number in the state of the specification."""
@@ -74,20 +103,13 @@ class Explainer(EarlyCopies):
         """
         num_entries = part.num_slots // self.block_size
         expected = [NULL_BLOCK] * num_entries
-        shown = table[:num_entries]
+        observed = table[:num_entries]
         if part.slot != NONE:
             expected = self.state.table[part.slot][:num_entries]
-        if shown != expected:
+        if observed != expected:
             sentence = "$sequence has $expected in its named prefix, and shows $observed"
-            raise Finding("frame-kept", sentence, call=context, expected=expected, observed=shown, sequence=seq.name)
+            raise Finding("frame-kept", sentence, call=context, expected=expected, observed=observed, sequence=seq.name)
         return [NULL_BLOCK] * num_entries + table[num_entries:]
-
-    def _set_aside(self, reserved: tuple[int, ...]) -> None:
-        """The manager reserves more blocks for itself. The same call may have released one of them."""
-        status = self.state.status
-        for block in [one for one in reserved if not (0 <= one < len(status) and status[one] == RESERVED)]:
-            self.run(operations.set_aside(self.state, block), "keeping a block for itself")
-        self.num_reserved = len(reserved)
 
     def admitted(
         self,
@@ -122,11 +144,11 @@ class Explainer(EarlyCopies):
             self._hit(part, table, num_hit, context, hits_in_step and not part.layout.is_state)
         for part, table in zip(seq.parts, tables, strict=True):
             self._take(part, table, caching, context)
-            self._compare_table(part, table, context)
+            self.compare_table(part, table, context)
             if copies is not None:
-                self.hit_within(part, hit, copies, context)
-            if self._num_done(part) >= part.at(hit):
-                self._widen(part, context)
+                hit_within(self, part, hit, copies, context)
+            if self.num_done(part) >= part.at(hit):
+                self.widen(part, context)
 
     def require_possible_hit(self, hit: int, num_tokens: int, may_end_within: bool, context: str) -> None:
         """Raise Finding for a hit that no prompt of so many tokens can have.
@@ -141,16 +163,16 @@ class Explainer(EarlyCopies):
         self, seq: ExpectedSequence, part: PrefixPart, hit: int, context: str, hits_in_step: bool
     ) -> None:
         """Explain the table of a sequence whose entries in a named prefix are a part of their own."""
-        self._begin_prefix(seq, part, hit // self.block_size, context, hits_in_step)
+        self.begin_prefix(seq, part, hit // self.block_size, context, hits_in_step)
         table, first = self.table_of(seq, context), part.num_slots // self.block_size
         self.take_slot(seq)
         seq.window = 1  # so it does not read what the part reads
         program = operations.hit_past_window(self.block_size, seq.slot, seq.identities, first, first, table.__getitem__)
         self.run(program, context)
         self._take(seq, table, False, context)
-        self._compare_table(seq, table, context)
+        self.compare_table(seq, table, context)
 
-    def _begin_prefix(
+    def begin_prefix(
         self, seq: ExpectedSequence, part: PrefixPart, num_hit: int, context: str, hits_in_step: bool
     ) -> None:
         """The entries in the prefix are those that the subject shows; the first `num_hit` are hit."""
@@ -173,7 +195,7 @@ class Explainer(EarlyCopies):
         is_found = all(any(operations.holds_content(state, block, row) for block in gpu) for row in rows)
         return hit + size if is_found else hit
 
-    def _widen(self, seq: ExpectedSequence, context: str) -> None:
+    def widen(self, seq: ExpectedSequence, context: str) -> None:
         """Set the window of a part once everything that was hit behind a smaller one may be read."""
         if self.state.window[seq.slot] != seq.window:
             self.run(iter([("widen", (seq.slot, seq.window))]), context)
@@ -220,11 +242,11 @@ class Explainer(EarlyCopies):
         self.copied.clear()
         for part, table in changed:
             if copies:
-                self.copied_early(part, table, copies, context)
+                copied_early(self, part, table, copies, context)
             if state.num_blocks[part.slot] * self.block_size > len(part.identities):
                 self.run(operations.drop_reserved(state, part.slot, self._num_kept(part, table)), context)
             self._take(part, table, caching, context)
-            self._compare_table(part, table, context)
+            self.compare_table(part, table, context)
         for _, target in copies:  # a copy onto a block that the same call released: its cached content is lost
             if state.status[target] == EVICTABLE:
                 self.run(operations.take(state, target), context)
@@ -260,7 +282,7 @@ class Explainer(EarlyCopies):
             if len(table) == len(old):
                 self.run(operations.exchange_entries(self.state, part.slot, table.__getitem__), context)
                 self.coverage["exchange after a step"] += 1
-            self._compare_table(part, table, context)
+            self.compare_table(part, table, context)
 
     def _num_left(self, table: list[int]) -> int:
         """How many entries left the window: the null blocks at the beginning of a table."""
@@ -278,7 +300,7 @@ class Explainer(EarlyCopies):
                 return index
         return last
 
-    def _compare_table(self, seq: ExpectedSequence, table: list[int], context: str) -> None:
+    def compare_table(self, seq: ExpectedSequence, table: list[int], context: str) -> None:
         """The subject must show the table that the program has made."""
         expected = self.state.table[seq.slot][: self.state.num_blocks[seq.slot]]
         if table == expected:
@@ -318,244 +340,23 @@ class Explainer(EarlyCopies):
     def freed(self, seq: ExpectedSequence, context: str) -> None:
         """Explain that a sequence released every block."""
         if seq.prefix is not None:
-            self._end_prefix(seq.prefix, context)
+            self.end_prefix(seq.prefix, context)
             seq.prefix = None
         for part in seq.parts:
             self.run(operations.free_sequence(self.state, part.slot), context)
             self.free_slots.append(part.slot)
             part.release()
 
-    def _end_prefix(self, part: PrefixPart, context: str) -> None:
+    def end_prefix(self, part: PrefixPart, context: str) -> None:
         """The sequence gives up its references to the blocks of its prefix, unless it is swapped and has none."""
         if part.slot != NONE:
             self.run(operations.free_sequence(self.state, part.slot), context)
             self.free_slots.append(part.slot)
             part.release()
 
-    def swapped(
-        self, seqs: Sequence[ExpectedSequence], pairs: Sequence[Pair], is_out: bool, context: str, hits_in_step: bool
-    ) -> list[Pair]:
-        """Explain that sequences moved to the other device along `pairs`, which are returned with absolute ids.
-
-        hits_in_step: a swap may copy into a block of equal content that its holders have not computed yet.
-        """
-        sizes = (self.config.num_gpu_blocks, self.config.num_host_blocks)
-        sources, targets = sizes if is_out else sizes[::-1]
-        bases = (0, sizes[0]) if is_out else (sizes[0], 0)
-        for source, target in pairs:
-            if not (mapping.is_block_of(source, sources) and mapping.is_block_of(target, targets)):
-                sentence = f"pair $observed is outside {sources} x {targets} blocks"
-                raise Finding("swap-mapping", sentence, call=context, observed=(source, target))
-        moved = {source + bases[0]: target + bases[1] for source, target in pairs}
-        if not _are_one_to_one(pairs):
-            sentence = "the pairs are not one-to-one: $observed"
-            raise Finding("swap-mapping", sentence, call=context, observed=sorted(set(pairs)))
-        tables = {}
-        parts = [part for seq in seqs for part in seq.parts]
-        for seq in parts:
-            old = seq.observed_table
-            if (prefix := seq.prefix) is not None:
-                num_entries = prefix.num_slots // self.block_size
-                old = [NULL_BLOCK] * num_entries + old[num_entries:]
-                if is_out:
-                    self._end_prefix(prefix, context)
-                else:
-                    self._begin_prefix(seq, prefix, num_entries, context, False)
-            tables[seq.slot] = table = self.table_of(seq, context)
-            if len(table) != len(old):
-                raise Finding(
-                    "swap-mapping",
-                    "the table of $sequence went $expected -> $observed",
-                    call=context,
-                    expected=old,
-                    observed=seq.observed_table,
-                    sequence=seq.name,
-                )
-            for index, (before, after) in enumerate(zip(old, seq.observed_table, strict=True)):
-                if before != NULL_BLOCK and moved.get(before) != after:
-                    if is_out and before == after and before not in moved:
-                        self._require_unshared(before, parts, context)
-                    pairs_say = f"the pairs map {before} to $expected" if before in moved else "no pair moves it"
-                    raise Finding(
-                        "swap-mapping",
-                        f"entry {index} of $sequence went {before} -> $observed, but {pairs_say} (absolute ids)",
-                        call=context,
-                        expected=moved.get(before),
-                        observed=after,
-                        blocks=(before, after),
-                        sequence=seq.name,
-                    )
-        slots = [part.slot for part in parts]
-        if hits_in_step:
-            for slot in slots:
-                self._fill_twins(slot, tables[slot], context)
-        self.run(operations.swap_group(self.state, self.block_size, slots, lambda s, i: tables[s][i]), context)
-        if self.config.caching:
-            for slot in slots:
-                self.run(operations.register_entries(self.state, self.block_size, slot), context)
-        for part in parts:
-            self._compare_table(part, tables[part.slot], context)
-        return [(source + bases[0], target + bases[1]) for source, target in pairs]
-
-    def _require_unshared(self, block: int, parts: Sequence[ExpectedSequence], context: str) -> None:
-        """Raise AdapterError if a swap-out left a block on the GPU that other sequences hold too.
-
-        The table is then of blocks of both devices, which the specification cannot say of a sequence; nothing is lost,
-        as long as the manager still counts the references of the sequences that were swapped.
-        """
-        own = sum(block in part.observed_table for part in parts)
-        refs = self.observed.refs
-        if self.state.refcount[block] > own and (refs is None or refs[block] == self.state.refcount[block]):
-            raise AdapterError(
-                f"{context} left block {block}, which other sequences hold too, on the GPU; a swap moves all blocks of "
-                "a group, and one that leaves shared blocks is not judged: declare no swap, or let make raise "
-                "Unsupported for a configuration with swap in which blocks can be shared"
-            )
-
-    def _fill_twins(self, slot: int, table: list[int], context: str) -> None:
-        """Explain copies into blocks of equal content that are behind, as if their holders computed them now.
-
-        When a holder computes, it writes the same content again, so it notices nothing.
-        Source: vLLM 0.10.2, `PrefixCachingBlockAllocator.swap_in` in vllm/core/block/prefix_caching_block.py.
-        """
-        state, size = self.state, self.block_size
-        num_full = state.done_full[slot]
-        for index in range(state.first[slot], state.num_full[slot]):
-            twin = table[index]
-            num_copied = size if index < num_full else state.done_filled[slot] if index == num_full else 0
-            if num_copied <= state.num_written[twin] or not operations.is_rehit(state, size, slot, index, twin):
-                continue
-            has_entry = (state.first[seq] <= index < state.num_blocks[seq] for seq in range(len(state.table)))
-            holders = [seq for seq, has in enumerate(has_entry) if has and state.table[seq][index] == twin]
-            holder = max(holders, key=state.done_full.__getitem__)
-            first = state.done_full[holder]
-            if all(state.num_written[block] == size for block in state.table[holder][first:index]):
-                num_tokens = (index - first) * size - state.done_filled[holder]
-                self.run(operations.catch_up(state, size, holder, num_tokens), context)
-                num_done = state.done_filled[holder]
-                self.run(operations.compute_tokens(state, size, holder, num_copied - num_done), context)
-                self.coverage["swap into a block that is behind"] += 1
-
-    def executed(self, writes: Sequence[tuple[ExpectedSequence, int, int]]) -> None:
-        """Explain a step that computed the tokens of each sequence from position `start` up to `stop`.
-
-        A sequence may share a block that another one computes. That happens in the same step at the latest, since a
-        step writes before it reads.
-        """
-        behind = []
-        for seq, start, stop in writes:
-            for part in seq.parts if seq.prefix is None else (seq.prefix, seq):
-                if self._num_done(part) < part.at(start):
-                    behind.append((part, start, stop))
-                else:
-                    self._computed(part, stop)
-        while behind:
-            behind.sort(key=lambda write: not self._can_catch_up(write[0], write[1]))
-            seq, start, stop = behind.pop(0)
-            program = operations.catch_up(self.state, self.block_size, seq.slot, seq.at(start) - self._num_done(seq))
-            self.run(program, f"run: sequence {seq.id}")
-            self._computed(seq, stop)
-
-    def _num_done(self, seq: ExpectedSequence) -> int:
+    def num_done(self, seq: ExpectedSequence) -> int:
+        """The slots of a part that are computed."""
         return self.state.done_full[seq.slot] * self.block_size + self.state.done_filled[seq.slot]
-
-    def _can_catch_up(self, seq: ExpectedSequence, start: int) -> bool:
-        state, size, num_slots = self.state, self.block_size, seq.at(start)
-        return all(
-            state.num_written[state.table[seq.slot][index]] >= min(size, num_slots - index * size)
-            for index in range(state.done_full[seq.slot], self.blocks_for(num_slots))
-        )
-
-    def _computed(self, seq: ExpectedSequence, stop: int) -> None:
-        state, size = self.state, self.block_size
-        self._widen(seq, "run")
-        before = state.done_full[seq.slot]
-        num_tokens = seq.at(stop) - self._num_done(seq)
-        if num_tokens > 0:
-            self.run(operations.compute_tokens(state, size, seq.slot, num_tokens), f"run: sequence {seq.id}")
-            if self.config.caching and not seq.is_encoder:
-                self.run(operations.mark_computed(state, size, seq.slot, before), f"run: sequence {seq.id}")
-                if seq.layout.num_tokens < seq.layout.num_slots:
-                    self._note_unaligned(seq, stop)
-
-    def _note_unaligned(self, seq: ExpectedSequence, stop: int) -> None:
-        """Remember the computed blocks from which no hit of the sequence is made yet: a hit ends at a common boundary.
-
-        A manager may cache them at once, or when the boundary is reached, so whether it finds them is not judged.
-        """
-        state, slot = self.state, seq.slot
-        last = self.blocks_for(seq.at(stop // self.block_size * self.block_size))
-        for index in range(state.first[slot], state.done_full[slot]):
-            note = self.unaligned.discard if index < last else self.unaligned.add
-            note(state.table[slot][index])
-
-    # Refcounts, free lists and counters -----------------------------------------------------------------------------
-
-    def compare_pool(self, context: str, is_at_rest: Callable[[], bool]) -> None:
-        """The refcounts, free lists and counters of the subject must be those of the specification."""
-        state, observed = self.state, self.observed
-        if self.order is not None:
-            self.order.judge(context)
-        if len(observed.reserved) != self.num_reserved:
-            self._set_aside(observed.reserved)
-        if observed.refs is not None and observed.refs != state.refcount:
-            self._compare_refcounts(observed.refs, context)
-        if observed.free_ids is not None:
-            self._compare_free_ids(observed.free_ids, context)
-        for pool in (GPU, HOST):
-            unused = self.unused_in(state, pool)
-            if observed.free[pool] != unused:
-                is_early = observed.free[pool] > unused and any(map(self._is_left_in_flight, range(self.num_blocks)))
-                raise Finding(
-                    "in-flight-held" if is_early else "no-leak-at-rest" if is_at_rest() else "conservation",
-                    f"{DEVICE[pool]}: {state.count[pool][USED]} blocks in tables, so $expected are free; "
-                    "the subject counts $observed",
-                    call=context,
-                    expected=unused,
-                    observed=observed.free[pool],
-                )
-
-    def _compare_refcounts(self, refs: list[int], context: str) -> None:
-        expected = self.state.refcount
-        for block in range(max(len(refs), len(expected))):
-            one, other = (r[block] if block < len(r) else None for r in (expected, refs))
-            if one != other:
-                if one is not None and other is not None and one < other <= one + self.state.pins[block]:
-                    continue  # the subject may count what is in flight as holders
-                raise Finding(
-                    "refcount-exact",
-                    f"refcount of block {block}: the specification says $expected, the subject $observed",
-                    call=context,
-                    expected=one,
-                    observed=other,
-                    blocks=[block],
-                )
-
-    @cached_property
-    def _blocks(self) -> frozenset[int]:
-        return frozenset(range(self.num_blocks))
-
-    def _compare_free_ids(self, free_ids: list[int], context: str) -> None:
-        status, pins, num_blocks, ids = self.state.status, self.state.pins, self.num_blocks, set(free_ids)
-        is_counted = len(free_ids) == len(ids) == sum(self.observed.free) and ids <= self._blocks
-        if is_counted and not (self.has_flights and any(pins)) and USED not in map(status.__getitem__, free_ids):
-            return  # what is looked for below is not there
-        for block in free_ids:
-            if not 0 <= block < num_blocks:
-                sentence = "the free list names block $observed, of $expected; it is out of range"
-                raise Finding("lists-agree", sentence, call=context, expected=num_blocks, observed=block)
-            if pins[block] and self._is_left_in_flight(block):
-                sentence = f"block {block} is free, and in use by what is in flight"
-                raise Finding("in-flight-held", sentence, call=context, blocks=[block])
-            if status[block] == USED:
-                sentence = f"block {block} is free, and in a live table"
-                raise Finding("no-use-after-free", sentence, call=context, blocks=[block])
-        if len(ids) != len(free_ids):
-            sentence = "the free list names a block twice: $observed"
-            raise Finding("lists-agree", sentence, call=context, observed=sorted(free_ids))
-        if len(free_ids) != sum(self.observed.free):
-            sentence, num_free = "$observed blocks in the free lists, $expected counted", sum(self.observed.free)
-            raise Finding("lists-agree", sentence, call=context, expected=num_free, observed=len(free_ids))
 
 
 def impossible_hit(hit: int, num_tokens: int, block_size: int, call: str) -> Finding:
@@ -565,10 +366,3 @@ def impossible_hit(hit: int, num_tokens: int, block_size: int, call: str) -> Fin
         return Finding("hit-computed", sentence, call=call, expected=block_size, observed=hit)
     sentence = "a hit of $observed tokens on a prompt of $expected"
     return Finding("hit-computed", sentence, call=call, expected=num_tokens, observed=hit)
-
-
-def _are_one_to_one(pairs: Sequence[Pair]) -> bool:
-    """Whether every two pairs are one-to-one. Neighbours by source and by target are enough."""
-    by_source, by_target = sorted(pairs), sorted(pairs, key=itemgetter(1))
-    neighbours = chain(pairwise(by_source), pairwise(by_target))
-    return all(mapping.are_one_to_one(*one, *other) for one, other in neighbours)

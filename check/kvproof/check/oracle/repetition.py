@@ -29,7 +29,7 @@ def _difference(one: ReplayResult, other: ReplayResult) -> tuple[str | None, int
         is_end_of_failure = one.finding is not None and ends_alike and number == len(calls) == len(others)
         if not first.is_as(second) or is_end_of_failure:
             break
-        if first.form != second.form:
+        if first.comparable != second.comparable:
             answer, again = _answers(first, second)
             return f"call {number}, {first}; it answered {_cut(answer)}, then {_cut(again)}", number
     if not ends_alike:
@@ -39,9 +39,9 @@ def _difference(one: ReplayResult, other: ReplayResult) -> tuple[str | None, int
 
 def _answers(one: SubjectCall, other: SubjectCall) -> tuple[str, str]:
     """Two answers to one call as texts; of two observations the fields that differ, by their names."""
-    if isinstance(one.form, str) or isinstance(other.form, str):
+    if isinstance(one.comparable, str) or isinstance(other.comparable, str):
         return one.text, other.text
-    fields = zip(Observation._fields, marshal.loads(one.form), marshal.loads(other.form), strict=True)
+    fields = zip(Observation._fields, marshal.loads(one.comparable), marshal.loads(other.comparable), strict=True)
     parted = [(name, first, second) for name, first, second in fields if first != second]
     if not parted:  # they differ in the types of equal values
         return one.text, other.text

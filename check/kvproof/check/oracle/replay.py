@@ -151,20 +151,21 @@ def _compared_from(subject: Any, found: Counterexample, num_good: int) -> Counte
 
 @dataclass(frozen=True)
 class SubjectCall:
-    """One call of a subject, and what it answered; `answer` is data, if it is kept, and `form` compares two runs.
+    """One call of a subject, and what it answered.
 
-    The form is a text, or bytes from which the text is made when somebody reads it: texts of observations take long.
+    answer: as data, if it is kept. comparable: what is compared with another run: a text, or bytes from which the text
+    is made when somebody reads it, since texts of observations take long.
     """
 
     name: str
     arguments: tuple[Any, ...]
     answer: Any
-    form: str | bytes
+    comparable: str | bytes
 
     @property
     def text(self) -> str:
         """What the call answered, as text."""
-        return self.form if isinstance(self.form, str) else repr(marshal.loads(self.form))
+        return self.comparable if isinstance(self.comparable, str) else repr(marshal.loads(self.comparable))
 
     def is_as(self, other: "SubjectCall") -> bool:
         """Whether this is the same call as one of another run."""
@@ -235,9 +236,12 @@ class ReplayedStep:
 
 @dataclass
 class ReplayResult:
-    """One run of given operations on a fresh subject. is_out_of_time: the run of kvproof ended before this one."""
+    """One run of given operations on a fresh subject.
 
-    opening: list[SubjectCall] = field(default_factory=list)
+    calls_of_open: until it was open. is_out_of_time: the run of kvproof ended before this one.
+    """
+
+    calls_of_open: list[SubjectCall] = field(default_factory=list)
     steps: list[ReplayedStep] = field(default_factory=list)
     finding: Finding | None = None
     is_out_of_time: bool = False
@@ -249,11 +253,11 @@ class ReplayResult:
 
     def calls(self) -> list[SubjectCall]:
         """Every call, in order."""
-        return [*self.opening, *(call for step in self.steps for call in step.calls)]
+        return [*self.calls_of_open, *(call for step in self.steps for call in step.calls)]
 
     def num_operations_up_to(self, num_calls: int) -> int:
         """How many operations have begun when so many calls are made."""
-        ends = accumulate((len(step.calls) for step in self.steps), initial=len(self.opening))
+        ends = accumulate((len(step.calls) for step in self.steps), initial=len(self.calls_of_open))
         return next((number for number, end in enumerate(ends) if end >= num_calls), len(self.steps))
 
 
@@ -282,7 +286,7 @@ def replay(
         seconds = HANG_SECONDS_MAX if finding is not None and is_hang(finding) else SECONDS_MAX
         with time_limit_of(recorder, seconds) as start_time:
             judge = level.open(recorder, config)
-            done.opening, recorder.calls = recorder.calls, []
+            done.calls_of_open, recorder.calls = recorder.calls, []
             watch(judge)
             enabled = applied(judge, config, operations, start_time)
             for operation in operations:
@@ -294,7 +298,7 @@ def replay(
     except Finding as refuted:
         done.finding = refuted
         if judge is None:
-            done.opening = recorder.calls
+            done.calls_of_open = recorder.calls
         elif done.steps:
             done.steps[-1].answer = judge.answer
             watch(judge)

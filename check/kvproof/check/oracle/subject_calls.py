@@ -34,17 +34,17 @@ class ObservedSubject(Protocol):
 class SubjectCalls:
     """One subject, which is opened and called in the name of a judge."""
 
-    subject: ObservedSubject
-    config: Config
-    capabilities: Capabilities
+    def __init__(self, subject: ObservedSubject) -> None:
+        self.subject, self.capabilities = subject, subject.capabilities
 
-    def _open(self) -> None:
+    def open(self, config: Config) -> None:
+        """Open the subject in this configuration. Raises Unsupported, and what `call` raises."""
         try:
-            self.subject.open(self.config)
+            self.subject.open(config)
         except (Unsupported, AdapterError, StandInError, Finding):
             raise
         except (Exception, SystemExit) as error:  # a subject that ends the process gives no answer
-            call = f"open({self.config.as_dict()})"
+            call = f"open({config.as_dict()})"
             require_fault_of_subject(error, call)
             require_fault_of_manager(error, call, self.subject)
             message = encodable(f"{type(error).__name__}: {error_text(error)}")[: max(0, CALL_CHARACTERS - len(call))]

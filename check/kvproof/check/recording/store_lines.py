@@ -9,10 +9,14 @@ Memory stays bounded: the number of a key that has no slot is used again for ano
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
-from kvproof.check.oracle.store.judge import StoreJudge, sharpened
-from kvproof.check.oracle.store.rules import TIER, StoreRules, Transfer
+from kvproof.check.oracle.store.ending import EndJudge, sharpened
+from kvproof.check.oracle.store.loading import LoadingJudge
+from kvproof.check.oracle.store.looking_up import LookUpJudge
+from kvproof.check.oracle.store.oracle import StoreOracle
+from kvproof.check.oracle.store.rules import NO_END, TIER, StoreRules, Transfer
+from kvproof.check.oracle.store.storing import StoringJudge
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Assumption, Capabilities
 from kvproof.check.protocol.store import STORE_CALLS, StoreConfig, StoreObservation, StoreSubject
@@ -110,19 +114,49 @@ class RecordedRules(StoreRules):
         return number
 
 
-class StoreLines(LineJudge, StoreJudge):
-    """Judges a recording of a store. Subclasses have the calls of an engine."""
+class RecordedStore(StoreOracle):
+    """A recorded store, what is expected of it, and the specification beside it. context: the call of the line."""
 
-    explaining: ClassVar[type[StoreRules]] = RecordedRules
+    def __init__(self, subject: ReplayedStore, config: StoreConfig) -> None:
+        self.context = "open"
+        super().__init__(cast(StoreSubject, subject), config, RecordedRules)
+
+    def settle(self, context: str) -> None:
+        """The state is compared at the end of the line."""
+        self.context = context
+
+    def end_line(self) -> None:
+        """The line is explained: the store must show what the specification has."""
+        super().settle(self.context)
+
+    def use(self, request: int, keys: Sequence[int]) -> None:
+        """What a request used is not needed."""
+
+    def fits(self, keys: Sequence[int]) -> bool:
+        """Whether the specification has room. Raises Unjudged if it has none."""
+        if not self.explained.has_room(keys):
+            raise Unjudged("more loads of one key are under way at a time than can be judged")
+        return True
+
+    def until(self) -> int:
+        """Leases of a recording end by the times of its lines, and not by the clock of the specification."""
+        return NO_END
+
+
+class StoreLines(LineJudge):
+    """Judges a recording of a store. Subclasses have the calls of an engine."""
 
     def __init__(self, header: Header) -> None:
         require_fresh(header)
         self.replayed = ReplayedStore(header, self.name_of)
         self.new_numbers = count(1)
         self.ended: Transfer | None = None  # by the line
-        self._context = "open"
-        super().__init__(cast(StoreSubject, self.replayed), StoreConfig(num_gpu_blocks=header.num_gpu_blocks))
-        self.is_sparse = not header.shows_pool
+        self.store = store = RecordedStore(self.replayed, StoreConfig(num_gpu_blocks=header.num_gpu_blocks))
+        store.is_sparse = not header.shows_pool
+        self.explained, self.transfers = store.explained, store.transfers
+        self.coverage, self.notes, self.call = store.coverage, store.notes, store.call
+        self.look_ups, self.storing, self.loading = LookUpJudge(store), StoringJudge(store), LoadingJudge(store)
+        self.ends = EndJudge(store, self.storing)
 
     def name_of(self, key: int, slot: int) -> int:
         """The name that the judge has for a key with a slot: the key."""
@@ -130,24 +164,12 @@ class StoreLines(LineJudge, StoreJudge):
 
     def explain_call(self, line: RecordedCall, handler: Callable[[RecordedCall], None]) -> None:
         self.replayed.play(line)
-        self._context, self.ended = line.call, None
+        self.store.context, self.ended = line.call, None
         handler(line)
         try:
-            super()._settle(self._context)
+            self.store.end_line()
         except Finding as finding:
             raise finding if self.ended is None else sharpened(finding, self.ended) from None
-
-    def _settle(self, context: str) -> None:
-        """The state is compared at the end of the line."""
-        self._context = context
-
-    def _use(self, request: int, keys: Sequence[int]) -> None:
-        """What a request used is not needed."""
-
-    def _fits(self, keys: Sequence[int]) -> bool:
-        if not self.explained.has_room(keys):
-            raise Unjudged("more loads of one key are under way at a time than can be judged")
-        return True
 
     def num_blocks(self) -> Iterator[tuple[str, str, int]]:
         counts = self.explained.state.count[TIER]
@@ -156,6 +178,6 @@ class StoreLines(LineJudge, StoreJudge):
     def end(self, one: Transfer, has_failed: bool) -> None:
         """The end of a transfer is reported. Its bytes have moved, if it has not failed."""
         self.replayed.answer = None
-        self.op_land(one.number, (0,) if has_failed else ())
+        self.ends.op_land(one.number, (0,) if has_failed else ())
         self.ended = one
-        self.op_report(one.number)
+        self.ends.op_report(one.number)

@@ -15,51 +15,21 @@ never reused, so a forgotten identity is never equal to another one.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from typing import Any
 
-from kvproof.check.oracle.expected import ExpectedSequence, Group
-from kvproof.check.oracle.manager.admitting import Admitting
-from kvproof.check.oracle.manager.releasing import Releasing
-from kvproof.check.oracle.refinement import Explainer
+from kvproof.check.oracle.computed import explain_step
+from kvproof.check.oracle.expected import ExpectedSequence
+from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.manager import Config
 from kvproof.check.recording.format import Header, RecordedCall, RecordedSequence
 from kvproof.check.recording.line_judge import LineJudge, require_fresh
+from kvproof.check.recording.recorded_requests import RecordedRequests
 from kvproof.check.recording.replayed_subject import ReplayedManager, Unjudged
-from kvproof.spec.native import FIELDS, Machine
-from kvproof.spec.text.identity import Identities, Image, Key, Root
-from kvproof.spec.text.state import EVICTABLE, FREE, GPU, HOST, RESERVED, USED, State
+from kvproof.spec.text.identity import Identities, Root
+from kvproof.spec.text.state import EVICTABLE, FREE, GPU, HOST, RESERVED, USED
 
 NUM_NAMES_MIN = 1 << 16
 POOLS = {GPU: "gpu", HOST: "host"}
 STATES = {FREE: "free", USED: "used", EVICTABLE: "evictable", RESERVED: "reserved"}
-
-
-def enlarge(explainer: Explainer, num_seqs: int, num_indexes: int) -> State:
-    """Enlarge the state to at least these sizes. Returns the new state.
-
-    num_seqs: sequences. num_indexes: table entries of a sequence.
-    """
-    sizes, old = explainer.machine.sizes, explainer.state
-    sizes = replace(sizes, num_seqs=max(num_seqs, sizes.num_seqs), num_indexes=max(num_indexes, sizes.num_indexes))
-    num_before = explainer.machine.sizes.num_seqs
-    explainer.machine = Machine(sizes, with_ghosts=False, with_checks=False)
-    explainer.rules, new = explainer.machine.rules, explainer.machine.first_state()
-    for name, field in FIELDS.items():
-        if field.kind != "ghost":
-            setattr(new, name, _stretched(getattr(old, name), getattr(new, name)))
-    explainer.state = new
-    explainer.free_slots[:0] = range(sizes.num_seqs - 1, num_before - 1, -1)
-    return new
-
-
-def _stretched(old: Any, new: Any) -> Any:
-    """The old values, followed by the initial values of the larger state."""
-    if not isinstance(old, list):
-        return old
-    if not old or not isinstance(old[0], list):
-        return old + new[len(old) :]
-    return [_stretched(*pair) for pair in zip(old, new, strict=False)] + new[len(old) :]
 
 
 class BoundedIdentities(Identities):
@@ -90,9 +60,6 @@ class BoundedIdentities(Identities):
         self.num_names_max = max(NUM_NAMES_MIN, 2 * len(kept))
 
 
-SPARE_ENTRIES = 8
-
-
 def config_of(header: Header) -> Config:
     """The configuration of the recorded manager."""
     return Config(
@@ -108,20 +75,24 @@ def config_of(header: Header) -> Config:
     )
 
 
-class RecordingJudge(LineJudge, Admitting, Releasing):
+class RecordingJudge(LineJudge):
     """Judges one recording. The method `on_NAME` explains a line with the call NAME.
 
-    is_step_scheduled: the lines so far say what the current step computes; the next line of another step ends it.
+    manager: the judge of the replayed manager. is_step_scheduled: the lines so far say what the current step computes;
+    the next line of another step ends it.
     """
 
     def __init__(self, header: Header) -> None:
         require_fresh(header)
         self.replayed = ReplayedManager(header)
         self.names = BoundedIdentities()
-        super().__init__(self.replayed, config_of(header), self.names)
+        self.manager = manager = ManagerJudge(self.replayed, config_of(header), self.names)
+        self.oracle, self.config, self.call = manager.oracle, manager.config, manager.call
+        self.explainer, self.worker, self.state = manager.explainer, manager.worker, manager.state
+        self.coverage, self.notes = manager.coverage, manager.notes
+        self.seqs, self.groups = manager.seqs, manager.groups
+        self.requests = RecordedRequests(manager)
         self.is_step_scheduled = False
-        self._group_numbers: dict[str, int] = {}
-        self._num_groups = 0
 
     def explain_call(self, line: RecordedCall, handler: Callable[[RecordedCall], None]) -> None:
         if self.ends_step(line):
@@ -140,8 +111,8 @@ class RecordingJudge(LineJudge, Admitting, Releasing):
         self.is_step_scheduled = False
         size = self.config.block_size
         if any(stop > min(map(len, seq.tables)) * size for seq, _, stop in self.worker.writes):
-            self.explainer.executed(self.worker.writes)  # the specification refuses writes without slots
-        self.do("run", 1)
+            explain_step(self.explainer, self.worker.writes)  # the specification refuses writes without slots
+        self.manager.do("run", 1)
 
     def finish(self) -> None:
         self.end_step()
@@ -151,7 +122,7 @@ class RecordingJudge(LineJudge, Admitting, Releasing):
             for state, state_name in STATES.items():
                 yield pool_name, state_name, self.state.count[pool][state]
 
-    # Sequences and groups of lines ----------------------------------------------------------------------------------
+    # What a line says about sequences -------------------------------------------------------------------------------
 
     def first_sequence(self, line: RecordedCall) -> RecordedSequence:
         """The sequence that a call is about. Raises Unjudged if the line has none."""
@@ -159,76 +130,9 @@ class RecordingJudge(LineJudge, Admitting, Releasing):
             raise Unjudged(f"the line of {line.call} has no sequence")
         return line.seqs[0]
 
-    def known(self, recorded: RecordedSequence) -> ExpectedSequence:
-        """The sequence of a line. Raises Unjudged if it has no tables."""
-        seq = self.seqs.get(recorded.seq)
-        if seq is None:
-            raise Unjudged(f"no earlier line gave blocks to sequence {recorded.seq}")
-        return seq
-
-    def group_number(self, name: str) -> int:
-        """The number of a request, from its first line until it has no sequences left."""
-        number = self._group_numbers.get(name)
-        if number is None:
-            self._num_groups += 1
-            number = self._group_numbers[name] = self._num_groups
-        return number
-
-    def phantom(self, line: RecordedCall) -> Group:
-        """A group for a question about a request of which only the length is known."""
-        group, tokens = Group(self.group_number(line.group)), [0] * line.num_tokens
-        for _ in range(max(1, line.num_seqs)):
-            seq = ExpectedSequence(0, group, Key(), (), 0)
-            seq.tokens = tokens
-            group.members.append(seq)
-        if group.id not in self.groups:
-            del self._group_numbers[line.group]
-        return group
-
-    def arrive(self, line: RecordedCall) -> Group:
-        """A waiting group of the sequences to which the line gives tables. Raises Unjudged if they have tables."""
-        number = self.group_number(line.group)
-        if number in self.groups or not line.seqs:
-            raise Unjudged(f"request {line.group} gets tables, but has tables already or has no sequence")
-        group = self.groups[number] = Group(number)
-        for recorded in line.seqs:
-            if recorded.seq in self.seqs or recorded.start or not recorded.tokens:
-                raise Unjudged(f"sequence {recorded.seq} gets a table, but has one already or has no recorded tokens")
-            images = tuple(Image(one.name, one.start, one.length) for one in recorded.images)
-            key = Key(None, recorded.adapter, recorded.extra or None)
-            group.members.append(self.new_sequence(recorded.seq, group, key, images, recorded.tokens))
-        self.make_room(line)
-        return group
-
-    def make_room(self, line: RecordedCall) -> None:
-        """Enlarge the specification's state if the sequences of the line need it."""
-        sizes = self.explainer.machine.sizes
-        longest = max(
-            (table.kept + len(table.rest) for recorded in line.seqs for table in recorded.tables or ()), default=0
-        )
-        num_needed = len(line.seqs) * len(self.config.kv_groups)
-        if longest + SPARE_ENTRIES <= sizes.num_indexes and num_needed <= len(self.explainer.free_slots):
-            return
-        num_indexes = sizes.num_indexes if longest + SPARE_ENTRIES <= sizes.num_indexes else 2 * longest + SPARE_ENTRIES
-        num_seqs = sizes.num_seqs if num_needed <= len(self.explainer.free_slots) else 2 * sizes.num_seqs + num_needed
-        self.state = enlarge(self.explainer, num_seqs, num_indexes)
-
-    def learn(self, seq: ExpectedSequence, recorded: RecordedSequence) -> None:
-        """Add the tokens of a line to a sequence. Raises Unjudged if they contradict earlier lines."""
-        num_known = len(seq.tokens)
-        if not 0 <= recorded.start <= num_known:
-            raise Unjudged(
-                f"tokens of sequence {seq.id} are recorded from position {recorded.start} on, but {num_known} are known"
-            )
-        if seq.tokens[recorded.start :] != recorded.tokens[: num_known - recorded.start]:
-            raise Unjudged(f"tokens of sequence {seq.id} differ from those in earlier lines")
-        for token in recorded.tokens[num_known - recorded.start :]:
-            seq.grow(self.identities, token)
-
     def set_lookahead(self, num_slots: int) -> None:
         """Set the number of slots beyond the known tokens that a call requests."""
-        if num_slots != self.config.lookahead:
-            self.config = replace(self.config, lookahead=num_slots)
+        self.oracle.lookahead = num_slots
 
     def scheduled(self, seq: ExpectedSequence, start: int, stop: int) -> None:
         """Record that the current step computes positions `start` to `stop - 1` of a sequence."""
@@ -246,34 +150,29 @@ class RecordingJudge(LineJudge, Admitting, Releasing):
         seq, context = self.seqs.get(recorded.seq), f"free({recorded.seq})"
         if seq is None:
             self.call("total-calls", "free", recorded.seq)
-            self.require_unchanged(before, f"{context} concerns a sequence without blocks")
+            self.oracle.require_unchanged(before, f"{context} concerns a sequence without blocks")
             return
         if seq.is_busy:
             self.unscheduled(seq, seq.computed)
-        group = seq.group
-        group.members.remove(seq)
-        del self.seqs[seq.id]
-        if not group.members:
-            del self.groups[group.id]
-            self._group_numbers = {name: number for name, number in self._group_numbers.items() if number != group.id}
+        self.requests.remove(seq)
         self.call("total-calls", "free", seq.id)
-        self.observe(context)
+        self.oracle.observe(context)
         self.explainer.freed(seq, context)
-        self.settle(context)
+        self.oracle.settle(context)
 
     def on_reset_prefix_cache(self, line: RecordedCall) -> None:
         before = self.explainer.observed
         self.replayed.answer = line.answer
-        if not self.do("reset"):
+        if not self.manager.do("reset"):
             self.call("total-calls", "reset_cache")
-            self.require_unchanged(before, "reset_prefix_cache did not reset the cache")
+            self.oracle.require_unchanged(before, "reset_prefix_cache did not reset the cache")
 
     def look_up(self, line: RecordedCall) -> None:
         """Check that a look-up in the prefix cache changed nothing."""
         before = self.explainer.observed
         self.replayed.answer = line.answer
         self.call("total-calls", "hits", line.seqs[0].seq if line.seqs else 0)
-        self.require_unchanged(before, "a look-up must not change anything")
+        self.oracle.require_unchanged(before, "a look-up must not change anything")
 
     def _forget_names(self) -> None:
         state, used = self.state, set[int]()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from kvproof.check.runs.data_plane_stage import DataPlaneOptions
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import NO_TIME
-from kvproof.reports.data_plane_result import Bandwidth
+from kvproof.reports.data_plane_result import Bandwidth, DataPlane
 
 
 def timing_stage(
@@ -21,7 +21,6 @@ def timing_stage(
         from kvproof.check.data_plane.executors import named
         from kvproof.check.data_plane.memory.layouts import Layout, layout_named
         from kvproof.check.data_plane.speed.bandwidth import BandwidthConfig, NoSpeeds, run_bandwidth
-        from kvproof.reports.device_baseline import compared, difference, not_compared
 
         plane = options.plane
         wrong = {case.executor for case in plane.cases if case.status == "failed"}
@@ -56,16 +55,20 @@ def timing_stage(
         speeds.skipped += [f"{name}: a correctness case failed" for name in sorted(wrong)]
         speeds.skipped += [f"{one.name}: {one.untimed}" for one in right if one.untimed]
         plane.bandwidth = speeds
-        if baseline is None:
-            return
-        if reason := difference(speeds, baseline):
-            plane.baseline = f"{source} was not compared: {reason}."
-            return
-        plane.comparisons = compared(speeds, baseline)
-        missing = not_compared(speeds, baseline)
-        plane.baseline = f"Compared with {source}." + (
-            f" This run did not time: {'; '.join(missing)}." if missing else ""
-        )
+        if baseline is not None:
+            _compare(plane, speeds, baseline, source)
         yield from ()
 
     return Stage("speed", share, [], run)
+
+
+def _compare(plane: DataPlane, speeds: Bandwidth, baseline: Bandwidth, source: str) -> None:
+    """Compare the speeds with a baseline, or say why they are not."""
+    from kvproof.reports.device_baseline import compared, difference, not_compared
+
+    if reason := difference(speeds, baseline):
+        plane.baseline = f"{source} was not compared: {reason}."
+        return
+    plane.comparisons = compared(speeds, baseline)
+    missing = not_compared(speeds, baseline)
+    plane.baseline = f"Compared with {source}." + (f" This run did not time: {'; '.join(missing)}." if missing else "")

@@ -13,7 +13,7 @@ from random import Random
 
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.oracle.manager import ManagerJudge
-from kvproof.check.oracle.manager.base import Limits
+from kvproof.check.oracle.manager.judge import Limits
 from kvproof.check.protocol.features import side_stream
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.search.openings import NUM_NUMBERS, opening

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from kvproof.check.oracle.pool import PoolJudge, can_give_again
+from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.oracle.replay import NUM_TIMED
 from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.protocol.pool import PoolConfig, PoolSubject
@@ -100,7 +100,7 @@ class PoolOperations:
             kinds["give"] = holders
         if holders and has_room:
             kinds["share"] = holders
-        if self.weights.get("give_again") and can_give_again(self.judge):
+        if self.weights.get("give_again") and self.judge.can_give_again():
             kinds["give_again"] = []
         return kinds
 

@@ -9,8 +9,8 @@ from random import Random
 
 from kvproof.check.oracle.replay import NUM_TIMED
 from kvproof.check.oracle.scheduler.base import unfinished
+from kvproof.check.oracle.scheduler.completion import GROUP_MEMBERS_MAX
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
-from kvproof.check.oracle.scheduler.stepping import GROUP_MEMBERS_MAX
 from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject
 from kvproof.check.search.operations_by_kind import do_nothing
 from kvproof.check.search.prompts import Chats, Prompts

@@ -30,9 +30,9 @@ def is_enabled(judge: ManagerJudge, operation: Operation) -> bool:
 def every_operation(judge: ManagerJudge, unused: int) -> list[Operation]:
     """Each kind about each group and sequence that there is, and about one that there is not."""
     rest = {"admit": (3,), "extend": (3,), "sample": ((0, 0, 0, 0),), "fork": (unused,)}
-    about = {kind: judge.seqs if kind in ("extend", "fork", "free") else judge.groups for kind in ManagerJudge.handlers}
+    about = {kind: judge.seqs if kind in ("extend", "fork", "free") else judge.groups for kind in ManagerJudge.kinds}
     operations: list[Operation] = [("run", 0), ("reset",)]
-    for kind in ManagerJudge.handlers:
+    for kind in ManagerJudge.kinds:
         if kind not in ("new", "run", "reset"):
             operations += [(kind, one, *rest.get(kind, ())) for one in (*about[kind], unused)]
     return operations

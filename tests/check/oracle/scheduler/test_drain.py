@@ -41,8 +41,8 @@ def test_a_drain_takes_the_steps_that_lead_to_the_end() -> None:
     while not in_steps.is_done():
         assert all(in_steps.apply(operation) for operation in STEP)
     assert in_one.is_done()
-    assert in_one.num_steps == in_steps.num_steps > 3
-    assert in_one.answer == f"{in_steps.num_steps} steps"
+    assert in_one.scheduler.num_steps == in_steps.scheduler.num_steps > 3
+    assert in_one.answer == f"{in_steps.scheduler.num_steps} steps"
     assert in_one.explainer.observed == in_steps.explainer.observed
     assert in_one.worker.slots == in_steps.worker.slots
 

@@ -85,6 +85,20 @@ def run_case(
             raise
         reason = f"there is no memory for pools of {geometry.num_bytes() / 2**20:.3g} MiB"
         return replace(case, status=CaseStatus.SKIPPED, reason=reason)
+    case = _moved(case, executor, world, scenario, process, stream, step_seconds_max)
+    return replace(case, seconds=time.perf_counter() - began)
+
+
+def _moved(
+    case: CaseResult,
+    executor: Executor,
+    world: World,
+    scenario: Scenario,
+    process: Isolation | None,
+    stream: str,
+    step_seconds_max: float,
+) -> CaseResult:
+    """The result of a case whose pools are there: the executor moves the blocks of every step until one is wrong."""
     num_steps = num_pairs = 0
     caught = _Caught(step=1, is_prepared=False)
     with caught:
@@ -106,9 +120,8 @@ def run_case(
         status=CaseStatus.FAILED if finding else CaseStatus.PASSED,
         num_steps=num_steps,
         num_pairs=num_pairs,
-        bytes_moved=num_pairs * geometry.block_bytes,
+        bytes_moved=num_pairs * world.geometry.block_bytes,
         bytes_proven=num_steps * world.num_bytes,
-        seconds=time.perf_counter() - began,
         finding=finding,
     )
 

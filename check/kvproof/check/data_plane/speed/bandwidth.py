@@ -185,6 +185,18 @@ def run_bandwidth(config: BandwidthConfig, on_progress: OnWork = lambda what, do
         on_progress("timing", total, total)
     if not groups:
         raise NoSpeeds("; ".join(skipped))
+    return _measured(config, device, groups, host_costs, busy, skipped)
+
+
+def _measured(
+    config: BandwidthConfig,
+    device: torch.device,
+    groups: list[list[Trial]],
+    host_costs: list[HostCost],
+    busy: float,
+    skipped: list[str],
+) -> Bandwidth:
+    """What the trials measured, by load. busy: the share of the time in which this process ran."""
     geometry = config.geometry()
     everything = [trial for trials in groups for trial in trials]
     found = Bandwidth(

@@ -4,7 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvproof.check.oracle.expected import RUNNING, ExpectedSequence, Group
-from kvproof.check.oracle.manager.base import ADMITTING, LATER, OK, ManagerBase
+from kvproof.check.oracle.hits import HitJudge
+from kvproof.check.oracle.manager.questions import LATER, OK, Questions
+from kvproof.check.oracle.manager.slots import check_copies, chunk_end, require_slots
+from kvproof.check.oracle.manager.step import ADMITTING, StepJudge
+from kvproof.check.oracle.needed_blocks import may_end_for_good
+from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admitted, Pair, Refused
@@ -14,8 +19,16 @@ from kvproof.spec.text.state import GPU
 COMPARED_SEQUENCES_MAX = 4  # with a sequence that is looked up while it runs
 
 
-class Admitting(ManagerBase):
-    """The operations new, lookup and admit."""
+class AdmissionJudge:
+    """Does the operations new, lookup and admit."""
+
+    def __init__(
+        self, oracle: Oracle, groups: dict[int, Group], step: StepJudge, questions: Questions, hits: HitJudge
+    ) -> None:
+        self.oracle, self.explainer, self.worker, self.state = oracle, oracle.explainer, oracle.worker, oracle.state
+        self.config, self.capabilities, self.coverage = oracle.config, oracle.capabilities, oracle.coverage
+        self.call, self.reply, self.seqs = oracle.call, oracle.reply, oracle.seqs
+        self.groups, self.step, self.questions, self.hits = groups, step, questions, hits
 
     def op_new(
         self,
@@ -32,22 +45,22 @@ class Admitting(ManagerBase):
         encoder: its encoder sequence, and the tokens of it. prefix: so many tokens are a named prefix.
         """
         ids = [*seq_ids, *([encoder[0]] if encoder else [])]
-        has_room = len(tokens) <= self.num_tokens_max and len(self.seqs) + len(ids) <= self.num_seqs_max
+        has_room = len(tokens) <= self.oracle.num_tokens_max and len(self.seqs) + len(ids) <= self.oracle.num_seqs_max
         if gid in self.groups or any(i in self.seqs for i in ids) or not tokens or not seq_ids or not has_room:
             return False
-        if prefix and not (self.config.prefixes and self.prefixes.has_room):
+        if prefix and not (self.config.prefixes and self.oracle.prefixes.has_room):
             return False
         group, whole, pictures = Group(gid), Key(*key), tuple(Image(*image) for image in images)
         for seq_id in seq_ids:
-            group.members.append(self.new_sequence(seq_id, group, whole, pictures, tokens))
+            group.members.append(self.oracle.new_sequence(seq_id, group, whole, pictures, tokens))
         if encoder:
-            group.encoder = self.new_encoder(encoder[0], group, encoder[1])
+            group.encoder = self.oracle.new_encoder(encoder[0], group, encoder[1])
         self.groups[gid] = group
         self.call("total-calls", "new", gid, list(seq_ids), list(tokens), whole, pictures)
         if encoder:
             self.call("total-calls", "new_encoder", gid, encoder[0], list(encoder[1]))
         if prefix:
-            group.prefix = self.prefixes.named(group.members[0], prefix)
+            group.prefix = self.oracle.prefixes.named(group.members[0], prefix)
             self.call("total-calls", "new_prefix", gid, min(prefix, len(tokens)))
         return True
 
@@ -57,11 +70,11 @@ class Admitting(ManagerBase):
             return self._looked_up_running(gid)
         before, context = self.explainer.observed, f"hits({gid})"
         hit = self._looked_up(gid)
-        self.answer = f"hit {hit}"
+        self.reply.text = f"hit {hit}"
         self.call("total-calls", "forget", gid)
-        self.require_unchanged(before, "a look-up only asks")
-        self.judge_lookup(self.groups[gid].members[0], hit, context)
-        self.judge_missed_hit(self.groups[gid].members[0], hit, context)
+        self.oracle.require_unchanged(before, "a look-up only asks")
+        self.hits.judge_lookup(self.groups[gid].members[0], hit, context)
+        self.hits.judge_missed_hit(self.groups[gid].members[0], hit, context)
         return True
 
     def _looked_up_running(self, gid: int) -> bool:
@@ -72,13 +85,13 @@ class Admitting(ManagerBase):
         """
         seq, before, context = self.groups[gid].members[0], self.explainer.observed, f"hits({gid})"
         hit = self._looked_up(gid)
-        self.answer = f"hit {hit}"
-        self.require_unchanged(before, "a look-up only asks")
+        self.reply.text = f"hit {hit}"
+        self.oracle.require_unchanged(before, "a look-up only asks")
         if seq.computed >= seq.num_prompt:
-            self.judge_lookup(seq, hit, context)
-            self.judge_missed_hit(seq, hit, context)
+            self.hits.judge_lookup(seq, hit, context)
+            self.hits.judge_missed_hit(seq, hit, context)
         elif hit == seq.num_prompt == seq.hit + self.config.block_size:
-            self.judge_lookup(seq, hit, context)
+            self.hits.judge_lookup(seq, hit, context)
         elif hit != seq.hit:
             sentence = "$sequence was admitted with a hit of $expected tokens, and a look-up says $observed"
             property = "hit-computed" if hit > seq.hit else "hit-found"
@@ -115,20 +128,20 @@ class Admitting(ManagerBase):
 
     def op_admit(self, gid: int, chunk: int) -> bool:
         """Admit a waiting group, and schedule the first `chunk` tokens that are not hit (all, if not chunked)."""
-        self._enter(ADMITTING)
+        self.step.enter(ADMITTING)
         group, context, before = self.groups[gid], f"admit({gid})", self.explainer.observed
         first, looked_up = group.members[0], None
         if self.capabilities.has_admission_query:
             if self.config.caching:
                 looked_up = self._looked_up(gid)
-                self.judge_lookup(first, looked_up, f"hits({gid})")
-            answer = self.ask("can_admit", group)
+                self.hits.judge_lookup(first, looked_up, f"hits({gid})")
+            answer = self.questions.ask("can_admit", group)
             if answer is not OK:
-                self.judge_refusal(group, answer, f"can_admit({gid})")
-                self.coverage[f"admission {self.answer}"] += 1
+                self.questions.judge_refusal(group, answer, f"can_admit({gid})")
+                self.coverage[f"admission {self.reply.text}"] += 1
                 self.call("total-calls", "forget", gid)
                 return True
-            self.judge_ok(group, f"can_admit({gid})")
+            self.questions.judge_ok(group, f"can_admit({gid})")
         try:
             result = self.call("admission-sound", "admit", gid, chunk)
         except Finding as finding:
@@ -136,41 +149,41 @@ class Admitting(ManagerBase):
                 after = self.call("total-calls", "observe").free
                 if after != before.free:
                     finding.sentence += f"; and free blocks went {before.free} -> {after}"
-            num_hit = sum([layout.entries(looked_up or 0) for layout in self.layouts])
-            self.blame(finding, gid, self.num_blocks_admitted(group) - num_hit, GPU)
+            num_hit = sum([layout.entries(looked_up or 0) for layout in self.oracle.layouts])
+            self.questions.blame(finding, gid, self.questions.num_blocks_admitted(group) - num_hit, GPU)
             raise
         check_answer("admit", result, Admitted, Refused)
         if isinstance(result, Refused):
             if self.capabilities.has_admission_query:
                 sentence, values = f"can_admit({gid}) said OK, admit was refused: $reason", {"reason": result.reason}
                 raise Finding("admission-sound", sentence, values=values)
-            self.answer, self.is_refused = "refused", True
+            self.reply.text, self.reply.is_refusal = "refused", True
             self.coverage["admission refused"] += 1
-            self.require_unchanged(before, f"{context} was refused")
-            if not self.may_end_for_good(group):
-                self.judge_refusal(group, LATER, context)
+            self.oracle.require_unchanged(before, f"{context} was refused")
+            if not may_end_for_good(self.oracle, group):
+                self.questions.judge_refusal(group, LATER, context)
             return True
         check_answer("admit().hit", result.hit, int)
         if looked_up is not None and looked_up != result.hit:
-            self.judge_missed_hit(first, looked_up, f"hits({gid})")
+            self.hits.judge_missed_hit(first, looked_up, f"hits({gid})")
         if result.copies:
-            self.check_copies("admit().copies", result.copies, context)
-        self._admitted(group, result.hit, chunk, context, result.copies)
+            check_copies(self.oracle, "admit().copies", result.copies, context)
+        self.explain(group, result.hit, chunk, context, result.copies)
         return True
 
-    def _admitted(self, group: Group, hit: int, chunk: int, context: str, copies: Sequence[Pair] = ()) -> None:
+    def explain(self, group: Group, hit: int, chunk: int, context: str, copies: Sequence[Pair] = ()) -> None:
         """Explain an admission, and give the worker its part of the step."""
         explainer, caching = self.explainer, self.config.caching
         first = group.members[0]
         touched = group.all_seqs
         for seq in touched:
             seq.status = RUNNING
-        self.observe(context, touched)
+        self.oracle.observe(context, touched)
         if caching:
-            self.judge_missed_hit(first, hit, context)
+            self.hits.judge_missed_hit(first, hit, context)
         if group.prefix is not None:
-            self.prefixes.begin(group.prefix, first, hit, self.capabilities.lost_hits, context)
-        found = copies if self.hits_within_blocks else None
+            self.oracle.prefixes.begin(group.prefix, first, hit, self.capabilities.lost_hits, context)
+        found = copies if self.oracle.hits_within_blocks else None
         explainer.admitted(first, hit, caching, context, self.capabilities.same_step_hits, found)
         for seq in group.members[1:]:
             explainer.forked(first, seq, context)
@@ -182,19 +195,19 @@ class Admitting(ManagerBase):
             explainer.admitted(group.encoder, 0, False, context)
             self.worker.writes.append((group.encoder, 0, len(group.encoder.tokens)))
             self.coverage["cross-attention table"] += 1
-        self.settle(context)
+        self.oracle.settle(context)
         start = min(hit, len(first.tokens) - 1)
-        stop = self._chunk_end(first, start, chunk) if self.config.chunked else len(first.tokens)
+        stop = chunk_end(self.oracle, first, start, chunk) if self.config.chunked else len(first.tokens)
         self.worker.copies.extend(copies)
-        self.answer = f"hit {hit}" if hit else "admitted"
+        self.reply.text = f"hit {hit}" if hit else "admitted"
         self.coverage["admitted"] += 1
-        if hit and self.has_states:
+        if hit and self.oracle.has_states:
             self.coverage["hit of a state"] += 1
-        if hit and self.has_several_sizes:
+        if hit and self.oracle.has_several_sizes:
             self.coverage["hit in blocks of different sizes"] += 1
         if group.encoder:
-            self.require_slots(group.encoder, len(group.encoder.tokens), 0, context)
+            require_slots(self.oracle, group.encoder, len(group.encoder.tokens), 0, context)
         for seq in group.members:
-            self.require_slots(seq, stop, 0, context)
+            require_slots(self.oracle, seq, stop, 0, context)
             seq.hit, seq.computed, seq.is_busy = hit, stop, True
             self.worker.writes.append((seq, start if seq is first else stop, stop))

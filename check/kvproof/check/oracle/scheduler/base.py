@@ -3,21 +3,17 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kvproof.check.oracle.enabled import RuledJudge
+from kvproof.check.oracle.computed import explain_step
 from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
-from kvproof.check.oracle.oracle import Oracle, has_blocks
+from kvproof.check.oracle.frame_findings import has_blocks
+from kvproof.check.oracle.memory import compare_memory
+from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.oracle.scheduler.host_memory import HostMemory
 from kvproof.check.protocol.adapter_check import check_adapter
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Unsupported
-from kvproof.check.protocol.scheduler import (
-    SCHEDULER_CALLS,
-    ScheduledStep,
-    SchedulerConfig,
-    SchedulerSubject,
-)
-from kvproof.check.protocol.scheduler_operations import SchedulerOperation
+from kvproof.check.protocol.scheduler import SCHEDULER_CALLS, ScheduledStep, SchedulerConfig, SchedulerSubject
 from kvproof.spec.text.budgets import FCFS
 from kvproof.spec.text.identity import Identities
 
@@ -118,12 +114,8 @@ class UnderWay:
     over: set[int] = field(default_factory=set)  # sequences that have all their tokens with that
 
 
-class SchedulerState(Oracle, RuledJudge):
+class SchedulerState:
     """An opened scheduler, its requests, and the steps and transfers under way."""
-
-    kinds = SchedulerOperation.kinds()
-
-    config: SchedulerConfig
 
     def __init__(
         self, subject: SchedulerSubject, config: SchedulerConfig, identities: Identities | None = None
@@ -151,7 +143,6 @@ class SchedulerState(Oracle, RuledJudge):
         self.aborted_in: dict[int, UnderWay] = {}  # of aborted sequences that are sent: the newest step at that time
         self.ending: dict[int, tuple[str, ...]] = {}  # requests that are over, until the subject reports how they ended
         self.without_slot: set[int] = set()  # sequences that have tables, but do not count as running
-        self.scheduled_step: ScheduledStep | None = None  # by the last operation
         self.used_by_step: dict[int, ExpectedSequence] = {}  # sequences whose blocks the explained step uses
         self.num_steps = self.num_arrived = 0
         self.last_step: int | None = None  # after the last arrival: the step by which all requests must be over
@@ -160,7 +151,10 @@ class SchedulerState(Oracle, RuledJudge):
         num_transfers = NUM_TRANSFERS_MAX if self.moves_kv else 1
         num_flights = num_flights_max(config.num_gpu_blocks + config.num_host_blocks, num_transfers)
         knows_cached = not (config.async_steps or self.moves_kv)  # else a block is cached when its results are known
-        super().__init__(subject, config, identities, num_flights=num_flights, judges_eviction_order=knows_cached)
+        oracle = Oracle(subject, config, identities, num_flights=num_flights, judges_eviction_order=knows_cached)
+        self.oracle, self.config, self.capabilities = oracle, config, oracle.capabilities
+        self.explainer, self.worker, self.state = oracle.explainer, oracle.worker, oracle.state
+        self.seqs, self.coverage, self.call = oracle.seqs, oracle.coverage, oracle.call
         self.pending = Pending(self.explainer, num_flights)
         self.host = HostMemory(self.worker, self.coverage) if config.connector else None
 
@@ -192,7 +186,7 @@ class SchedulerState(Oracle, RuledJudge):
         config, blocks_for = self.config, self.explainer.blocks_for
         num_spare = 1 + blocks_for(config.lookahead + 1)  # a refusal may count each block that a growth writes as new
         num_tokens = max(len(seq.tokens) + max(0, request.num_left(seq)) for seq in request.members)
-        each = num_spare + sum(layout.entries(num_tokens + config.lookahead) for layout in self.layouts)
+        each = num_spare + sum(layout.entries(num_tokens + config.lookahead) for layout in self.oracle.layouts)
         num_encoded = blocks_for(len(request.encoder.tokens)) if request.encoder else 0
         return num_encoded + each * (len(request.members) + len(request.to_come))
 
@@ -249,13 +243,9 @@ class SchedulerState(Oracle, RuledJudge):
         if worker.is_pending:
             writes, others = worker.writes[:], worker.in_other_orders(lookahead)
             worker.execute(lookahead)
-            self.explainer.executed(writes)
-            self.compare_memory(others)
+            explain_step(self.explainer, writes)
+            compare_memory(self.oracle, others)
         worker.fresh.clear()
-
-    def observe_all(self, context: str) -> None:
-        """Observe the subject; requests that are over may have released their blocks."""
-        self.observe_released(context)
 
     def observe_released(self, context: str, touched: Sequence[ExpectedSequence] = ()) -> None:
         """Observe the subject. A request that is over while a step uses its blocks may release them now or later.
@@ -270,11 +260,11 @@ class SchedulerState(Oracle, RuledJudge):
         doomed = [seq for request in self.requests.values() if request.is_doomed for seq in request.everyone()]
         released = []
         if doomed:
-            tables = self.observed_part([seq.id for seq in doomed]).tables
+            tables = self.explainer.shown_part([seq.id for seq in doomed]).tables
             released = [seq for seq in doomed if seq.slot >= 0 and not has_blocks(tables.get(seq.id))]
         if released:
             self.execute()
-        self.observe(context, [*released, *touched, *exchanged])
+        self.oracle.observe(context, [*released, *touched, *exchanged])
         for seq in released:
             self.explainer.freed(seq, context)
             seq.status = Status.WAITING
@@ -288,6 +278,8 @@ class SchedulerState(Oracle, RuledJudge):
 
     def may_complete(self) -> bool:
         """Whether the results of the oldest step may go back now."""
+        if not (self.under_way and self.is_launched):
+            return False
         runs_ahead = self.capabilities.runs_ahead and self.config.async_steps
         return not runs_ahead or len(self.under_way) > 1 or not any(unfinished(self.requests))
 

@@ -13,14 +13,18 @@ the swap make of the table before.
 from collections.abc import Sequence
 
 from kvproof.check.oracle.expected import ExpectedSequence, Status
-from kvproof.check.oracle.oracle import has_blocks, leaked, table_changed, tables_left
+from kvproof.check.oracle.frame_findings import has_blocks, leaked, table_changed, tables_left
+from kvproof.check.oracle.hits import HitJudge
+from kvproof.check.oracle.needed_blocks import may_end_for_good, num_blocks_kept, num_blocks_needed
 from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState
 from kvproof.check.oracle.scheduler.service import judge_failed
+from kvproof.check.oracle.scheduler.step_checks import judge_places, judge_prompts, judge_room_left
+from kvproof.check.oracle.swaps import explain_swap
+from kvproof.check.oracle.windows import judge_window
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Pair
 from kvproof.check.protocol.scheduler import ABORTED, CAPPED, IGNORED, Chunk, Load, ScheduledStep
-from kvproof.spec.text.budgets import exceeds_limits, have_places, may_be_a_decode, may_recompute, must_be_a_decode
-from kvproof.spec.text.state import GPU
+from kvproof.spec.text.budgets import exceeds_limits, may_recompute, must_be_a_decode
 
 WAITING, RUNNING, SWAPPED = Status.WAITING, Status.RUNNING, Status.SWAPPED
 
@@ -30,6 +34,7 @@ class StepExplainer:
 
     def __init__(self, scheduler: SchedulerState) -> None:
         self.scheduler, self.config, self.capabilities = scheduler, scheduler.config, scheduler.capabilities
+        self.hits = HitJudge(scheduler.oracle)
         self.num_left = 0  # requests that the last step preempted or swapped out
         lookahead = self.config.lookahead if self.capabilities.admits_lookahead else 0
         self.leaves_room = self.capabilities.has_admission_query and bool(lookahead or self.config.watermark)
@@ -53,9 +58,9 @@ class StepExplainer:
         for load in step.loads:
             self._load(load, chunks)
         if swapped or waiting:
-            self._judge_places()
+            judge_places(self.scheduler)
         if step.prompts is not None:
-            self._judge_prompts(step.chunks, set(step.prompts))
+            judge_prompts(self.scheduler, step.chunks, set(step.prompts))
         return bool(chunks or num_left or step.ignored or step.failed or step.loads)
 
     def _chunks_by_sequence(self, step: ScheduledStep) -> dict[int, Chunk]:
@@ -132,15 +137,15 @@ class StepExplainer:
     def _judge_ignored(self, request: ExpectedRequest) -> None:
         """A request may be ended for good only if no step can run it, or no later state of this pool."""
         config, scheduler = self.config, self.scheduler
-        if scheduler.may_end_for_good(request):
+        if may_end_for_good(scheduler.oracle, request):
             return
-        usable = config.num_gpu_blocks - scheduler.num_blocks_kept(request) - scheduler.num_held_back
+        usable = config.num_gpu_blocks - num_blocks_kept(scheduler.oracle, request) - scheduler.oracle.num_held_back
         raise Finding(
             "admission-final",
             f"request {request.id} is ended, but needs $observed blocks of $expected that it may use",
             call=SCHEDULE,
             expected=usable,
-            observed=scheduler.num_blocks_needed(request, config.lookahead),
+            observed=num_blocks_needed(scheduler.oracle, request, config.lookahead),
         )
 
     def _admit_and_swap_out(self, step: ScheduledStep, chunks: dict[int, Chunk]) -> ScheduledStep:
@@ -233,7 +238,7 @@ class StepExplainer:
             seq.status = SWAPPED
             self.scheduler.used_by_step[seq.id] = seq
         hits_in_step = self.capabilities.same_step_hits
-        self.worker.swap_out += self.explainer.swapped(everyone, pairs, True, SCHEDULE, hits_in_step)
+        self.worker.swap_out += explain_swap(self.explainer, everyone, pairs, True, SCHEDULE, hits_in_step)
         self.scheduler.drop_sampled(request)
         self.coverage["swap_out"] += 1
 
@@ -242,7 +247,9 @@ class StepExplainer:
     def _grow(self, seq: ExpectedSequence, chunk: Chunk, copies: Sequence[Pair]) -> None:
         self.explainer.extended(seq, copies, self.config.caching, SCHEDULE)
         earlier = [c.start for under in self.scheduler.under_way for c in under.step.chunks if c.seq == seq.id]
-        self.scheduler.judge_window(seq, min([chunk.start, *earlier]), SCHEDULE)  # a step under way reads from there
+        judge_window(
+            self.scheduler.oracle, seq, min([chunk.start, *earlier]), SCHEDULE
+        )  # a step under way reads from there
         self._compute(seq, chunk)
 
     def _compute(self, seq: ExpectedSequence, chunk: Chunk) -> None:
@@ -282,7 +289,7 @@ class StepExplainer:
                 tables[seq.id] = [[target_of.get(b - base, b) if b >= base else b for b in seq.observed_table]]
                 seq.status = RUNNING
             hits_in_step = self.capabilities.same_step_hits
-            self.worker.swap_in += explainer.swapped(everyone, pairs, False, SCHEDULE, hits_in_step)
+            self.worker.swap_in += explain_swap(explainer, everyone, pairs, False, SCHEDULE, hits_in_step)
             for seq_id, observed in after.items():
                 if not observed:
                     name = f"sequence {seq_id}"
@@ -312,8 +319,8 @@ class StepExplainer:
                 scheduler.state, explainer.num_prefixes
             )
             if caching and not (self.config.async_steps or scheduler.moves_kv):  # else it may learn of KV later
-                scheduler.judge_missed_hit(first, hit, SCHEDULE)
-            found = copies if scheduler.hits_within_blocks else None
+                self.hits.judge_missed_hit(first, hit, SCHEDULE)
+            found = copies if scheduler.oracle.hits_within_blocks else None
             explainer.admitted(first, hit, caching, SCHEDULE, self.capabilities.same_step_hits, found)
             for chunk in chunks[1:]:
                 seq = scheduler.seqs[chunk.seq]
@@ -325,52 +332,13 @@ class StepExplainer:
                 scheduler.used_by_step[request.encoder.id] = request.encoder
                 self.coverage["cross-attention table"] += 1
             if leaves_room:
-                self._judge_room_left(first)
+                judge_room_left(scheduler, first)
             for chunk in chunks:
                 scheduler.seqs[chunk.seq].hit = hit
                 self._compute(scheduler.seqs[chunk.seq], chunk)
             self.coverage["admitted"] += 1
             if chunks[0].stop < len(first.tokens):
                 self.coverage["prompt in chunks"] += 1
-
-    def _judge_room_left(self, seq: ExpectedSequence) -> None:
-        """The manager has said OK to this sequence: room for its lookahead slots and the watermark are left."""
-        lookahead = self.config.lookahead if self.capabilities.admits_lookahead else 0
-        blocks_needed, num_tables = self.explainer.machine.function("blocks_needed"), len(self.config.kv_groups)
-        num_tokens, unused = len(seq.tokens), self.explainer.unused_in(self.scheduler.state, GPU)
-        needed = blocks_needed(num_tokens, lookahead, num_tables) - blocks_needed(num_tokens, 0, num_tables)
-        num_held_back = self.scheduler.num_held_back
-        if not self.explainer.machine.function("may_answer_ok")(needed, unused, num_held_back):
-            raise Finding(
-                "admission-sound",
-                f"$sequence was admitted, and $observed blocks are left; {needed} more are needed for its lookahead, "
-                f"and {num_held_back} are held back by the watermark",
-                call=SCHEDULE,
-                expected=needed + num_held_back,
-                observed=unused,
-                sequence=seq.name,
-            )
-
-    def _judge_prompts(self, chunks: Sequence[Chunk], prompts: set[int]) -> None:
-        """The worker computes prompts and decodes with different kernels, so each chunk must be called rightly."""
-        for chunk in chunks:
-            seq, is_prompt = self.scheduler.seqs[chunk.seq], chunk.seq in prompts
-            num_sent = self.scheduler.requests[seq.group.id].num_prompt
-            if is_prompt and must_be_a_decode(chunk.stop, seq.num_prompt):
-                expected, observed = "a decode", "a part of a prompt"
-            elif not is_prompt and not may_be_a_decode(chunk.start, chunk.stop, num_sent):
-                expected, observed = "a part of a prompt", "a decode"
-            else:
-                continue
-            raise Finding(
-                "read-back",
-                f"positions {chunk.start} to {chunk.stop - 1} of $sequence are in the step as $observed; they are "
-                "$expected",
-                call=SCHEDULE,
-                expected=expected,
-                observed=observed,
-                sequence=seq.name,
-            )
 
     def _load(self, load: Load, chunks: dict[int, Chunk]) -> None:
         """A waiting sequence got its table; the KV that is loaded into it is in flight until it has arrived."""
@@ -390,12 +358,3 @@ class StepExplainer:
     def _not_arrived(self, seq_id: int) -> Finding:
         sentence = "$sequence is scheduled, and its KV has not arrived"
         return Finding("in-flight-held", sentence, call=SCHEDULE, sequence=f"sequence {seq_id}")
-
-    def _judge_places(self) -> None:
-        """After an admission or a swap in there are places for all. Forks alone may take more: the model makes them."""
-        scheduler, places = self.scheduler, self.config.max_num_seqs
-        members = [seq for r in scheduler.requests.values() if not r.is_doomed for seq in r.members]
-        num_running = sum([seq.status is RUNNING and seq.id not in scheduler.without_slot for seq in members])
-        if not self.capabilities.bounds_only_steps and not have_places(num_running, places):
-            sentence = "somebody was let in, and $observed sequences run, $expected may"
-            raise Finding("budget-kept", sentence, call=SCHEDULE, expected=places, observed=num_running)

@@ -7,6 +7,7 @@ it shares, and what is copied counts as computed. A child that finds no room wai
 
 from collections.abc import Sequence
 
+from kvproof.check.oracle.computed import explain_step
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.oracle.scheduler.base import COMPLETE, ExpectedRequest, SchedulerState
@@ -96,7 +97,7 @@ def explain_birth(
     for block in table[num_shared:]:  # its cached content is lost, even if it is the same
         explainer.run(operations.take(explainer.state, block), context)
     explainer.admitted(child, num_shared * size, config.caching, context)
-    explainer.executed([(child, num_shared * size, child.computed)])
+    explain_step(explainer, [(child, num_shared * size, child.computed)])
     return set(zip(old[num_shared:], table[num_shared:], strict=False))
 
 

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvproof.check.oracle.expected import Status
+from kvproof.check.oracle.needed_blocks import num_blocks_kept, num_blocks_needed
 from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scheduler import ScheduledStep
@@ -122,9 +123,9 @@ def judge_left_waiting(state: SchedulerState, step: ScheduledStep, held_up: Sequ
             first = one
     if first is None or not _is_room_in_step(state, step, first):
         return
-    needed = state.num_blocks_needed(first, config.lookahead)
+    needed = num_blocks_needed(state.oracle, first, config.lookahead)
     unused = min(num_unused, state.explainer.unused_in(state.state, GPU))
-    if state.explainer.machine.function("may_answer_ok")(needed + slack, unused, state.num_held_back):
+    if state.explainer.machine.function("may_answer_ok")(needed + slack, unused, state.oracle.num_held_back):
         raise Finding(
             "admission-exact",
             f"request {first.id} is left waiting, but needs at most $observed blocks, $expected are free, and the "
@@ -145,7 +146,7 @@ def judge_failed(state: SchedulerState, request: ExpectedRequest, known: Sequenc
     if state.moves_kv or state.under_way or (slack is None and not is_alone):
         return
     needed = sum(state.num_blocks_at_most(one) for one in known)
-    usable = state.config.num_gpu_blocks - state.num_blocks_kept(request) - state.num_held_back
+    usable = state.config.num_gpu_blocks - num_blocks_kept(state.oracle, request) - state.oracle.num_held_back
     if needed + (slack or 0) <= usable:
         who = "it needs" if is_alone else f"all {len(known)} requests need"
         raise Finding(

@@ -17,8 +17,8 @@ def frame_of_store(judge: StoreJudge, finding: Finding | None) -> StepFrame:
     """The frame of a judge; `finding` is what it found, if it is the last."""
     expected = len(judge.explained.entries())
     free = judge.explained.num_slots - expected
-    shown = judge.observed.free
-    pool = PoolFrame(NAME, free, shown if finding is not None and shown != free else None)
+    observed = judge.observed.free
+    pool = PoolFrame(NAME, free, observed if finding is not None and observed != free else None)
     return StepFrame("", tuple(_lanes(judge)), tuple(_slots(judge, finding)), (pool,), tuple(_moves(judge)))
 
 
@@ -52,13 +52,13 @@ def _lanes(judge: StoreJudge) -> Iterator[Lane]:
 def _slots(judge: StoreJudge, finding: Finding | None) -> Iterator[Block]:
     explained, state = judge.explained, judge.explained.state
     named = set(finding.blocks) if finding is not None else set[int]()
-    shown = {slot: key for key, slot in judge.observed.entries.items()}
+    observed = {slot: key for key, slot in judge.observed.entries.items()}
     for slot in range(explained.num_slots):
         number = state.key[slot]
         differences = []
-        mine = explained.keys[number] if number >= 0 and state.entry[TIER][number] == slot else None
-        if finding is not None and shown.get(slot) != mine and not judge.is_sparse:
-            differences.append("the store: no key" if slot not in shown else f"the store: key {shown[slot]}")
+        expected = explained.keys[number] if number >= 0 and state.entry[TIER][number] == slot else None
+        if finding is not None and observed.get(slot) != expected and not judge.is_sparse:
+            differences.append("the store: no key" if slot not in observed else f"the store: key {observed[slot]}")
         is_plain = state.status[slot] == FREE and not differences and slot not in named
         if is_plain and explained.num_slots > NUM_SLOTS_SHOWN:
             continue

@@ -276,23 +276,23 @@ class StoreRules:
 
     # What the store shows ------------------------------------------------------------------------------------------
 
-    def compare(self, shown: StoreObservation, is_at_rest: bool, context: str) -> None:
+    def compare(self, observed: StoreObservation, is_at_rest: bool, context: str) -> None:
         """What the store shows must be what the specification has."""
-        if shown.free_ids is not None and len(set(shown.free_ids)) != len(shown.free_ids):
-            twice = [slot for slot, number in Counter(shown.free_ids).items() if number > 1]
+        if observed.free_ids is not None and len(set(observed.free_ids)) != len(observed.free_ids):
+            twice = [slot for slot, number in Counter(observed.free_ids).items() if number > 1]
             sentence = "the free list names slots twice: $observed"
             raise Finding("no-double-free", sentence, call=context, observed=twice, blocks=twice)
-        self.compare_count(shown.free, is_at_rest, context)
-        mine = self.entries()
-        if shown.entries != mine:
+        self.compare_count(observed.free, is_at_rest, context)
+        expected = self.entries()
+        if observed.entries != expected:
             kept = self.lapsed
-            entries = {key: slot for key, slot in shown.entries.items() if key in mine or kept.get(slot) != key}
-            self._compare_entries(entries, mine, context)
-            self.lapsed = {slot: key for slot, key in kept.items() if shown.entries.get(key) == slot}
-        if shown.refs is not None:
-            self._compare_refs(shown.refs, mine, context)
-        if shown.free_ids is not None:
-            self._compare_free_ids(shown.free_ids, context)
+            entries = {key: slot for key, slot in observed.entries.items() if key in expected or kept.get(slot) != key}
+            self._compare_entries(entries, expected, context)
+            self.lapsed = {slot: key for slot, key in kept.items() if observed.entries.get(key) == slot}
+        if observed.refs is not None:
+            self._compare_refs(observed.refs, expected, context)
+        if observed.free_ids is not None:
+            self._compare_free_ids(observed.free_ids, context)
 
     def compare_count(self, num_free: int, is_at_rest: bool, context: str) -> None:
         """The store must count as many slots without an entry as there are."""
@@ -309,9 +309,9 @@ class StoreRules:
         """How many slots have an entry."""
         return self.num_slots - int(self.state.count[TIER][0])
 
-    def _compare_entries(self, shown: dict[int, int], mine: dict[int, int], context: str) -> None:
-        for key in dict.fromkeys((*mine, *shown)):
-            slot, other = mine.get(key, NO_SLOT), shown.get(key, NO_SLOT)
+    def _compare_entries(self, observed: dict[int, int], expected: dict[int, int], context: str) -> None:
+        for key in dict.fromkeys((*expected, *observed)):
+            slot, other = expected.get(key, NO_SLOT), observed.get(key, NO_SLOT)
             if slot == other:
                 continue
             if other == NO_SLOT:
@@ -322,9 +322,9 @@ class StoreRules:
                 sentence = f"key {key} has slot $expected, and the store shows $observed"
             raise Finding("frame-kept", sentence, call=context, expected=slot, observed=other, blocks=[slot, other])
 
-    def _compare_refs(self, refs: dict[int, int], mine: dict[int, int], context: str) -> None:
+    def _compare_refs(self, refs: dict[int, int], entries: dict[int, int], context: str) -> None:
         state = self.state
-        for key, slot in mine.items():
+        for key, slot in entries.items():
             expected = -1 if state.writer[slot] != NONE else state.reads[slot]
             observed = refs.get(key)
             if observed != expected and not 0 <= expected < (observed or 0) <= expected + self.lapsed_loads[key]:

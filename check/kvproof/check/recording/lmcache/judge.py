@@ -15,7 +15,7 @@ its own, and gets the name of the key when its store ends first.
 
 from dataclasses import dataclass
 
-from kvproof.check.oracle.store.rules import NO_END, Transfer
+from kvproof.check.oracle.store.rules import Transfer
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.store import HIT, NO_SLOT, Staged
 from kvproof.check.recording.format import Header, RecordedCall
@@ -65,10 +65,6 @@ class L1Judge(StoreLines):
             return self.explained.lapsed[slot]
         return next((one.name for one in self._writes(key) if one.slot == slot), key)
 
-    def _until(self) -> int:
-        """The leases end by the times of the lines, and not by the clock of the specification."""
-        return NO_END
-
     def _line_begins(self, line: RecordedCall) -> bool:
         """Ends the leases that are over for sure. False if the call raised an exception: then nothing may change."""
         self._began, self._ended_at = line.at
@@ -107,8 +103,8 @@ class L1Judge(StoreLines):
         """The lease is over: what it wrote is given up, and it holds nothing."""
         self._forget(one)
         one.failed = (0,)
-        self.explained.land(one, self._context)
-        self.explained.end(one, self._context)
+        self.explained.land(one, self.store.context)
+        self.explained.end(one, self.store.context)
         del self.transfers[one.number]
         key, lapsed = one.begun_as[0], self.explained.lapsed
         if one.is_load:
@@ -145,9 +141,9 @@ class L1Judge(StoreLines):
         for key in line.keys:
             before = self._writers.get((key, line.group))
             if key not in slots:
-                if line.answer and not before and not self.explained.has(key) and not self._is_held(key):
+                if line.answer and not before and not self.explained.has(key) and not self.storing.is_held(key):
                     sentence = f"the store says that key {key} is there, and it is neither there nor written"
-                    raise Finding("lists-agree", sentence, call=self._context)
+                    raise Finding("lists-agree", sentence, call=self.store.context)
                 continue
             if before is not None and self._may_be_over(before):
                 self._lapse(before)
@@ -168,7 +164,7 @@ class L1Judge(StoreLines):
     def _begin_store(self, key: int, tag: str, name: int, slot: int) -> None:
         self.replayed.answer = Staged([name], [slot], [])
         number = next(self.new_numbers)
-        self.op_begin_store(number, 0, [name])
+        self.storing.op_begin_store(number, 0, [name])
         self._begin(number, self._write_us, key, tag)
 
     def _taken_back(self, line: RecordedCall, accepted: list[int]) -> list[Lease]:
@@ -179,12 +175,12 @@ class L1Judge(StoreLines):
             if key in accepted:
                 if one is None:
                     sentence = f"the store accepts the end of a write of key {key}, and that writer holds nothing"
-                    raise Finding("pin-own", sentence, call=self._context)
+                    raise Finding("pin-own", sentence, call=self.store.context)
                 ended.append(one)
             elif one is not None:
                 if not self._may_be_over(one):
                     sentence = f"the store refuses the end of the write of key {key}, whose lease is in force"
-                    raise Finding("pin-own", sentence, call=self._context)
+                    raise Finding("pin-own", sentence, call=self.store.context)
                 self._lapse(one)
         return ended
 
@@ -236,7 +232,7 @@ class L1Judge(StoreLines):
             for _ in range(line.num_seqs):
                 self.replayed.answer = [slots.get(key, NO_SLOT)]
                 number = next(self.new_numbers)
-                self.op_begin_load(number, 0, [key])
+                self.loading.op_begin_load(number, 0, [key])
                 self._begin(number, self._read_us, key)
                 if key not in slots:
                     break
@@ -245,8 +241,8 @@ class L1Judge(StoreLines):
         """Judge a read under a lock that was taken before: what is given is there, in its slot."""
         if self._line_begins(line):
             self.replayed.answer = [HIT] * len(line.taken)
-            self.op_look_up(0, line.taken)
-            self._judge_given(line.taken, dict(zip(line.taken, line.slots, strict=True)), self._context)
+            self.look_ups.op_look_up(0, line.taken)
+            self.store.judge_given(line.taken, dict(zip(line.taken, line.slots, strict=True)), self.store.context)
 
     def on_finish_read(self, line: RecordedCall) -> None:
         """Judge loads that end: somebody holds the keys, and a temporary object goes with its last reader."""
@@ -257,11 +253,11 @@ class L1Judge(StoreLines):
             if key not in line.taken:
                 if any(not self._may_be_over(one) for one in loads):
                     sentence = f"a load holds key {key}, and the store says that nobody reads it"
-                    raise Finding("pin-own", sentence, call=self._context)
+                    raise Finding("pin-own", sentence, call=self.store.context)
                 self._end_lapsed(key)
             elif not loads and key not in self._num_lapsed:
                 sentence = f"nobody holds key {key}, and the store ends a load of it"
-                raise Finding("pin-own", sentence, call=self._context)
+                raise Finding("pin-own", sentence, call=self.store.context)
             else:
                 for _ in range(line.num_seqs):
                     if loads:
@@ -283,7 +279,7 @@ class L1Judge(StoreLines):
         for one in [one for one in self._reads(key) if self._may_be_over(one)]:
             self._lapse(one)
         self._num_lapsed.pop(key, None)
-        self.explained.evict(key, self._context)
+        self.explained.evict(key, self.store.context)
 
     def on_delete(self, line: RecordedCall) -> None:
         """Judge an eviction: the keys that went were held by nobody, and the others are held or not there."""
@@ -298,16 +294,16 @@ class L1Judge(StoreLines):
             for writer in self._writes(key):
                 if not self._may_be_over(writer):
                     raise Finding(
-                        "one-writer", f"key {key} is being written, and the store evicts it", call=self._context
+                        "one-writer", f"key {key} is being written, and the store evicts it", call=self.store.context
                     )
                 self._lapse(writer)
             if self.explained.has(key):
                 self._evict(key)
 
     def _require_held(self, key: int) -> None:
-        if self.explained.has(key) and not self._is_held(key):
+        if self.explained.has(key) and not self.storing.is_held(key):
             raise Finding(
-                "refusal-needed", f"nobody holds key {key}, and the store does not evict it", call=self._context
+                "refusal-needed", f"nobody holds key {key}, and the store does not evict it", call=self.store.context
             )
 
     def _fence(self, key: int) -> None:
@@ -332,4 +328,4 @@ class L1Judge(StoreLines):
                 self._forget(one)
         self._num_lapsed.clear()
         self.replayed.answer = None
-        self.op_clear()
+        self.ends.op_clear()

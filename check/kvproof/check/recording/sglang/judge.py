@@ -39,21 +39,23 @@ class RadixJudge(StoreLines):
     def explain(self, line: RecordedCall) -> None:
         super().explain(line)
         if line.call == ENDED:
-            self._context = "the end"
+            self.store.context = "the end"
             self._require_rest()
 
     def explain_call(self, line: RecordedCall, handler: Callable[[RecordedCall], None]) -> None:
         self.replayed.play(line)
-        self._context = line.call
+        self.store.context = line.call
         if line.raised:
-            raise Finding("total-calls", "the call raised $error", call=self._context, values={"error": line.raised})
+            raise Finding(
+                "total-calls", "the call raised $error", call=self.store.context, values={"error": line.raised}
+            )
         handler(line)
         num_free = line.free[0] + self._num_late
         shown = StoreObservation(self.explained.entries(), num_free, None, line.free_ids)
         if self._shows_pool:
-            self.explained.compare(shown, not self._written, self._context)
+            self.explained.compare(shown, not self._written, self.store.context)
         else:
-            self.explained.compare_count(num_free, not self._written, self._context)
+            self.explained.compare_count(num_free, not self._written, self.store.context)
         self.coverage["pool full"] += not num_free
 
     # Pages ----------------------------------------------------------------------------------------------------------
@@ -61,18 +63,18 @@ class RadixJudge(StoreLines):
     def _transfer(self, key: int, slot: int, *, is_load: bool) -> Transfer:
         owner = self.explained.new_owner()
         one = Transfer(next(self.new_numbers), 0, is_load, owner, [key], [slot])
-        self.explained.begin(one, self._context)
+        self.explained.begin(one, self.store.context)
         return one
 
     def _over(self, one: Transfer, *, has_failed: bool = False) -> None:
         one.failed = (0,) if has_failed else ()
-        self.explained.land(one, self._context)
-        self.explained.end(one, self._context)
+        self.explained.land(one, self.store.context)
+        self.explained.end(one, self.store.context)
 
     def _require_page(self, slot: int) -> None:
         if not 0 <= slot < self.explained.num_slots:
             sentence = f"page {slot} is none of $expected"
-            raise Finding("no-use-after-free", sentence, call=self._context, expected=self.explained.num_slots)
+            raise Finding("no-use-after-free", sentence, call=self.store.context, expected=self.explained.num_slots)
 
     def _take(self, slot: int) -> None:
         """A request has the page: it must have been free."""
@@ -93,7 +95,9 @@ class RadixJudge(StoreLines):
                 {"pages": count(len(pages), "page")},
             )
             shown = pages[:20]
-            raise Finding("no-leak-at-rest", sentence, call=self._context, observed=shown, blocks=pages, values=values)
+            raise Finding(
+                "no-leak-at-rest", sentence, call=self.store.context, observed=shown, blocks=pages, values=values
+            )
 
     # Calls of the pool ----------------------------------------------------------------------------------------------
 
@@ -105,7 +109,7 @@ class RadixJudge(StoreLines):
         num_free = self.explained.num_slots - self.explained.num_used() - self._num_late
         if not line.answer and 0 < needed <= num_free:
             sentence = "$observed pages are needed, $expected are free, and the pool refused"
-            raise Finding("refusal-needed", sentence, call=self._context, expected=num_free, observed=needed)
+            raise Finding("refusal-needed", sentence, call=self.store.context, expected=num_free, observed=needed)
         self.coverage["refused"] += not line.answer
 
     on_alloc_extend = on_alloc_decode = on_alloc
@@ -118,9 +122,9 @@ class RadixJudge(StoreLines):
             key, one = self._key_of(slot), self._written.get(slot)
             if key is None:
                 sentence = f"page {slot} is given back, and it is free"
-                raise Finding("no-double-free", sentence, call=self._context, blocks=[slot])
+                raise Finding("no-double-free", sentence, call=self.store.context, blocks=[slot])
             if is_eviction and one is None:
-                self.explained.evict(key, self._context)
+                self.explained.evict(key, self.store.context)
                 self._before.pop(key, None)
             elif one is not None and not is_eviction:
                 del self._written[slot]
@@ -129,7 +133,7 @@ class RadixJudge(StoreLines):
                 whose = "a request is writing it" if is_eviction else f"the tree has it for key {key}"
                 who = "evicted" if is_eviction else "given back"
                 sentence = f"page {slot} is {who}, and {whose}"
-                raise Finding("no-use-after-free", sentence, call=self._context, blocks=[slot])
+                raise Finding("no-use-after-free", sentence, call=self.store.context, blocks=[slot])
         if not line.answer:
             self._num_late += len(line.slots)
 
@@ -155,7 +159,7 @@ class RadixJudge(StoreLines):
         self._require_rest()
         found, rest = (line.keys[:1], line.keys[1:]) if line.num_hit else ([], line.keys)
         for key in found:
-            self.explained.promise(key, self._context)
+            self.explained.promise(key, self.store.context)
             self.coverage["hit"] += 1
             for slot in line.slots:
                 self._require_slot(key, slot)
@@ -163,19 +167,19 @@ class RadixJudge(StoreLines):
             if self.explained.has(key):
                 sentence = f"$pages are found, and the next, key {key}, is there too"
                 values = {"pages": count(line.num_hit, "page")}
-                raise Finding("hit-found", sentence, call=self._context, values=values)
+                raise Finding("hit-found", sentence, call=self.store.context, values=values)
 
     def _require_slot(self, key: int, slot: int) -> None:
         expected = self.explained.slot_of(key)
         if slot != expected:
             sentence = f"key {key} is in page $expected, and the request has page $observed"
-            raise Finding("arrived-whole", sentence, call=self._context, expected=expected, observed=slot)
+            raise Finding("arrived-whole", sentence, call=self.store.context, expected=expected, observed=slot)
 
     def on_insert(self, line: RecordedCall) -> None:
         """Judge pages that the tree gets: it keeps those that it has, and takes the others from the request."""
         if len(line.keys) + line.num_hit != len(line.slots):
             sentence = f"the prompt has {line.num_hit + len(line.keys)} pages, and the request gives {len(line.slots)}"
-            raise Finding("lists-agree", sentence, call=self._context)
+            raise Finding("lists-agree", sentence, call=self.store.context)
         explained, before = self.explained, None
         there = [explained.has(key) for key in line.keys]
         num_there = there.index(False) if False in there else len(there)
@@ -183,7 +187,7 @@ class RadixJudge(StoreLines):
         if line.num_tokens != expected:
             property = "hit-found" if line.num_tokens < expected else "hit-written"
             sentence = "$expected tokens were in the tree, and it says $observed"
-            raise Finding(property, sentence, call=self._context, expected=expected, observed=line.num_tokens)
+            raise Finding(property, sentence, call=self.store.context, expected=expected, observed=line.num_tokens)
         if line.lookahead:
             for key, slot in zip(reversed(self._path(line)), line.slots, strict=False):
                 self._require_slot(key, slot)
@@ -200,7 +204,7 @@ class RadixJudge(StoreLines):
         one = self._written.pop(slot, None)
         if one is None:
             sentence = f"the tree takes page {slot} for key {key}; {self.explained.described(slot)}"
-            raise Finding("no-use-after-free", sentence, call=self._context, blocks=[slot])
+            raise Finding("no-use-after-free", sentence, call=self.store.context, blocks=[slot])
         self._over(one, has_failed=True)
         self._over(self._transfer(key, slot, is_load=False))
         self._before[key] = before
@@ -211,7 +215,7 @@ class RadixJudge(StoreLines):
         while key is not None:
             if key not in self._before:
                 sentence = f"the node ends with key {key}, which is not in the tree"
-                raise Finding("hit-written", sentence, call=self._context)
+                raise Finding("hit-written", sentence, call=self.store.context)
             path.append(key)
             key = self._before[key]
         return path
@@ -221,7 +225,9 @@ class RadixJudge(StoreLines):
         path = self._path(line)
         if len(path) != len(line.slots):
             sentence = "the path has $expected pages, and the answer has $observed"
-            raise Finding("arrived-whole", sentence, call=self._context, expected=len(path), observed=len(line.slots))
+            raise Finding(
+                "arrived-whole", sentence, call=self.store.context, expected=len(path), observed=len(line.slots)
+            )
         for key, slot in zip(reversed(path), line.slots, strict=True):
             self._require_slot(key, slot)
 
@@ -242,7 +248,7 @@ class RadixJudge(StoreLines):
         if free or not self._num_locks:
             whose = f"key {free[0]}" if free else "the root"
             sentence = "nobody has a lock on $node, and one ends"
-            raise Finding("pin-own", sentence, call=self._context, values={"node": whose})
+            raise Finding("pin-own", sentence, call=self.store.context, values={"node": whose})
         self._num_locks -= 1
         for key in path:
             self._locks[key] -= 1
@@ -256,7 +262,7 @@ class RadixJudge(StoreLines):
             raise Unjudged("the program resets the tree while requests have locks")
         for key, slot in self.explained.entries().items():
             if key in self._before and slot != NO_SLOT:
-                self.explained.evict(key, self._context)
+                self.explained.evict(key, self.store.context)
                 self._take(slot)
         self._before.clear()
         self.coverage["reset"] += 1

@@ -12,6 +12,7 @@ by the next step.
 from collections.abc import Callable
 
 from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
+from kvproof.check.oracle.manager.slots import require_slots
 from kvproof.check.oracle.scheduler.self_forking import explain_birth, require_copies
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admitted, Pair, Refused, Reserved
@@ -52,12 +53,12 @@ class CacheJudge(RecordingJudge):
             return
         hit, context = int(line.answer), f"search_prefix_match({line.group})"  # type: ignore[arg-type]
         self.call("total-calls", "hits", 0)
-        (seq,) = self.arrive(line).members
+        (seq,) = self.requests.arrive(line).members
         seq.status = Status.RUNNING
-        self.observe(context, [seq])
-        self.judge_missed_hit(seq, hit, context)
+        self.oracle.observe(context, [seq])
+        self.manager.hits.judge_missed_hit(seq, hit, context)
         self.explainer.admitted(seq, hit, True, context)
-        self.settle(context)
+        self.oracle.settle(context)
         seq.hit = seq.computed = self._ends[seq.id] = hit
         self.coverage["admitted"] += 1
 
@@ -74,27 +75,27 @@ class CacheJudge(RecordingJudge):
             seq = self._let_in(line)
         if line.answer:
             context = f"can_store_request_tokens({line.group})"
-            self.require_slots(seq, last, 0, context)
+            require_slots(self.oracle, seq, last, 0, context)
 
     def _grow(self, line: RecordedCall, last: int) -> ExpectedSequence:
         recorded = self.first_sequence(line)
-        seq = self.known(recorded)
-        self.make_room(line)
-        self.learn(seq, recorded)
+        seq = self.requests.known(recorded)
+        self.requests.make_room(line)
+        self.requests.learn(seq, recorded)
         computed = seq.computed
         self.replayed.answer = Reserved() if line.answer else NO_ROOM
         stop = max(min(last, len(seq.tokens)), computed)
-        self._reserve(seq, stop, f"can_store_request_tokens({line.group})")
+        self.manager.growth.reserve(seq, stop, f"can_store_request_tokens({line.group})")
         self.unscheduled(seq, computed)
         return seq
 
     def _let_in(self, line: RecordedCall) -> ExpectedSequence:
         if self.first_sequence(line).num_computed:
             raise Unjudged(f"request {line.group} has no blocks, but counts tokens as computed")
-        group = self.arrive(line)
+        group = self.requests.arrive(line)
         (seq,) = group.members
         self.replayed.answer = Admitted(0)
-        if not self.do("admit", group.id, line.num_tokens):
+        if not self.manager.do("admit", group.id, line.num_tokens):
             raise Unjudged(f"request {line.group} is admitted, but does not wait")
         self.unscheduled(seq, 0)
         self._ends[seq.id] = 0
@@ -107,14 +108,14 @@ class CacheJudge(RecordingJudge):
         recorded, before = self.first_sequence(line), self.explainer.observed
         context = f"{line.call}({line.group})"
         self.call("total-calls", "step_scheduled", recorded.seq)
-        seq = self.known(recorded)
-        self.require_unchanged(before, f"{context} must not allocate or free blocks")
+        seq = self.requests.known(recorded)
+        self.oracle.require_unchanged(before, f"{context} must not allocate or free blocks")
         start, last = recorded.num_computed, recorded.num_computed + line.num_tokens
         end = self._ends[seq.id]
         if start > end:
             sentence = "a step computes $sequence from position $observed on, and only $expected positions are computed"
             raise Finding("read-back", sentence, call=context, expected=end, observed=start, sequence=seq.name)
-        self.require_slots(seq, last, 0, context)
+        require_slots(self.oracle, seq, last, 0, context)
         if line.slots:
             self._judge_slots(seq, start, last, line.slots, context)
         self._ends[seq.id] = last
@@ -138,11 +139,11 @@ class CacheJudge(RecordingJudge):
         self.call("total-calls", "step_done", recorded.seq)
         if recorded.seq not in self.seqs:  # it ended while the step was under way
             return
-        seq = self.known(recorded)
-        self.learn(seq, recorded)
-        self.observe(context, [seq])
+        seq = self.requests.known(recorded)
+        self.requests.learn(seq, recorded)
+        self.oracle.observe(context, [seq])
         self.explainer.exchanged(seq, context)
-        self.settle(context)
+        self.oracle.settle(context)
 
     # Forks ----------------------------------------------------------------------------------------------------------
 
@@ -150,31 +151,31 @@ class CacheJudge(RecordingJudge):
         """Judge a fork: each child shares full blocks of its parent, and the rest is to be copied."""
         recorded, context = self.first_sequence(line), f"prepare_fork_request({line.group})"
         self.call("total-calls", "fork", recorded.seq)
-        parent = self.known(recorded)
-        self.learn(parent, recorded)
-        self.make_room(line)
+        parent = self.requests.known(recorded)
+        self.requests.learn(parent, recorded)
+        self.requests.make_room(line)
         children = []
         for forked in line.seqs[1:]:
             if forked.seq in self.seqs:
                 raise Unjudged(f"sequence {forked.seq} is forked, but has a table already")
             child = parent.forked(forked.seq)
-            number = self.group_number(f"child {child.id}")
+            number = self.requests.number_of(f"child {child.id}")
             child.group = self.groups[number] = Group(number)
             child.group.members.append(child)
             self.seqs[child.id] = child
             self._ends[child.id] = self._ends[parent.id]
             children.append(child)
-        self.observe(context, children)
+        self.oracle.observe(context, children)
         for child in children:
             self._to_copy |= explain_birth(self.explainer, parent, parent.observed_table, child, context)
             self.coverage["forked by itself"] += 1
-        self.settle(context)
+        self.oracle.settle(context)
 
     def on_perform_cache_copy(self, line: RecordedCall) -> None:
         """Judge the copies for all children that were forked, and execute them."""
         before, copies = self.explainer.observed, line.answer if isinstance(line.answer, list) else []
         self.call("total-calls", "step_done", 0)
-        self.require_unchanged(before, "perform_cache_copy must not allocate or free blocks")
+        self.oracle.require_unchanged(before, "perform_cache_copy must not allocate or free blocks")
         require_copies(self._to_copy, copies, line.call)
         self._to_copy.clear()
         self.worker.execute(0)  # the targets are cleared before the copies, as they are for a step
@@ -202,12 +203,12 @@ class CacheJudge(RecordingJudge):
         """Judge the release of every request."""
         self.call("total-calls", "free", 0)
         ended = list(self.seqs.values())
-        for known in (self.seqs, self.groups, self._group_numbers, self._ends):
-            known.clear()
-        self.observe(line.call)
+        self.requests.clear()
+        self._ends.clear()
+        self.oracle.observe(line.call)
         for seq in ended:
             self.explainer.freed(seq, line.call)
-        self.settle(line.call)
+        self.oracle.settle(line.call)
 
     def on_reset(self, line: RecordedCall) -> None:
         """Judge a reset: every request is released, and nothing is cached."""

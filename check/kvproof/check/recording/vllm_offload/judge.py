@@ -25,12 +25,12 @@ class OffloadJudge(StoreLines):
     def on_lookup(self, line: RecordedCall) -> None:
         """Judge a look-up: a hit is there, and what is there is a hit."""
         self.replayed.answer = line.found
-        self.op_look_up(self._request(line), line.keys)
+        self.look_ups.op_look_up(self._request(line), line.keys)
 
     def on_touch(self, line: RecordedCall) -> None:
         """Judge a use, which changes at most the order of eviction."""
         self.replayed.answer = None
-        self.op_touch(self._request(line), line.keys)
+        self.look_ups.op_touch(self._request(line), line.keys)
 
     def on_prepare_load(self, line: RecordedCall) -> None:
         """Judge a load that begins: every key is there, in the slot of the answer."""
@@ -38,14 +38,14 @@ class OffloadJudge(StoreLines):
             raise Unjudged("the program loads a key that no look-up finds, which the engine does not allow")
         self.replayed.answer = line.slots
         number = next(self.new_numbers)
-        self.op_begin_load(number, self._request(line), line.keys)
+        self.loading.op_begin_load(number, self._request(line), line.keys)
         self._split(number)
 
     def on_prepare_store(self, line: RecordedCall) -> None:
         """Judge a store that begins: which keys it takes, which slots they get, and what it evicted."""
         self.replayed.answer = Staged(line.taken, line.slots, line.evicted) if line.answer else Refused()
         number = next(self.new_numbers)
-        self.op_begin_store(number, self._request(line), line.keys)
+        self.storing.op_begin_store(number, self._request(line), line.keys)
         self._split(number)
 
     def _split(self, number: int) -> None:
@@ -90,4 +90,4 @@ class OffloadJudge(StoreLines):
         """Judge a reset: nothing is left."""
         self.replayed.answer = None
         self._by_key.clear()
-        self.op_clear()
+        self.ends.op_clear()

@@ -37,7 +37,7 @@ class V0Judge(RecordingJudge):
         self._common.clear()
 
     def _group(self, line: RecordedCall) -> Group:
-        group = self.groups.get(self.group_number(line.group))
+        group = self.groups.get(self.requests.number_of(line.group))
         if group is None:
             raise Unjudged(f"no earlier line gave blocks to request {line.group}")
         return group
@@ -45,14 +45,14 @@ class V0Judge(RecordingJudge):
     def on_can_allocate(self, line: RecordedCall) -> None:
         """Judge the answer of `can_allocate`: OK, LATER or NEVER."""
         self.set_lookahead(line.lookahead)
-        group, context = self.phantom(line), f"can_allocate({line.group})"
+        group, context = self.requests.phantom(line), f"can_allocate({line.group})"
         self.replayed.answer = _admission(line)
-        answer = self.ask("can_admit", group)
+        answer = self.manager.questions.ask("can_admit", group)
         self.coverage[f"admission {answer.value}"] += 1
         if answer is Admission.OK:
-            self.judge_ok(group, context)
+            self.manager.questions.judge_ok(group, context)
         else:
-            self.judge_refusal(group, answer, context)
+            self.manager.questions.judge_refusal(group, answer, context)
 
     def on_get_num_cached_tokens(self, line: RecordedCall) -> None:
         """Judge a look-up. For a waiting sequence, remember the hit until the sequence gets its table."""
@@ -70,7 +70,7 @@ class V0Judge(RecordingJudge):
 
     def on_allocate(self, line: RecordedCall) -> None:
         """Judge the admission of a waiting group. A later line reports which tokens are computed."""
-        group = self.arrive(line)
+        group = self.requests.arrive(line)
         context = f"allocate({line.group})"
         found = [self._hits.pop(seq.id, 0) for seq in group.members]
         for hit in found:  # the engine computes what comes after it
@@ -82,32 +82,33 @@ class V0Judge(RecordingJudge):
         hit = min(found)
         self.replayed.answer = Admitted(hit)
         self.call("admission-sound", "admit", group.id, 0)
-        self._admitted(group, hit, 1, context)
+        self.manager.admission.explain(group, hit, 1, context)
         for seq in group.members:
             self.unscheduled(seq, 0)
 
     def on_can_append_slots(self, line: RecordedCall) -> None:
         """Judge the answer of `can_append_slots`: yes or no."""
         self.replayed.answer = line.answer
-        self._may_append(self._group(line))
+        self.manager.growth.may_append(self._group(line))
 
     def on_append_slots(self, line: RecordedCall) -> None:
         """Judge new slots. A later line reports how many of their tokens the step computes."""
         recorded = self.first_sequence(line)
-        seq = self.known(recorded)
-        self.make_room(line)
-        self.learn(seq, recorded)
+        seq = self.requests.known(recorded)
+        self.requests.make_room(line)
+        self.requests.learn(seq, recorded)
         self.set_lookahead(line.lookahead)
         self.replayed.answer = Reserved(line.answer if isinstance(line.answer, list) else [])
         computed = seq.computed
-        self._reserve(seq, computed if computed < seq.num_prompt else len(seq.tokens), f"append_slots({seq.id})")
+        stop = computed if computed < seq.num_prompt else len(seq.tokens)
+        self.manager.growth.reserve(seq, stop, f"append_slots({seq.id})")
         self.unscheduled(seq, computed)
 
     def on_mark_blocks_as_computed(self, line: RecordedCall) -> None:
         """Schedule the group: the step computes `num_tokens` more tokens of each running sequence; 0 means all."""
         before = self.explainer.observed
         self.call("total-calls", "step_scheduled", line.group)
-        self.require_unchanged(before, "mark_blocks_as_computed must not allocate or free blocks")
+        self.oracle.require_unchanged(before, "mark_blocks_as_computed must not allocate or free blocks")
         self.is_step_scheduled = True
         for place, recorded in enumerate(line.seqs):
             if recorded.seq in self.seqs:
@@ -133,11 +134,11 @@ class V0Judge(RecordingJudge):
         if parent.seq not in self.seqs:
             self.look_up(line)
             return
-        self.known(parent)
-        self.make_room(line)
-        if not self.do("fork", parent.seq, child.seq):
+        self.requests.known(parent)
+        self.requests.make_room(line)
+        if not self.manager.do("fork", parent.seq, child.seq):
             raise Unjudged(f"sequence {parent.seq} has a token without a slot when it is forked, or its child exists")
-        self.learn(self.seqs[child.seq], child)
+        self.requests.learn(self.seqs[child.seq], child)
 
     def on_free(self, line: RecordedCall) -> None:
         """Judge the release of a sequence that has ended or is preempted."""
@@ -147,26 +148,26 @@ class V0Judge(RecordingJudge):
     def on_can_swap_out(self, line: RecordedCall) -> None:
         """Judge the answer of `can_swap_out`: yes or no."""
         self.replayed.answer = _admission(line)
-        self.ask("can_swap_out", self._group(line))
+        self.manager.questions.ask("can_swap_out", self._group(line))
 
     def on_swap_out(self, line: RecordedCall) -> None:
         """Judge the swap of the running sequences of a group to the host."""
         self.replayed.answer = line.answer
-        self.worker.swap_out += self._swap(self._group(line), "swap_out", Status.SWAPPED)
-        self.preempted_in_step = True
+        self.worker.swap_out += self.manager.swaps.swap(self._group(line), "swap_out", Status.SWAPPED)
+        self.manager.step.has_preempted = True
 
     def on_can_swap_in(self, line: RecordedCall) -> None:
         """Judge the answer of `can_swap_in`: OK, LATER or NEVER."""
         group = self._group(line)
         self.set_lookahead(line.lookahead)
         self.replayed.answer = _admission(line)
-        if self.replayed.answer is Admission.OK or not self.do("swap_in", group.id):
-            self.ask("can_swap_in", group)
+        if self.replayed.answer is Admission.OK or not self.manager.do("swap_in", group.id):
+            self.manager.questions.ask("can_swap_in", group)
 
     def on_swap_in(self, line: RecordedCall) -> None:
         """Judge the swap of a group back to the GPU."""
         self.replayed.answer = line.answer
-        self.worker.swap_in += self._swap(self._group(line), "swap_in", Status.RUNNING)
+        self.worker.swap_in += self.manager.swaps.swap(self._group(line), "swap_in", Status.RUNNING)
 
 
 def _admission(line: RecordedCall) -> Admission | None:

@@ -5,7 +5,6 @@ tokens that the step computes in addition to those that the engine counts as com
 requests gets slots again, when a request ends, when the cache is reset, or when the engine reports the next step.
 """
 
-from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.protocol.manager import Admitted, Refused, Reserved
 from kvproof.check.recording.format import RecordedCall
 from kvproof.check.recording.replayed_subject import Unjudged
@@ -16,9 +15,7 @@ GAVE_NONE = Refused("allocate_slots gave None")
 
 
 class V1Judge(RecordingJudge):
-    """Judges a recording of a `KVCacheManager`. num_over: tokens of the current request computed by ended steps."""
-
-    num_over = 0
+    """Judges a recording of a `KVCacheManager`."""
 
     def ends_step(self, line: RecordedCall) -> bool:
         """Whether the line is a call between steps, ends a request, or gives a request slots again in this step."""
@@ -42,41 +39,35 @@ class V1Judge(RecordingJudge):
     def _let_in(self, line: RecordedCall) -> None:
         if self.first_sequence(line).num_computed:
             raise Unjudged(f"request {line.group} has no blocks, but counts tokens as computed")
-        group = self.arrive(line)
+        group = self.requests.arrive(line)
         self.replayed.answer = Admitted(line.num_hit) if line.answer else GAVE_NONE
-        if not self.do("admit", group.id, line.num_tokens):
+        if not self.manager.do("admit", group.id, line.num_tokens):
             raise Unjudged(f"request {line.group} is admitted, but does not wait")
         if not line.answer:
-            for seq in group.members:
-                del self.seqs[seq.id]
-            del self.groups[group.id]
-            del self._group_numbers[line.group]
+            for seq in group.members[:]:
+                self.requests.remove(seq)
 
     def _go_on(self, line: RecordedCall) -> None:
         recorded = self.first_sequence(line)
-        seq = self.known(recorded)
-        self.make_room(line)
-        self.learn(seq, recorded)
-        self.num_over = recorded.num_computed - recorded.num_in_flight
+        seq = self.requests.known(recorded)
+        self.requests.make_room(line)
+        self.requests.learn(seq, recorded)
         self.replayed.answer = Reserved() if line.answer else GAVE_NONE
         stop = min(recorded.num_computed + line.num_tokens, len(seq.tokens))
-        self._reserve(seq, max(stop, seq.computed), f"allocate_slots({seq.id})")
-
-    def judge_window(self, seq: ExpectedSequence, num_done: int, context: str) -> None:
-        """Keep the blocks that a step in flight may still read."""
-        super().judge_window(seq, min(num_done, self.num_over), context)
+        num_over = recorded.num_computed - recorded.num_in_flight  # a step in flight may still read what comes after
+        self.manager.growth.reserve(seq, max(stop, seq.computed), f"allocate_slots({seq.id})", num_over)
 
     def on_cache_blocks(self, line: RecordedCall) -> None:
         """Add tokens that were sampled ahead; their KV is already computed."""
         recorded = self.first_sequence(line)
         if recorded.seq not in self.seqs:
             return
-        seq, context = self.known(recorded), f"cache_blocks({recorded.seq})"
-        self.learn(seq, recorded)
+        seq, context = self.requests.known(recorded), f"cache_blocks({recorded.seq})"
+        self.requests.learn(seq, recorded)
         self.call("total-calls", "step_done", recorded.seq)
-        self.observe(context, [seq])
+        self.oracle.observe(context, [seq])
         self.explainer.extended(seq, (), self.config.caching, context)
-        self.settle(context)
+        self.oracle.settle(context)
         stop = min(line.num_tokens, len(seq.tokens))
         if seq.computed < stop:
             self.scheduled(seq, seq.computed, stop)

@@ -12,7 +12,7 @@ from typing import Any
 
 from kvproof.check.oracle.expected import Group, Status
 from kvproof.check.oracle.manager import ManagerJudge
-from kvproof.check.oracle.manager.base import Limits
+from kvproof.check.oracle.manager.judge import Limits
 from kvproof.check.protocol import features
 from kvproof.check.protocol.manager import Assumption, ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import Scope
@@ -152,7 +152,7 @@ def state_key(judge: ManagerJudge) -> Hashable:
         [(named(s), named(t)) for s, t in worker.copies],
         [(order.get(seq.id, NONE), start, stop) for seq, start, stop in worker.writes],
     )
-    return repr((sequences, kept, blocks, step, judge.preempted_in_step, explainer.num_reserved))
+    return repr((sequences, kept, blocks, step, judge.step.has_preempted, explainer.num_reserved))
 
 
 def _signature(group: Group) -> Any:

@@ -10,7 +10,7 @@ nothing is assumed of a pool that prefers one.
 from collections.abc import Hashable, Iterator
 from itertools import permutations, product
 
-from kvproof.check.oracle.pool import PoolJudge, can_give_again
+from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.protocol.manager import Assumption, Unsupported
 from kvproof.check.protocol.pool import PoolConfig, PoolSubject
 from kvproof.check.protocol.scopes import Scope
@@ -75,7 +75,7 @@ class EnabledPoolOperations:
         for count in range(1, min(GIVING_MAX, len(holders)) + 1):
             for first, *others in permutations(holders, count):
                 yield ("give", first, tuple(others)) if others else ("give", first)
-        if self.gives_again and can_give_again(judge):
+        if self.gives_again and judge.can_give_again():
             yield ("give_again",)
         if self.forgets:
             yield ("forget",)

@@ -1,0 +1,63 @@
+"""Explain what a step computed: the blocks that its writes fill, and from which places on a hit may end there."""
+
+from collections.abc import Sequence
+
+from kvproof.check.oracle.expected import ExpectedSequence
+from kvproof.check.oracle.refinement import Explainer
+from kvproof.spec.text import operations
+
+
+def explain_step(explainer: Explainer, writes: Sequence[tuple[ExpectedSequence, int, int]]) -> None:
+    """Explain a step that computed the tokens of each sequence from position `start` up to `stop`.
+
+    A sequence may share a block that another one computes. That happens in the same step at the latest, since a
+    step writes before it reads.
+    """
+    behind = []
+    for seq, start, stop in writes:
+        for part in seq.parts if seq.prefix is None else (seq.prefix, seq):
+            if explainer.num_done(part) < part.at(start):
+                behind.append((part, start, stop))
+            else:
+                _computed(explainer, part, stop)
+    while behind:
+        behind.sort(key=lambda write: not _can_catch_up(explainer, write[0], write[1]))
+        seq, start, stop = behind.pop(0)
+        program = operations.catch_up(
+            explainer.state, explainer.block_size, seq.slot, seq.at(start) - explainer.num_done(seq)
+        )
+        explainer.run(program, f"run: sequence {seq.id}")
+        _computed(explainer, seq, stop)
+
+
+def _can_catch_up(explainer: Explainer, seq: ExpectedSequence, start: int) -> bool:
+    state, size, num_slots = explainer.state, explainer.block_size, seq.at(start)
+    return all(
+        state.num_written[state.table[seq.slot][index]] >= min(size, num_slots - index * size)
+        for index in range(state.done_full[seq.slot], explainer.blocks_for(num_slots))
+    )
+
+
+def _computed(explainer: Explainer, seq: ExpectedSequence, stop: int) -> None:
+    state, size = explainer.state, explainer.block_size
+    explainer.widen(seq, "run")
+    before = state.done_full[seq.slot]
+    num_tokens = seq.at(stop) - explainer.num_done(seq)
+    if num_tokens > 0:
+        explainer.run(operations.compute_tokens(state, size, seq.slot, num_tokens), f"run: sequence {seq.id}")
+        if explainer.config.caching and not seq.is_encoder:
+            explainer.run(operations.mark_computed(state, size, seq.slot, before), f"run: sequence {seq.id}")
+            if seq.layout.num_tokens < seq.layout.num_slots:
+                _note_unaligned(explainer, seq, stop)
+
+
+def _note_unaligned(explainer: Explainer, seq: ExpectedSequence, stop: int) -> None:
+    """Remember the computed blocks from which no hit of the sequence is made yet: a hit ends at a common boundary.
+
+    A manager may cache them at once, or when the boundary is reached, so whether it finds them is not judged.
+    """
+    state, slot = explainer.state, seq.slot
+    last = explainer.blocks_for(seq.at(stop // explainer.block_size * explainer.block_size))
+    for index in range(state.first[slot], state.done_full[slot]):
+        note = explainer.unaligned.discard if index < last else explainer.unaligned.add
+        note(state.table[slot][index])

@@ -1,0 +1,124 @@
+"""Questions that are asked before a call, and what a manager may answer.
+
+The answer must be right as far as the specification decides it: an OK keeps the watermark free, a LATER has something
+to wait for, a NEVER holds for every later state of the pool. How many blocks a refusal may keep in reserve is declared.
+"""
+
+from collections.abc import Sequence
+
+from kvproof.check.oracle.expected import ExpectedSequence, Group
+from kvproof.check.oracle.needed_blocks import may_end_for_good, num_blocks_needed
+from kvproof.check.oracle.oracle import Oracle
+from kvproof.check.protocol.adapter_check import check_answer
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.manager import Admission
+from kvproof.spec.text import operations
+from kvproof.spec.text.state import GPU
+
+OK, LATER, NEVER = Admission.OK, Admission.LATER, Admission.NEVER  # a look-up in an enumeration is a call in Python
+
+
+class Questions:
+    """Asks one manager, and judges its answers. question: the last one, as the protocol names it."""
+
+    def __init__(self, oracle: Oracle) -> None:
+        self.oracle, self.explainer, self.state = oracle, oracle.explainer, oracle.state
+        self.config, self.capabilities = oracle.config, oracle.capabilities
+        self.call, self.reply = oracle.call, oracle.reply
+        self.num_held_back = oracle.num_held_back
+        self.question = ""
+
+    def ask(self, name: str, group: Group) -> Admission:
+        """Ask whether a call would succeed; asking changes nothing. False means NEVER if nothing runs, else LATER."""
+        before, self.question = self.explainer.observed, name
+        answer = self.call("total-calls", name, group.id)
+        if not isinstance(answer, Admission):
+            check_answer(name, answer, bool, Admission)
+            runs = self.explainer.machine.function("may_wait")(self.state, self.explainer.num_prefixes)
+            answer = OK if answer else LATER if runs else NEVER
+        self.oracle.require_unchanged(before, f"{name} only asks")
+        self.reply.text, self.reply.is_refusal = answer._value_, answer is not OK  # `value` is a call in Python
+        return answer
+
+    def judge_ok(self, group: Group, context: str) -> None:
+        """OK: the group and the watermark fit, as far as this does not depend on choices of the manager."""
+        machine = self.explainer.machine
+        if (
+            self.config.caching
+            or self.oracle.leaves_entries
+            or not machine.function("something_runs")(self.state, self.explainer.num_prefixes)
+        ):
+            return
+        needed, unused = self.num_blocks_admitted(group), self.explainer.unused_in(self.state, GPU)
+        if not machine.function("may_answer_ok")(needed, unused, self.num_held_back):
+            raise Finding(
+                "admission-sound",
+                f"{context} says OK, but needs {needed} blocks of $expected free, and {self.num_held_back} are "
+                "held back by the watermark",
+                expected=unused,
+                observed=needed,
+            )
+
+    def num_blocks_admitted(self, group: Group) -> int:
+        """Blocks that the admission of a group takes if it shares none with other groups."""
+        return num_blocks_needed(self.oracle, group, self.oracle.lookahead if self.capabilities.admits_lookahead else 0)
+
+    def blame(self, finding: Finding, gid: int, num_blocks: int, pool: int) -> None:
+        """A call failed after an OK. The OK is at fault if so many blocks, which the call takes, do not fit."""
+        is_promised = finding.property == "admission-sound" and self.capabilities.has_admission_query
+        unused = self.explainer.unused_in(self.state, pool)
+        if is_promised and not self.explainer.machine.function("may_answer_ok")(num_blocks, unused, 0):
+            finding.promise = f"{self.question}({gid})"
+
+    def judge_refusal(self, group: Group, answer: Admission, context: str) -> None:
+        """NEVER: no later state of the pool could run the group. LATER: something runs that may make room."""
+        if answer is LATER:
+            self.judge_later(f"{context} says LATER although nothing runs: it would wait for ever")
+            if self.oracle.has_states and self.oracle.worker.is_pending:
+                return  # the step under way may compute the state that the group found: then the group has to wait
+            needed = num_blocks_needed(self.oracle, group, self.oracle.lookahead)
+            self.judge_no(needed, GPU, self.num_held_back, context)
+        elif not may_end_for_good(self.oracle, group):
+            needed, gpu = num_blocks_needed(self.oracle, group, self.oracle.lookahead), self.config.num_gpu_blocks
+            sentence = f"{context} says NEVER, but needs $observed blocks of $expected"
+            if slack := self.capabilities.refusal_slack:
+                sentence += f"; the subject declares a slack of {slack}"
+            raise Finding("admission-final", sentence, expected=gpu, observed=needed)
+
+    def judge_later(self, sentence: str) -> None:
+        """The subject answered LATER; `sentence` says what is wrong if it may not."""
+        if not self.explainer.machine.function("may_wait")(self.state, self.explainer.num_prefixes):
+            raise Finding("admission-final", sentence)
+
+    def judge_no(self, num_blocks: int, pool: int, num_held_back: int, context: str) -> None:
+        """A call that takes at most so many blocks was refused: a fault if the subject declares a smaller slack."""
+        slack = self.capabilities.refusal_slack
+        if slack is None:
+            return
+        unused = self.explainer.unused_in(self.state, pool)
+        if self.explainer.machine.function("may_answer_ok")(num_blocks + slack, unused, num_held_back):
+            sentence = f"{context} says no, but takes at most $observed blocks, and $expected are free"
+            held_back = f", {num_held_back} of them held back by the watermark" if num_held_back else ""
+            values = {"held": held_back}
+            raise Finding("admission-exact", f"{sentence}$held", expected=unused, observed=num_blocks, values=values)
+
+    def growth_cost_max(self, group: Group) -> int:
+        """At most so many blocks the members of a group take for their tokens and lookahead slots."""
+        return self.cost_max([(seq, len(seq.tokens)) for seq in group.members])
+
+    def cost_max(self, growths: Sequence[tuple[ExpectedSequence, int]]) -> int:
+        """At most so many blocks sequences take for slots, each up to a position, and the lookahead and null blocks."""
+        config, ends = self.config, dict[int, int]()
+        cost = len(growths) if self.oracle.leaves_entries and not self.explainer.observed.reserved else 0
+        for seq, stop in growths:
+            for part in seq.parts:
+                if part.layout.leaves_out:  # a step takes one block for a new state, and none for lookahead
+                    cost += stop > len(part.observed_table) * part.layout.num_tokens
+                else:
+                    ends[part.slot] = part.at(stop + self.oracle.lookahead)
+        counts_touched = self.capabilities.counts_touched_blocks
+        return cost + operations.growth_cost_max(self.state, config.block_size, ends, counts_touched)
+
+    def num_blocks_to_move(self, group: Group) -> int:
+        """Blocks that a swap of the group takes on the other device."""
+        return operations.blocks_to_move(self.state, [part.slot for seq in group.all_seqs for part in seq.parts])

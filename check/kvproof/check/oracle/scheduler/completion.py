@@ -1,0 +1,184 @@
+"""The operation that ends a scheduler's step: its results go back, transfers end, sequences fork and are over."""
+
+from collections.abc import Sequence
+
+from kvproof.check.oracle.computed import explain_step
+from kvproof.check.oracle.enabled import enabled_when
+from kvproof.check.oracle.expected import ExpectedSequence
+from kvproof.check.oracle.scheduler.base import COMPLETE, SchedulerState, UnderWay
+from kvproof.check.oracle.scheduler.host_memory import HostMemory
+from kvproof.check.oracle.scheduler.sampling import Sampling
+from kvproof.check.oracle.scheduler.self_forking import born_since, explain_births
+from kvproof.check.protocol.finding import Finding
+from kvproof.spec.text.budgets import fits_a_step
+
+GROUP_MEMBERS_MAX = 4
+
+
+class CompletionJudge:
+    """Does the operation complete."""
+
+    def __init__(self, scheduler: SchedulerState, sampling: Sampling) -> None:
+        self.scheduler, self.oracle, self.config = scheduler, scheduler.oracle, scheduler.config
+        self.explainer, self.worker, self.capabilities = scheduler.explainer, scheduler.worker, scheduler.capabilities
+        self.coverage, self.seqs, self.call = scheduler.coverage, scheduler.seqs, scheduler.call
+        self.sampling = sampling
+
+    @enabled_when(lambda judge: judge.scheduler.may_complete())
+    def op_complete(
+        self,
+        tokens: Sequence[int],
+        forks: Sequence[Sequence[int]] = (),
+        stops: Sequence[int] = (),
+        arrivals: Sequence[int] = (),
+        copied: Sequence[int] = (),
+    ) -> bool:
+        """The results of the oldest step go back: forks, a token for each sequence computed to its end, and ends.
+
+        arrivals: sequences whose KV has been loaded, or sent. copied: places of the copies to and from host memory that
+        are over.
+        """
+        if not tokens:
+            return False
+        under = self.scheduler.under_way.pop(0)
+        sampling = self.sampling.of(under.step)
+        pairs, children, too_many = [], [], []
+        for parent_id, child_id in forks:
+            parent = next((seq for seq in sampling if seq.id == parent_id), None)
+            if parent is None or not self._may_fork(parent, child_id):
+                continue
+            if not fits_a_step(len(parent.group.members) + 1, self.config.max_num_seqs):
+                too_many.append((parent_id, child_id))
+            else:
+                child = parent.forked(child_id)
+                pairs.append((parent, child))
+                children.append(child)
+                parent.group.members.append(child)
+                self.seqs[child_id] = child
+        if not self.config.async_steps:
+            self.sampling.sample(under, sampling + children, tokens)
+        sampled = {i: t for i, t in under.sampled.items() if (s := self.seqs.get(i)) and not self.sampling.is_doomed(s)}
+        ended = [
+            self.seqs[i]
+            for i in sampled
+            if i in under.over or (i in stops and all(child.id != i for child in children))
+        ]
+        forked = [*((parent.id, child.id) for parent, child in pairs), *too_many]
+        received = [i for i in dict.fromkeys(arrivals) if i in self.scheduler.loading]
+        sent = [i for i in dict.fromkeys(arrivals) if i in self.scheduler.sending and self._may_be_sent(i, under)]
+        if self.config.transfers:
+            self.call("total-calls", "arrived", sent, received)
+        if self.scheduler.host:
+            received = self._end_copies(self.scheduler.host, copied)
+        refused = self.call("total-calls", "complete", sampled, forked, [seq.id for seq in ended]) or []
+        self._judge_forks(too_many, refused)
+        self.scheduler.pending.land(under.flights, COMPLETE)
+        self._arrive(sent, received)
+        for seq in ended:
+            self.scheduler.hold_until_complete(self.scheduler.requests[seq.group.id], COMPLETE)
+            if self.scheduler.requests[seq.group.id].is_sent and seq.slot >= 0:
+                self.scheduler.sending[seq.id] = self.scheduler.pending.launch([seq], COMPLETE)
+                self.coverage["send"] += 1
+        self._completed(pairs, children, ended)
+        return True
+
+    def _judge_forks(self, too_many: Sequence[tuple[int, int]], refused: Sequence[tuple[int, int]]) -> None:
+        """The scheduler refuses exactly those forks that make a request larger than a step can run."""
+        if not (refused or too_many) or list(refused) == list(too_many):
+            return
+        wrong = next(pair for pair in (*too_many, *refused) if (pair in too_many) != (pair in refused))
+        if wrong in too_many:
+            sentence = (
+                f"a fork of sequence {wrong[0]} makes a request of more than $expected sequences, which no step runs"
+            )
+            raise Finding("progress", sentence, call=COMPLETE, expected=self.config.max_num_seqs)
+        raise Finding(
+            "admission-exact", f"a fork of sequence {wrong[0]} was refused, and a step can run it", call=COMPLETE
+        )
+
+    def _end_copies(self, host: HostMemory, places: Sequence[int]) -> list[int]:
+        """Copies to and from host memory are over, and the subject learns which; returns the sequences that loaded."""
+        over = host.complete(places)
+        self.call("total-calls", "copied", [copy.job for copy in over])
+        loads = [(copy, copy.seq) for copy in over if copy.seq is not None]
+        for copy, seq_id in loads:
+            seq = self.seqs.get(seq_id)
+            if seq is not None and seq.slot >= 0 and not self.sampling.is_doomed(seq):
+                host.judge_load(copy, seq)
+        return [seq_id for _, seq_id in loads if seq_id in self.scheduler.loading]
+
+    def _arrive(self, sent: Sequence[int], received: Sequence[int]) -> None:
+        """Transfers end: loaded KV can be read, if its sequence is still there; its blocks are no longer in flight."""
+        for seq_id in received:
+            flights, seq = self.scheduler.loading.pop(seq_id), self.seqs.get(seq_id)
+            if seq is not None and seq.slot >= 0:
+                writes = [(seq, seq.hit, seq.computed)]
+                self.worker.writes += writes
+                self.worker.execute(0)
+                explain_step(self.explainer, writes)
+            else:
+                self.coverage["loaded in vain"] += 1
+            self.scheduler.pending.land(flights, COMPLETE)
+        for seq_id in sent:
+            self.scheduler.pending.land(self.scheduler.sending.pop(seq_id), COMPLETE)
+
+    def _may_be_sent(self, seq_id: int, completed: UnderWay) -> bool:
+        """Whether the send of a sequence may be over: an engine may carry out an abort after the steps under way."""
+        aborted_in = self.scheduler.aborted_in.get(seq_id)
+        return all(under is not aborted_in for under in (completed, *self.scheduler.under_way))
+
+    def _may_fork(self, parent: ExpectedSequence, child_id: int) -> bool:
+        request = self.scheduler.requests[parent.group.id]
+        return (
+            self.capabilities.fork
+            and not self.config.async_steps
+            and self.scheduler.last_step is None
+            and child_id not in self.seqs
+            and len(self.seqs) < self.oracle.num_seqs_max
+            and len(request.members) < GROUP_MEMBERS_MAX
+            and (
+                self.capabilities.refuses_large_groups
+                or fits_a_step(len(request.members) + 1, self.config.max_num_seqs)
+            )
+            and request.num_left(parent) > 1
+            and len(parent.tokens) + 1 < self.config.max_model_len
+        )
+
+    def _completed(
+        self,
+        pairs: list[tuple[ExpectedSequence, ExpectedSequence]],
+        children: list[ExpectedSequence],
+        ended: list[ExpectedSequence],
+    ) -> None:
+        """Explain the tables: sequences that are over release everything, and children share every block."""
+        explainer = self.explainer
+        born, copies = born_since(self.scheduler)
+        for seq in ended:
+            request = self.scheduler.requests[seq.group.id]
+            if len(request.members) == 1:
+                request.is_doomed = True
+            else:
+                request.members.remove(seq)
+                del self.seqs[seq.id]
+        shares = [(parent, child, parent.tables) for parent, child in pairs]
+        over = [r for r in self.scheduler.requests.values() if r.is_doomed and not self.scheduler.is_in_flight(r)]
+        for request in over:
+            self.scheduler.forget(request)
+        self.scheduler.observe_released(COMPLETE, [*children, *(child for _, child in born)])
+        for parent, child, tables in shares:
+            explainer.forked(parent, child, COMPLETE)
+            if child.tables != tables:
+                raise Finding(
+                    "frame-kept",
+                    f"fork of {parent.id}: parent $expected, child $observed",
+                    call=COMPLETE,
+                    expected=tables,
+                    observed=child.tables,
+                    sequence=child.name,
+                )
+        for seq in (*ended, *(seq for request in over for seq in request.everyone())):
+            if seq.slot >= 0 and seq.id not in self.seqs:
+                explainer.freed(seq, COMPLETE)
+        explain_births(self.scheduler, born, copies)
+        self.oracle.settle(COMPLETE)
+        self.coverage["finished"] += len(ended)

@@ -1,0 +1,61 @@
+"""What must hold of a step once it is explained: room is left, there are places, and each chunk is called rightly."""
+
+from collections.abc import Sequence
+
+from kvproof.check.oracle.expected import ExpectedSequence, Status
+from kvproof.check.oracle.scheduler.base import SCHEDULE, SchedulerState
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.scheduler import Chunk
+from kvproof.spec.text.budgets import have_places, may_be_a_decode, must_be_a_decode
+from kvproof.spec.text.state import GPU
+
+
+def judge_room_left(state: SchedulerState, seq: ExpectedSequence) -> None:
+    """The manager has said OK to this sequence: room for its lookahead slots and the watermark are left."""
+    lookahead = state.config.lookahead if state.capabilities.admits_lookahead else 0
+    blocks_needed, num_tables = state.explainer.machine.function("blocks_needed"), len(state.config.kv_groups)
+    num_tokens, unused = len(seq.tokens), state.explainer.unused_in(state.state, GPU)
+    needed = blocks_needed(num_tokens, lookahead, num_tables) - blocks_needed(num_tokens, 0, num_tables)
+    num_held_back = state.oracle.num_held_back
+    if not state.explainer.machine.function("may_answer_ok")(needed, unused, num_held_back):
+        raise Finding(
+            "admission-sound",
+            f"$sequence was admitted, and $observed blocks are left; {needed} more are needed for its lookahead, "
+            f"and {num_held_back} are held back by the watermark",
+            call=SCHEDULE,
+            expected=needed + num_held_back,
+            observed=unused,
+            sequence=seq.name,
+        )
+
+
+def judge_prompts(state: SchedulerState, chunks: Sequence[Chunk], prompts: set[int]) -> None:
+    """The worker computes prompts and decodes with different kernels, so each chunk must be called rightly."""
+    for chunk in chunks:
+        seq, is_prompt = state.seqs[chunk.seq], chunk.seq in prompts
+        num_sent = state.requests[seq.group.id].num_prompt
+        if is_prompt and must_be_a_decode(chunk.stop, seq.num_prompt):
+            expected, observed = "a decode", "a part of a prompt"
+        elif not is_prompt and not may_be_a_decode(chunk.start, chunk.stop, num_sent):
+            expected, observed = "a part of a prompt", "a decode"
+        else:
+            continue
+        raise Finding(
+            "read-back",
+            f"positions {chunk.start} to {chunk.stop - 1} of $sequence are in the step as $observed; they are "
+            "$expected",
+            call=SCHEDULE,
+            expected=expected,
+            observed=observed,
+            sequence=seq.name,
+        )
+
+
+def judge_places(state: SchedulerState) -> None:
+    """After an admission or a swap in there are places for all. Forks alone may take more: the model makes them."""
+    places = state.config.max_num_seqs
+    members = [seq for r in state.requests.values() if not r.is_doomed for seq in r.members]
+    num_running = sum([seq.status is Status.RUNNING and seq.id not in state.without_slot for seq in members])
+    if not state.capabilities.bounds_only_steps and not have_places(num_running, places):
+        sentence = "somebody was let in, and $observed sequences run, $expected may"
+        raise Finding("budget-kept", sentence, call=SCHEDULE, expected=places, observed=num_running)

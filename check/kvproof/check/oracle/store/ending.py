@@ -1,0 +1,140 @@
+"""Operations by which transfers end: their bytes move, the store learns of it, everything is cleared, leases end."""
+
+from collections.abc import Sequence
+
+from kvproof.check.oracle.enabled import enabled_when
+from kvproof.check.oracle.store.answers import check_slots
+from kvproof.check.oracle.store.oracle import StoreOracle
+from kvproof.check.oracle.store.rules import NO_END, Transfer
+from kvproof.check.oracle.store.storing import StoringJudge
+from kvproof.check.protocol.adapter_check import check_answer
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.store import Copied, keys_text
+
+
+class EndJudge:
+    """Does the operations land, report, clear and wait."""
+
+    def __init__(self, store: StoreOracle, storing: StoringJudge) -> None:
+        self.store, self.explained, self.transfers = store, store.explained, store.transfers
+        self.capabilities, self.coverage, self.call = store.capabilities, store.coverage, store.call
+        self.storing = storing
+
+    @enabled_when(about=lambda judge: judge.store.moving())
+    def op_land(self, transfer: int, failed: Sequence[int] = ()) -> bool:
+        """The bytes move. The store is not informed."""
+        one = self.transfers[transfer]
+        if one.is_asking:
+            return self.storing.answered(one, failed)
+        cannot_fail = one.is_load or one.from_device or self.capabilities.never_fails
+        one.failed = () if cannot_fail else tuple(place for place in failed if 0 <= place < len(one.keys))
+        if one.failed and (self.capabilities.paths or self.capabilities.fails_whole):
+            first = 0 if self.capabilities.fails_whole else min(one.failed)
+            one.failed = tuple(range(first, len(one.keys)))
+        context = f"land({transfer})"
+        for place, (key, slot) in enumerate(zip(one.keys, one.slots, strict=True)):
+            there = self.store.memory.get(slot)
+            if one.is_load and there != key:
+                sentence = f"slot {slot} is read for key $expected, and has the content of key $observed"
+                raise Finding("arrived-whole", sentence, call=context, expected=key, observed=there, blocks=[slot])
+            if not one.is_load and place not in one.failed:
+                self.store.memory[slot] = key
+            elif not one.is_load:
+                self.store.memory.pop(slot, None)
+        self.explained.land(one, context)
+        one.has_landed = True
+        return True
+
+    @enabled_when(about=lambda judge: judge.store.landed())
+    def op_report(self, transfer: int) -> bool:
+        """The store learns that a transfer has landed."""
+        one = self.transfers[transfer]
+        self.coverage["reported before an older one"] += next(iter(self.transfers)) != transfer
+        copied = None
+        if one.is_load:
+            context = f"end_load({keys_text(one.keys)})"
+            self.call("total-calls", "end_load", transfer, one.request, list(one.keys))
+        else:
+            stored = [key for place, key in enumerate(one.keys) if place not in one.failed]
+            lost = [key for place, key in enumerate(one.keys) if place in one.failed]
+            context = f"end_store(stored {stored}, failed {lost})"
+            copied = self.call("total-calls", "end_store", transfer, one.request, stored, lost)
+            check_answer("end_store", copied, Copied, type(None))
+        if one.has_lapsed:
+            self.coverage["ended after its lease"] += 1
+            self.explained.end_lapsed(one)
+        else:
+            self.explained.end(one, context)
+        del self.transfers[transfer]
+        if copied is not None and copied.keys:
+            self._copied(one, copied, context)
+        try:
+            self.store.settle(context)
+        except Finding as finding:
+            raise sharpened(finding, one) from None
+        return True
+
+    def _copied(self, stored: Transfer, copied: Copied, context: str) -> None:
+        """What was stored is copied to a lower tier: a load with the number of its store."""
+        check_slots("end_store", copied.keys, copied.slots)
+        if absent := [key for key in copied.keys if not self.explained.has(key)]:
+            sentence, values = "$keys is copied to a lower tier, and is not there", {"keys": keys_text(absent)}
+            raise Finding("hit-written", sentence, call=context, values=values)
+        self.store.judge_given(copied.keys, dict(zip(copied.keys, copied.slots, strict=True)), context)
+        owner = self.explained.new_owner()
+        one = Transfer(stored.number, stored.request, True, owner, list(copied.keys), list(copied.slots))
+        one.until = self.store.until()
+        self.explained.begin(one, context)
+        self.transfers[one.number] = one
+        self.coverage["copied to a lower tier"] += 1
+
+    @enabled_when()
+    def op_clear(self) -> bool:
+        """Every entry goes. Transfers under way are fenced, and the store is never informed of them."""
+        context = "clear()"
+        self.call("total-calls", "clear")
+        self.coverage["cleared with a transfer under way"] += bool(self.transfers)
+        for one in [one for one in self.transfers.values() if not one.has_lapsed]:
+            if not one.has_landed:
+                one.failed = () if one.is_load else tuple(range(len(one.keys)))
+                self.explained.land(one, context)
+            self.explained.end(one, context)
+        self.transfers.clear()
+        self.store.memory.clear()
+        self.store.used.clear()
+        self.explained.drop_all(context)
+        self.store.settle(context)
+        return True
+
+    @enabled_when()
+    def op_wait(self, seconds: int) -> bool:
+        """Time passes, and leases may end."""
+        context = f"advance({seconds})"
+        self.call("total-calls", "advance", seconds)
+        self.explained.fire("advance", context, seconds)
+        now = self.explained.state.clock[0]
+        for one in self.transfers.values():
+            if NO_END != one.until <= now and not one.has_lapsed:
+                self.explained.lapse(one, context)
+        self.store.settle(context)
+        return True
+
+
+def sharpened(finding: Finding, ended: Transfer) -> Finding:
+    """The finding after a transfer has ended, under the property that says what its end must do."""
+    property = finding.property
+    if ended.has_lapsed:
+        property = "pin-own"
+    elif ended.failed and property in ("frame-kept", "conservation", "no-leak-at-rest"):
+        property = "abort-unseen"
+    elif ended.is_load and property == "refcount-exact":
+        property = "pin-own"
+    return finding.of_property(property, about=_described(ended))
+
+
+def _described(ended: Transfer) -> str:
+    """What kind of transfer has ended, for the identity of a finding."""
+    kind = f"of a {'load' if ended.is_load else 'store'}{' that failed' if ended.failed else ''}"
+    if not ended.has_lapsed:
+        return kind
+    return f"{kind} whose lease was over{' and whose key another store took over' if ended.is_taken_over else ''}"

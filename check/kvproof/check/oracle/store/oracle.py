@@ -1,0 +1,145 @@
+"""What the parts of the judge of stores share: one opened store, what is expected, and the specification beside it."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from kvproof.check.oracle.enabled import Reply
+from kvproof.check.oracle.store.rules import NO_END, StoreRules, Transfer
+from kvproof.check.oracle.subject_calls import SubjectCalls
+from kvproof.check.oracle.unordered import unordered
+from kvproof.check.protocol.adapter_check import check_adapter
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.store import (
+    STORE_CALLS,
+    StoreConfig,
+    StoreObservation,
+    StoreSubject,
+    check_store_observation,
+    path_to,
+)
+
+NUM_KEYS_MAX = 256  # of one operation
+
+
+class StoreOracle:
+    """One opened store, what is expected of it, and the specification beside it.
+
+    requests: what each request that is there has asked for, in order. used: keys in the order in which they were last
+    used, for exhaustive searches. memory: of each slot, the key whose content was last written there. explained: the
+    specification. observed: what the store showed last.
+    """
+
+    def __init__(self, subject: StoreSubject, config: StoreConfig, rules: type[StoreRules] = StoreRules) -> None:
+        check_adapter(subject, STORE_CALLS)
+        self.subject, self.config, self.capabilities = subject, config, subject.capabilities
+        self.coverage: Counter[str] = Counter()
+        self.notes: Counter[str] = Counter()
+        self.reply, self.is_sparse = Reply(), False
+        self.requests: dict[int, list[int]] = {}
+        self.transfers: dict[int, Transfer] = {}
+        self.used: dict[int, None] = {}
+        self.memory: dict[int, int] = {}
+        calls = SubjectCalls(subject)
+        self.call = calls.call
+        calls.open(config)
+        self.explained = rules(config, self.coverage)
+        self.observed: StoreObservation = self.call("total-calls", "observe")
+        self.check_observed()
+        self.explained.compare(self.observed, True, "open")
+
+    def observe(self) -> StoreObservation:
+        """Observe the store."""
+        self.observed = self.call("total-calls", "observe")
+        return self.observed
+
+    def moving(self) -> list[int]:
+        """The transfers that have not landed, and may."""
+        moving = [one for one in self.transfers.values() if not (one.has_landed or one.has_lapsed)]
+        copy = next((one for one in moving if one.from_device), None)
+        return [one.number for one in moving if one is copy or not one.from_device]
+
+    def landed(self) -> list[int]:
+        """The transfers that have landed or whose lease is over, of which the store is not informed yet."""
+        copy = next((one for one in self.transfers.values() if one.from_device), None)
+        ended = [one for one in self.transfers.values() if one.has_landed or one.has_lapsed]
+        return [one.number for one in ended if one is copy or not one.from_device]
+
+    def loadable(self) -> list[int]:
+        """The keys that a load may ask for."""
+        return list(self.explained.numbers) if self.capabilities.loads_any_key else self.explained.resident()
+
+    def check_observed(self) -> None:
+        """Raise AdapterError if what the subject last showed has a wrong type; types are not checked at each call."""
+        check_store_observation(self.observed)
+
+    def compare_all(self, context: str) -> None:
+        """Compare everything that the store shows."""
+        self.explained.compare(self.observe(), self.is_at_rest(), context)
+
+    def is_at_rest(self) -> bool:
+        """Whether no transfer is under way."""
+        return not self.transfers
+
+    def settle(self, context: str) -> None:
+        """The call is explained: the store must show what the specification has."""
+        if self.is_sparse:
+            self.observe_part()
+            self.explained.compare_count(self.observed.free, self.is_at_rest(), context)
+        else:
+            self.compare_all(context)
+        self.coverage["pool full"] += not self.observed.free
+
+    def observe_part(self) -> None:
+        """Observe the number of free slots at least."""
+        name = "observe_part" if hasattr(self.subject, "observe_part") else "observe"
+        self.observed = self.call("total-calls", name)
+
+    def require_unchanged(self, context: str) -> None:
+        """A call that refuses changes nothing that the store shows, but the order of its entries."""
+        before = self.observed
+        if self.is_sparse:
+            self.observe_part()
+            before = self.observed._replace(free=before.free)
+        else:
+            self.observe()
+        for name, old, new in zip(StoreObservation._fields, unordered(before), unordered(self.observed), strict=True):
+            if old != new:
+                sentence = f"was refused, but {name} changed; $expected -> $observed"
+                raise Finding("failed-call-changes-nothing", sentence, call=context, expected=old, observed=new)
+
+    def use(self, request: int, keys: Sequence[int]) -> None:
+        """The request uses these keys."""
+        self.requests.setdefault(request, []).extend(keys)
+        if not self.is_sparse:
+            for key in keys:
+                self.used.pop(key, None)
+                self.used[key] = None
+
+    def fits(self, keys: Sequence[int]) -> bool:
+        """Whether an operation may be about these keys, and the specification has room for it."""
+        is_path = not self.capabilities.paths or (bool(keys) and tuple(keys) == path_to(keys[-1]))
+        return is_path and len(set(keys)) == len(keys) <= NUM_KEYS_MAX and self.explained.has_room(keys)
+
+    def judge_miss(self, key: int, answer: str, context: str) -> None:
+        """The store did not find a key that is there: a fault if it declares how much it misses."""
+        self.notes["hit-complete"] += 1
+        if self.capabilities.lost_hits is not None:
+            raise Finding(
+                "hit-found", f"the answer is $observed, and key {key} is there", call=context, observed=answer
+            )
+
+    def judge_given(self, keys: Sequence[int], given: dict[int, int], context: str) -> None:
+        """A load gets the keys that are there, from their slots. given: the slots that the store answered."""
+        for key in keys:
+            if key not in given and self.explained.has(key):
+                self.judge_miss(key, "nothing", context)
+            elif key in given and self.explained.has(key) and given[key] != self.explained.slot_of(key):
+                sentence = f"key {key} is in slot $expected, and the store answers $observed"
+                expected = self.explained.slot_of(key)
+                raise Finding("arrived-whole", sentence, call=context, expected=expected, observed=given[key])
+
+    def until(self) -> int:
+        """When the lease of a transfer ends that begins now."""
+        if not self.capabilities.leases:
+            return NO_END
+        return int(self.explained.state.clock[0]) + self.config.lease_seconds
