@@ -97,8 +97,10 @@ class Saving:
     def report_again(self, path: Path, found: Counterexample) -> ReportedFinding:
         """A finding whose run this file of the result's folder has."""
         text, place = narrated(found.finding, found.config, found.operations), str(path.relative_to(self.store.folder))
-        reported = ReportedFinding(found.finding.property, text, place, path.stem, found.kind[1])
-        self._excuse(reported, found.finding)
+        identity = found.identity
+        reported = ReportedFinding(identity.property, text, place, path.stem, identity.signature)
+        reported.former = identity.former
+        self._excuse(reported, found)
         return reported
 
     def _name_as_before(self, reported: ReportedFinding, kept: KeptFinding) -> None:
