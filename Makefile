@@ -64,7 +64,7 @@ soak-memory: $(READY) ## an hour of hunting each subject of SOAK: no finding, no
 
 faults: $(READY) ## plant the catalogue of faults in block managers; continues a run that was stopped
 	@mkdir -p build
-	$(BIN)/kvproof faults --of impl --out build/faults.jsonl --resume
+	$(BIN)/kvproof faults --of impl --out build/faults.sqlite --resume
 
 proofs-accept: $(READY) ## pin what kvproof prove proves and assumes today; review the diff
 	$(BIN)/python -m kvproof.models.pin

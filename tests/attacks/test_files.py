@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tests.attacks.damage import as_json, damaged, database, decoded, drawn, lines, toml, torn
 
-from kvproof.audit.cli.fault_store import FaultStore, StoredResult
+from kvproof.audit.cli.fault_store import FaultStore
 from kvproof.check.counterexample.replay import ReplayStatus
 from kvproof.check.hunting import store as campaigns
 from kvproof.check.hunting.plan import read_plan
@@ -263,10 +263,10 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
         "configuration": Kind([settings], (Configuration,), toml, "kvproof.toml", read_settings),
         "known": Kind([settings], (), toml, "known.toml", known_findings),
         "faults": Kind(
-            [[stored, stored]],
-            (StoredResult,),
-            lines,
-            "f.jsonl",
+            [{"results": [row_of_store("ab", stored)], "change": [0]}],
+            (),
+            campaigns_of,
+            "f.sqlite",
             lambda path: FaultStore.opened(path, {}, is_resumed=True),
         ),
         "efforts": Kind([efforts], (Efforts,), as_json, "e.json", lambda path: read_efforts(path, 1)),

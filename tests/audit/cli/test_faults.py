@@ -61,7 +61,7 @@ def test_the_kind_rules_selects_every_mutant_and_no_other_fault(monkeypatch: pyt
 
 
 def test_a_run_goes_on_where_an_earlier_one_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, selected = tmp_path / "faults.jsonl", [one for one in deletions() if one.function == "send_entry"]
+    file, selected = tmp_path / "faults.sqlite", [one for one in deletions() if one.function == "send_entry"]
     judged: list[str] = []
 
     def judge_two(faults: list[Mutant], *_: object) -> Iterator[MutantResult]:

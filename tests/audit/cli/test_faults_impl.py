@@ -73,7 +73,7 @@ def test_a_fault_of_an_engine_that_is_not_here_is_not_judged(monkeypatch: pytest
 
 
 def test_a_resumed_run_judges_what_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked, file = answer(monkeypatch, WALK), str(tmp_path / "results.jsonl")
+    asked, file = answer(monkeypatch, WALK), str(tmp_path / "results.sqlite")
     assert kvproof_faults("--only", LEAK, "--out", file).exit_code == 0
     done = kvproof_faults("--only", LEAK, "--only", DOUBLE, "--out", file, "--resume")
     assert asked == [LEAK, DOUBLE]
@@ -115,7 +115,7 @@ def test_a_store_that_cannot_be_written_ends_after_its_table(monkeypatch: pytest
 
     answer(monkeypatch, WALK)
     monkeypatch.setattr(FaultStore, "add", full)
-    done = kvproof_faults("--only", LEAK, "--out", str(tmp_path / "results.jsonl"))
+    done = kvproof_faults("--only", LEAK, "--out", str(tmp_path / "results.sqlite"))
     assert done.exit_code == 3
     assert "0 faults: 0 found (0.0%), 0 not found." in done.output
     assert "no space is left" in done.stderr

@@ -106,10 +106,16 @@ def test_walks_are_walked_on_in_one_place() -> None:
 
 
 def test_results_are_resumed_from_one_store() -> None:
-    """Resume formats: 1. Counted are the files of hunting/ that import a format in which results could be kept."""
+    """Resume formats: 1. Counted are the formats, in which results could be kept, that what resumes imports.
+
+    These files are all of hunting/, and the store of the judged faults.
+    """
     formats = {"sqlite3", "json", "pickle", "shelve", "csv", "tomllib"}
     keeping = {
-        (path.name, module) for path, imported in imports() if path.parent.name == "hunting" for module, _ in imported
+        (path.name, module)
+        for path, imported in imports()
+        if path.parent.name == "hunting" or path.name == "fault_store.py"
+        for module, _ in imported
     }
     assert {(name, module) for name, module in keeping if module in formats} == {
         ("store.py", "sqlite3"),

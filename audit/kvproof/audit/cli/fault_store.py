@@ -1,16 +1,16 @@
-"""The results of planted faults in a file, a JSON line for each, so that `kvproof faults --resume` can go on.
+"""The results of planted faults in a database, so that `kvproof faults --resume` can go on.
 
-A line is written as soon as a fault is judged. A later run uses it again only if it would ask the same question: the
-text of the fault, every file of kvproof and of its tests, the versions of Python and of the solvers, and the settings
-have the same digest. Other lines stay in the file and are ignored. A line that was cut off while it was written is
-removed. The digest shows that nothing has changed; it does not show who has written the line.
+It is the store of a hunt: a result is written as soon as a fault is judged, as a whole or not at all. A later run uses
+it again only if it would ask the same question: the text of the fault, every file of kvproof and of its tests, the
+versions of Python and of the solvers, and the settings have the same digest, which is its key. Other results stay in
+the file and are ignored. The digest shows that nothing has changed; it does not show who has written the result.
 """
 
 import hashlib
-import os
 import platform
+import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -18,11 +18,13 @@ from pathlib import Path
 import msgspec
 
 from kvproof.check.hosts.sources import digest_of
+from kvproof.check.hunting.store import ResultStore
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import explained
 from kvproof.check.subjects.loading.partial_import import installed_version
 from kvproof.reports.document import read_bytes
 
+DATABASE_BEGINS = b"SQLite format 3\0"
 SOLVERS = ("z3-solver", "cvc5")
 
 
@@ -42,7 +44,7 @@ class FaultStore:
 
     file: Path
     settings: Mapping[str, object]
-    known: dict[str, StoredResult] = field(default_factory=dict)  # by digest
+    results: ResultStore
 
     @classmethod
     def opened(cls, file: Path, settings: Mapping[str, object], is_resumed: bool) -> "FaultStore":
@@ -51,22 +53,16 @@ class FaultStore:
         Raises UsageError if it has results and is not to be resumed, DocumentError if it is not a regular file, and
         StoreError if it cannot be written.
         """
-        store = cls(file, settings)
         with explained(file):
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.touch()
-            content = read_bytes(file)
-            if content and not is_resumed:
-                raise UsageError(f"{file} is not empty; continue with --resume, or name another file")
-            whole = content[: content.rfind(b"\n") + 1]
-            if whole != content:
-                os.truncate(file, len(whole))
-        for number, line in enumerate(whole.splitlines(), 1):
-            try:
-                one = msgspec.json.decode(line, type=StoredResult)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise UsageError(f"{file}:{number} is no result of kvproof faults: {error}") from error
-            store.known[one.digest] = one
+            content = read_bytes(file) if file.exists() else b""
+        if content and not is_resumed:
+            raise UsageError(f"{file} is not empty; continue with --resume, or name another file")
+        if content and not content.startswith(DATABASE_BEGINS):
+            raise UsageError(f"{file} has no results of this version of kvproof faults; name another file")
+        store = cls(file, settings, ResultStore(file))
+        weakref.finalize(store, store.results.close)
+        store.results.check()
         return store
 
     def digest(self, text: str) -> str:
@@ -75,16 +71,18 @@ class FaultStore:
         return hashlib.sha256(msgspec.json.encode([*question, environment()])).hexdigest()
 
     def find(self, text: str) -> StoredResult | None:
-        """The result of an earlier run for the fault with this text."""
-        return self.known.get(self.digest(text))
+        """The result of an earlier run for the fault with this text. Raises StoreError."""
+        if (found := self.results.find(self.digest(text))) is None:
+            return None
+        try:
+            return msgspec.convert(found, StoredResult)
+        except msgspec.ValidationError as error:
+            raise self.results.damaged(error) from error
 
     def add(self, fault: str, text: str, by: str, evidence: str, seconds: float) -> None:
-        """Write one result; it is on disk when this returns. Raises StoreError."""
-        one = self.known[self.digest(text)] = StoredResult(fault, self.digest(text), by, evidence, round(seconds, 3))
-        with explained(self.file), self.file.open("ab") as stream:
-            stream.write(msgspec.json.encode(one) + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        """Write one result; it survives a kill when this returns. Raises StoreError."""
+        one = StoredResult(fault, self.digest(text), by, evidence, round(seconds, 3))
+        self.results.add(one.digest, "", one.seconds, msgspec.to_builtins(one))
 
 
 def environment() -> list[str]:

@@ -4,8 +4,10 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from kvproof.check.counterexample.keeping import KeptFinding
+from kvproof.check.counterexample.steps import narrated
 from kvproof.check.hunting.store import ResultStore
 from kvproof.check.hunting.unit import Judged, ShortenUnit, shortened
 from kvproof.check.isolation.messages import pack
@@ -91,6 +93,15 @@ class Saving:
         self._excuse(reported, kept.found)
         self._saved.append((judge, (*found.kind, reported.features), reported))
         return replace(reported)
+
+    def report_again(self, path: Path, found: Counterexample) -> ReportedFinding:
+        """A finding whose run this file of the result's folder has."""
+        text, place = narrated(found.finding, found.config, found.operations), str(path.relative_to(self.store.folder))
+        identity = found.identity
+        reported = ReportedFinding(identity.property, text, place, path.stem, identity.signature)
+        reported.former = identity.former
+        self._excuse(reported, found)
+        return reported
 
     def _name_as_before(self, reported: ReportedFinding, kept: KeptFinding) -> None:
         """Give the finding the signature of an earlier one that says the same of the same method.

@@ -13,6 +13,7 @@ from kvproof.check.hunting.findings import Saving, saving_of
 from kvproof.check.hunting.head import Head, here
 from kvproof.check.hunting.resume import HuntPlan, begun, earlier_findings, keep_plan, require_same, resumed
 from kvproof.check.hunting.scope_unit import ScopeUnits
+from kvproof.check.hunting.seeds import saved_runs, seeds_stage
 from kvproof.check.hunting.store import ResultStore
 from kvproof.check.hunting.unit import Judged, make_ready
 from kvproof.check.hunting.walk_stage import walker_stage
@@ -88,6 +89,7 @@ def hunt(given: HuntOptions) -> Exit:
         earlier = [] if results is None else earlier_findings(store.folder)
         if results is None:
             store.claim()
+            plan.saved = saved_runs(store.folder, plan.subject)
             results = ending.enter_context(closing(begun(store.folder, plan)))
         saving = saving_of(options, make, given.isolation, results)
         saving.wanted = frozenset(plan.properties)
@@ -159,6 +161,8 @@ class _Stages:
         """What was found before, the scopes, and the walk; workers walk first if they search the scopes beside it."""
         strategy, keeps_going = strategy_of(self.subject), self.given.keeps_going
         stages = [_before(earlier)] if earlier else []
+        if saved := self.plan.saved:
+            stages.append(seeds_stage(self.saving, saved, self.plan.fixed, keeps_going))
         units = None if pool is None else ScopeUnits(pool, judged)
         if strategy.can_explore:
             stages.append(self._scopes(strategy, units))

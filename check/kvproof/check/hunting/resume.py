@@ -23,13 +23,18 @@ MANY = "the hunt in {folder} has {name} {kept}; leave --{name} out, or begin ano
 
 
 class HuntPlan(msgspec.Struct, forbid_unknown_fields=True):
-    """What a hunt searches. effort: as `--effort` takes it; empty if the time alone limits the hunt."""
+    """What a hunt searches.
+
+    effort: as `--effort` takes it; empty if the time alone limits the hunt. saved: the files with the runs of earlier
+    hunts that are replayed first.
+    """
 
     subject: str
     seed: int
     fixed: dict[str, Any] = {}
     properties: list[str] = []
     effort: str = ""
+    saved: list[str] = []
 
 
 def begun(folder: Path, plan: HuntPlan) -> ResultStore:

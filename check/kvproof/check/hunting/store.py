@@ -44,7 +44,9 @@ class ResultStore:
                 on_error.pop_all()
         except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged name in a message of SQLite
             if "locked" in str(error):
-                raise UsageError(f"another campaign writes to {file.parent}; name another folder with --out") from error
+                raise UsageError(
+                    f"another run of kvproof writes to {file.parent}; name another folder with --out"
+                ) from error
             raise StoreError(f"{self.file} cannot be used: {error}") from error
 
     def _prepare(self) -> None:
@@ -59,7 +61,7 @@ class ResultStore:
         self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self._database.execute(TABLE)
         if not has_tables_of(self._database, [TABLE]):
-            raise UsageError(f"{self.file} has other tables than a campaign; name another folder with --out")
+            raise UsageError(f"{self.file} has other tables than kvproof's; name another folder with --out")
 
     @classmethod
     def of_campaign(cls, folder: Path) -> "ResultStore":
@@ -123,7 +125,7 @@ class ResultStore:
         try:
             return self._database.execute(statement, values)
         except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged name in a message of SQLite
-            raise StoreError(f"{self.file} cannot be used: {error}; start the campaign again to resume it") from error
+            raise StoreError(f"{self.file} cannot be used: {error}; start the command again to resume it") from error
 
     def close(self) -> None:
         with suppress(sqlite3.Error):

@@ -1,0 +1,72 @@
+"""The runs that an earlier hunt has saved are replayed first, and change nothing of what the search does."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.check.forgetful import FORGETFUL
+from typer.testing import CliRunner
+
+from kvproof.check.cli.app import app
+
+SAID = "saved runs: {} replayed first, {}"
+OPTIONS = ("--subject", "faulty_seeds.py:Forgetful", "--no-isolation", "--effort", "1000", "--seed", "3")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "faulty_seeds.py").write_text(FORGETFUL)
+    return tmp_path
+
+
+def hunted(*options: str, exit_code: int = 1) -> dict[str, Any]:
+    """The result of a hunt."""
+    done = CliRunner().invoke(app, ["hunt", *OPTIONS, *options])
+    assert done.exit_code == exit_code, done.output
+    document: dict[str, Any] = json.loads(Path(".kvproof", "result.json").read_text())
+    return document
+
+
+def searched(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The checks of the searches, without times."""
+    return [check | {"seconds": 0} for check in document["checks"] if check["judge"] != "saved runs"]
+
+
+def test_a_saved_run_is_replayed_first_and_the_search_is_that_of_an_empty_folder(folder: Path) -> None:
+    first = hunted()
+    assert not [message for message in first["messages"] if "replayed first" in message]
+    saved = {Path(check["trace"]).name for check in first["checks"] if check["trace"]}
+    files = {path.name for path in Path(".kvproof", "crashes").iterdir()}
+    again = hunted()
+    assert SAID.format(f"{len(saved)} was" if len(saved) == 1 else f"{len(saved)} were", "1 fails") in again["messages"]
+    (found,) = (check for check in again["checks"] if check["judge"] == "saved runs")
+    assert (found["property"], found["verdict"]) == ("refcount-exact", "refuted")
+    assert Path(found["trace"]).name in saved
+    assert searched(again) == searched(first)
+    assert {path.name for path in Path(".kvproof", "crashes").iterdir()} == files
+
+
+def test_a_saved_run_that_fails_ends_a_hunt_for_the_first_finding_before_anything_is_searched(folder: Path) -> None:
+    hunted()
+    document = hunted("--stop-at-first", "--seed", "8")
+    assert {check["judge"] for check in document["checks"] if check["verdict"] == "refuted"} == {"saved runs"}
+    assert not [check for check in document["checks"] if check["judge"] == "walker" and check["counts"]]
+
+
+def test_a_saved_run_of_a_fault_that_is_repaired_or_of_another_subject_refutes_nothing(folder: Path) -> None:
+    hunted()
+    assert "saved runs" not in str(hunted("--subject", "kvproof", exit_code=4)["messages"])
+    hunted()
+    Path("faulty_seeds.py").write_text(
+        "from kvproof.check.subjects.builtin.manager import BuiltIn\n\n\nclass Forgetful(BuiltIn):\n    pass\n"
+    )
+    document = hunted(exit_code=4)
+    assert SAID.format("1 was", "0 fail") in document["messages"]
+    assert {check["verdict"] for check in document["checks"]} & {"refuted"} == set()
+
+
+def test_a_saved_run_without_the_fixed_fields_is_not_replayed(folder: Path) -> None:
+    hunted()
+    assert "replayed first" not in str(hunted("--fix", "block_size=3")["messages"])
