@@ -137,10 +137,10 @@ def pool() -> Iterator[Ask]:
         yield _asking(workers)
 
 
-def _asking(workers: Workers) -> Ask:
+def _asking(workers: Workers, seconds: float = SECONDS) -> Ask:
     def ask(code: str) -> str:
         try:
-            (result,) = workers.results(run, [code], Handling(SECONDS, num_tries=1, is_loss_a_result=True))
+            (result,) = workers.results(run, [code], Handling(seconds, num_tries=1, is_loss_a_result=True))
         except RuntimeError as error:
             return f"raised {error}"
         if not isinstance(result, UnitLost):
@@ -182,7 +182,7 @@ def ray_worker() -> Iterator[Ask]:
     from kvproof.check.hosts.on_ray import RayWorkers
 
     with closing(RayWorkers()) as workers:
-        yield _asking(workers)
+        yield _asking(workers, seconds=60.0)
 
 
 @contextmanager

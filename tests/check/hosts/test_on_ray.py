@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from tests.check.forgetful import FORGETFUL
 
-from kvproof.check.hosts.workers import WorkerLost
+from kvproof.check.hosts.workers import Handling, WorkerLost
 
 pytestmark = [
     pytest.mark.ray,
@@ -128,9 +128,7 @@ def test_a_part_whose_process_is_killed_is_made_again() -> None:
     assert found.coverage == expected.coverage
 
 
-def test_a_unit_that_hangs_is_done_again_and_a_worker_with_other_sources_does_none(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_unit_that_hangs_is_done_again_and_a_worker_with_other_sources_does_none(tmp_path: Path) -> None:
     from kvproof.check.hosts import on_ray
     from kvproof.check.hosts.ray_cluster import TOKEN, TOKEN_MODE
 
@@ -138,10 +136,9 @@ def test_a_unit_that_hangs_is_done_again_and_a_worker_with_other_sources_does_no
     workers = on_ray.RayWorkers()
     try:
         assert list(workers.results(operator.neg, [1, 2])) == [-1, -2]
-        monkeypatch.setattr(on_ray, "SECONDS_MAX", 3.0)
         unit = f"test -e {tmp_path}/begun || {{ touch {tmp_path}/begun; sleep 60; }}"
         began = time.monotonic()
-        assert list(workers.results(os.system, [unit])) == [0]
+        assert list(workers.results(os.system, [unit], Handling(seconds=3.0))) == [0]
         assert time.monotonic() - began < 50
         workers._place.code = "others"
         with pytest.raises(WorkerLost, match="the sources of its kvproof differ from those of the command"):
