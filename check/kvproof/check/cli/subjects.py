@@ -66,6 +66,7 @@ def list_engines() -> None:
 
         console, found = output(), download.installed_engines()
         for engine in found:
-            say(console, f"{engine.name}=={engine.version}  {engine.folder}")
+            folder = engine.folder.readlink() if engine.folder.is_symlink() else engine.folder
+            say(console, f"{engine.name}=={engine.version}  {folder}")
         if not found:
             say(console, "None yet: `kvproof engines add vllm==0.9.2` downloads one.")

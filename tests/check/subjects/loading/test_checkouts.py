@@ -103,6 +103,8 @@ def test_the_release_is_read_where_the_engine_writes_it(
         ),
         ("vllm-v1==./newer", "release 0.99.0.dev3 lies outside those that vllm-v1 was judged with (0.6.5 to"),
         ("vllm-v1==9.9@./tree", "release 9.9 lies outside those that vllm-v1 was judged with (0.6.5 to"),
+        ("vllm-v1==0.32.0@./tree@x", "there is no folder ./tree@x"),
+        ("vllm-v1==./tree+checkout", "there is no folder ./tree+checkout"),
         ("vllm-v1==nonsense+checkout", "'vllm==nonsense+checkout' is not downloaded"),
     ],
 )
@@ -129,12 +131,16 @@ def test_what_is_no_checkout_of_a_release_in_the_table_is_refused_with_one_sente
         (("replay", "x.json", "--subject", "nano-vllm==./tree", "--like", "1"), "nano-vllm==./tree names no checkout"),
         (("engines", "add", "vllm==0.32.0", "--like", "0.30.0"), "vllm==0.32.0 is no folder"),
         (("engines", "add", "./nowhere"), "there is no folder ./nowhere"),
+        (("engines", "add", "./both"), "./both holds sglang and vllm: name the folder of one of them"),
         (("engines", "add", "./tree/vllm"), "./tree/vllm holds no engine that kvproof knows"),
     ],
 )
 def test_a_release_without_a_checkout_and_a_folder_without_an_engine_are_errors_of_one_line(
     tree: Path, arguments: tuple[str, ...], said: str
 ) -> None:
+    for file in (MODULE, RADIX):
+        (tree.parent / "both" / file).parent.mkdir(parents=True)
+        (tree.parent / "both" / file).touch()
     done = CliRunner().invoke(app, arguments)
     assert (done.exit_code, said in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.output
 
@@ -151,7 +157,10 @@ def test_a_checkout_that_is_added_has_a_name_of_its_own(tree: Path) -> None:
     assert "vllm==0.32.0+checkout is the checkout" in done.output
     made: Any = find("vllm-v1==0.32.0+checkout")()
     assert (made.release, made.folder) == ("0.32.0", tree.resolve())
-    assert "vllm==0.32.0+checkout" in CliRunner().invoke(app, ["engines", "list"]).output
+    assert f"vllm==0.32.0+checkout  {tree.resolve()}" in CliRunner().invoke(app, ["engines", "list"]).output
+    tree.rename(tree.parent / "elsewhere")
+    with pytest.raises(UnknownSubject, match=r"the checkout .* is not there any more"):
+        find("vllm-v1==0.32.0+checkout")
 
 
 def test_a_second_checkout_of_one_release_does_not_take_the_name_of_the_first(tree: Path) -> None:

@@ -12,7 +12,6 @@ the releases.
 """
 
 import hashlib
-import os
 import re
 from contextlib import suppress
 from functools import cache
@@ -39,8 +38,8 @@ class Checkout(NamedTuple):
 
 def is_path(text: str) -> bool:
     """Whether what stands after `==` is a path, with or without a release before it."""
-    _, _, path = text.rpartition(AT) if AT in text.partition("/")[0] else ("", "", text)
-    return "/" in path or os.sep in path or path.startswith((".", "~"))
+    _, path = path_in(text)
+    return "/" in path or path.startswith((".", "~"))
 
 
 def path_in(text: str) -> tuple[str, str]:
@@ -51,12 +50,16 @@ def path_in(text: str) -> tuple[str, str]:
 
 def names_checkout(text: str) -> bool:
     """Whether what stands after `==` names a checkout, by its path or as it is registered."""
-    return is_path(text) or text.endswith(REGISTERED)
+    return is_path(text) or _is_registered(text)
+
+
+def _is_registered(text: str) -> bool:
+    return text.endswith(REGISTERED) and not is_path(text)
 
 
 def checkout(engine: str, text: str, cache: Path | None = None) -> Checkout:
     """The checkout of an engine that `text` names. Raises EngineError."""
-    if text.endswith(REGISTERED):
+    if _is_registered(text):
         return Checkout(engine, text.removesuffix(REGISTERED), download.find(engine, text, cache).resolve())
     release, path = path_in(text)
     root = root_of(engine, path)
@@ -79,6 +82,8 @@ def register(path: str, like: str | None = None, cache: Path | None = None) -> t
         raise EngineError(
             f"{path} holds no engine that kvproof knows; one of these files must be in it: {', '.join(known)}"
         )
+    if len(engines) > 1:
+        raise EngineError(f"{path} holds {' and '.join(engines)}: name the folder of one of them")
     found = checkout(engines[0], f"{like}{AT}{path}" if like else path)
     version = found.release.partition("+")[0] + REGISTERED
     name, version = download.parse(f"{found.engine}=={version}")
