@@ -43,7 +43,7 @@ def saved(tmp_path: Path) -> Path:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Releases that are here, empty ones."""
-    for version in ("0.6.0", "0.6.3.post1", "0.6.3", "0.10.1", "0.9.2"):
+    for version in ("0.6.0", "0.6.3.post1", "0.6.3", "0.7.0+checkout", "0.10.1", "0.9.2"):
         module = tmp_path / "cache" / f"vllm-{version}" / "vllm" / "core" / "block_manager.py"
         module.parent.mkdir(parents=True)
         module.touch()

@@ -94,7 +94,7 @@ def test_an_adapter_of_ones_own_is_found_by_module_or_by_file(module: Path, form
             f"there are {', '.join(NAMED)}, and module:factory or path/to/file.py:factory",
         ),
         ("kvproof==1", "kvproof takes no release"),
-        ("vllm-v0==", "vllm-v0 takes a release after =="),
+        ("vllm-v0==", "vllm-v0 takes a release or a path after =="),
         ("nano-vllm==", "nano-vllm takes a path after =="),
         ("nano-vllm", "nano-vllm has no releases: write nano-vllm==PATH"),
         (":make", "does not name a factory"),

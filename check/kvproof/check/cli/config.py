@@ -71,6 +71,7 @@ def _commands(context: Any) -> dict[str, Any]:
 # Options that a result states itself, and those that do not change what is searched.
 NOT_REPEATED = {
     "subject",
+    "like",
     "seed",
     "effort",
     "budget",

@@ -15,8 +15,10 @@ from kvproof.check.cli.options import (
     IsolationOption,
     JsonOption,
     KnownOption,
+    LikeOption,
     OutOption,
     jobs_option,
+    of_checkout,
     seconds_option,
     workers_option,
 )
@@ -115,6 +117,7 @@ def explore(
     tokens: TokensOption = None,
     scope: ScopeOption = None,
     subject: ExploredOption = None,
+    like: LikeOption = None,
     effort: TransitionsOption = None,
     budget: TimeOption = None,
     reader: ReaderOption = Reader.PYTHON,
@@ -141,6 +144,7 @@ def explore(
         from kvproof.reports.result import THE_SPECIFICATION
 
         require_recordable(history)
+        subject = of_checkout(subject, like)
         _require_reader(reader, subject, jobs, memory, workers)
         made = None if subject is None else factory_of(subject, isolation, budget)
         strategy = MANAGERS if made is None else strategy_of(made[1])

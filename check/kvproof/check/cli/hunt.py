@@ -16,10 +16,12 @@ from kvproof.check.cli.options import (
     IsolationOption,
     JsonOption,
     KnownOption,
+    LikeOption,
     OutOption,
     SeedOption,
     TrustOption,
     WorkersOption,
+    of_checkout,
     settled_seed,
 )
 from kvproof.check.runs.errors import error_boundary
@@ -67,6 +69,7 @@ ResumeOption = Annotated[
 def hunt(
     context: typer.Context,
     subject: HuntedOption = None,
+    like: LikeOption = None,
     level: LevelOption = None,
     effort: EffortOption = None,
     budget: BudgetOption = None,
@@ -99,7 +102,7 @@ def hunt(
                 typed(context, name, value) for name, value in (("subject", subject), ("seed", seed), ("fix", fix))
             )
         options = HuntOptions(
-            subject=subject,
+            subject=of_checkout(subject, like),
             seed=settled_seed(seed) if resume is None else seed,
             level=level,
             effort=effort,

@@ -9,7 +9,7 @@ import typer
 
 from kvproof.check.cli.config import place_in
 from kvproof.check.hosts.choice import NUM_PROCESSES_MAX, RAY, RAY_CLIENT, is_valid
-from kvproof.check.runs.errors import fail
+from kvproof.check.runs.errors import UsageError, fail
 from kvproof.check.runs.number_limits import BUDGET_SECONDS_MAX, BUDGET_SECONDS_MIN, SEED_MAX
 from kvproof.spec.verdict import Exit
 
@@ -73,6 +73,15 @@ WorkersOption = Annotated[
 ]
 SubjectOption = Annotated[
     str, typer.Option("--subject", metavar="S", help="A name of `kvproof subjects`, or module:factory of your own.")
+]
+LikeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--like",
+        metavar="RELEASE",
+        help="Drive a checkout (--subject NAME==PATH) as this release, which it is like, and not as the one that it "
+        "says it is.",
+    ),
 ]
 BudgetOption = Annotated[
     float | None,
@@ -200,3 +209,18 @@ IsolationOption = Annotated[
 def settled_seed(seed: int | None) -> int:
     """The given seed, or a random one."""
     return secrets.randbelow(DRAWN_SEED_MAX + 1) if seed is None else seed
+
+
+def of_checkout(subject: str | None, like: str | None) -> str | None:
+    """The subject, with the release as which its checkout is driven. Raises UsageError."""
+    if like is None:
+        return subject
+    if subject is None:
+        raise UsageError(f"--like {like} is about the checkout that --subject NAME==PATH names; there is none")
+    from kvproof.check.subjects import UnknownSubject
+    from kvproof.check.subjects.registry import as_release
+
+    try:
+        return as_release(subject, like)
+    except UnknownSubject as error:
+        raise UsageError(str(error)) from error

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kvproof.check.cli.options import IsolationOption, JsonOption, TrustOption, workers_option
+from kvproof.check.cli.options import IsolationOption, JsonOption, LikeOption, TrustOption, of_checkout, workers_option
 from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.verdict import Exit
 
@@ -22,6 +22,7 @@ def replay(
         str | None,
         typer.Option("--subject", metavar="S", help="Replay on this subject instead of the one named in the file."),
     ] = None,
+    like: LikeOption = None,
     is_trusted: TrustOption = False,
     isolation: IsolationOption = None,
     page: Annotated[
@@ -39,6 +40,7 @@ def replay(
         from kvproof.check.runs.trust import trust
 
         console, codes, trusted = output(), set(), trust(is_total=is_trusted)
+        subject = of_checkout(subject, like)
         for path in files:
             done = runs.replay(path, subject, isolation, trusted)
             first, *rest = done.text.splitlines() or [""]

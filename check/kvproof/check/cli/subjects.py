@@ -4,11 +4,15 @@ from typing import Annotated
 
 import typer
 
+from kvproof.check.cli.options import LikeOption
 from kvproof.check.runs.errors import UsageError, error_boundary
 
 
 def subjects() -> None:
-    """List the subjects that `--subject` accepts, each with its level. Name a release as NAME==RELEASE."""
+    """List the subjects that `--subject` accepts, each with its level. Name a release as NAME==RELEASE.
+
+    NAME==PATH is the checkout of an engine, judged in place of a release.
+    """
     with error_boundary():
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.subjects.registry import NAMED
@@ -27,13 +31,25 @@ engines = typer.Typer(no_args_is_help=True, help="Download a release of an engin
 
 
 @engines.command()
-def add(spec: Annotated[str, typer.Argument(metavar="SPEC", help="NAME==VERSION, or a folder with sources.")]) -> None:
-    """Download the sources of a release into the cache, unless they are there."""
+def add(
+    spec: Annotated[str, typer.Argument(metavar="SPEC", help="NAME==VERSION, or the folder of a checkout.")],
+    like: LikeOption = None,
+) -> None:
+    """Download the sources of a release into the cache, unless they are there; or give a checkout a name of its own."""
     with error_boundary():
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.subjects.loading import EngineError, download
+        from kvproof.check.subjects.loading.checkouts import is_path, register
 
         try:
+            if is_path(spec):
+                name, folder = register(spec, like)
+                say(
+                    output(), f"{name} is the checkout {folder}, as it is whenever it is judged. Nothing of it was run."
+                )
+                return
+            if like is not None:
+                raise UsageError(f"--like {like} says which release a checkout is like, and {spec} is no folder")
             folder = download.add(spec)
         except EngineError as error:
             raise UsageError(str(error)) from error
@@ -50,6 +66,7 @@ def list_engines() -> None:
 
         console, found = output(), download.installed_engines()
         for engine in found:
-            say(console, f"{engine.name}=={engine.version}  {engine.folder}")
+            folder = engine.folder.readlink() if engine.folder.is_symlink() else engine.folder
+            say(console, f"{engine.name}=={engine.version}  {folder}")
         if not found:
             say(console, "None yet: `kvproof engines add vllm==0.9.2` downloads one.")

@@ -19,11 +19,13 @@ from kvproof.check.cli.options import (
     JsonOption,
     JudgesOption,
     KnownOption,
+    LikeOption,
     OutOption,
     RequireOption,
     SeedOption,
     SubjectOption,
     WorkersOption,
+    of_checkout,
     settled_seed,
 )
 from kvproof.check.runs.errors import UsageError, error_boundary
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 def verify(
     context: typer.Context,
     subject: SubjectOption = "kvproof",
+    like: LikeOption = None,
     effort: EffortOption = None,
     budget: BudgetOption = None,
     judges: JudgesOption = None,
@@ -80,6 +83,7 @@ def verify(
         from kvproof.check.subjects.loading.shipping import SHIPPING
 
         require_recordable(history)
+        subject = of_checkout(subject, like) or subject
         effort_chosen = effort_of(effort, budget, subject)
         if device != "auto" and subject not in SUBJECTS:
             raise UsageError(f"--device {device}: {subject} moves no bytes on a device; leave --device out")

@@ -33,21 +33,24 @@ from kvproof.check.oracle.replay import Counterexample, is_hang
 from kvproof.check.protocol.fault_attribution import lack_of
 from kvproof.check.protocol.finding import AdapterError, error_text
 from kvproof.check.subjects.loading.download import default_cache
+from kvproof.check.subjects.registry import folder_of_checkout
 from kvproof.spec.trace import CodePlace, Trace
 
 T = TypeVar("T")
 Located = tuple[CodePlace | None, list[CodePlace]]  # the method in which a run breaks, and the frames of an exception
 
 
-def without_home(place: CodePlace) -> CodePlace:
-    """The place, with a file of a release or of an installed package named from the folder that it was imported from.
+def without_home(place: CodePlace, subject: str = "") -> CodePlace:
+    """The place, with a file of a release, a checkout or an installed package named from the folder of its package.
 
-    What is saved is committed and shared: it does not say where the cache or the environment of its user lies.
+    What is saved is committed and shared: it does not say where the cache or the environment of its user lies. subject:
+    its name, which may be that of a checkout.
     """
     path = Path(place.file)
     if not path.is_absolute():
         return place
-    roots = [root for root in (default_cache(), *map(Path, sys.path)) if root.is_absolute()]
+    given = [folder] if (folder := folder_of_checkout(subject)) is not None else []
+    roots = [root for root in (default_cache(), *map(Path, sys.path), *given) if root.is_absolute()]
     above = [root for root in roots if path.is_relative_to(root)]
     nearest = max(above, key=lambda root: len(root.parts), default=None)
     return place if nearest is None else CodePlace(place.function, path.relative_to(nearest).as_posix(), place.line)
@@ -110,8 +113,8 @@ class KeptFinding:
                 )
             unknown: Located = None, []
             method, frames = self._attempt("the search for the method", lambda: locate(short), unknown)
-            named = None if method is None else without_home(method)
-            self.trace = replace(self.trace, method=named, frames=[*map(without_home, frames)])
+            named = None if method is None else without_home(method, subject)
+            self.trace = replace(self.trace, method=named, frames=[without_home(one, subject) for one in frames])
             self._save(folder, self.trace, make)
         if self.raw is not None and self.path is not None and not self.problems:
             with suppress(OSError):

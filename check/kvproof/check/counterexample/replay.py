@@ -26,6 +26,7 @@ from kvproof.check.oracle.replay import Counterexample, ReplayResult
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.subjects.loading import EngineError, download
+from kvproof.check.subjects.loading.checkouts import names_checkout
 from kvproof.check.subjects.registry import engine_of
 from kvproof.spec.trace import Operation, Trace
 
@@ -182,7 +183,11 @@ def releases_of(engine: str, named: Sequence[str], cache: Path | None = None) ->
 def _range(engine: str, name: str, cache: Path | None) -> list[str]:
     first, last = (download.parse(f"{engine}=={end}")[1] for end in name.split(RANGE, 1))
     lowest, highest = download.order_of(first), download.order_of(last)
-    here = [one.version for one in download.installed_engines(cache) if one.name == engine]
+    here = [
+        one.version
+        for one in download.installed_engines(cache)
+        if one.name == engine and not names_checkout(one.version)
+    ]
     inside = [version for version in here if lowest <= download.order_of(version) <= highest]
     if not inside:
         raise EngineError(f"no release of {engine} from {first} to {last} is downloaded; name a release to download it")

@@ -18,6 +18,7 @@ from kvproof.check.counterexample.steps import describe_steps, narrated, replay_
 from kvproof.check.counterexample.trace_schema import CounterexampleError, config_of, operations_of
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
+from kvproof.check.subjects.loading.checkouts import without_folders
 from kvproof.check.subjects.loading.partial_import import installed_version
 from kvproof.reports.counterexample import FindingView, page_of
 from kvproof.reports.counterexample_page import counterexample_page
@@ -103,7 +104,7 @@ def raw_trace(subject: str, found: Counterexample, judge: str, seed: int, num_op
     fields = {"block_size": config.block_size, "num_gpu_blocks": config.num_gpu_blocks} | config.as_dict()
     listed = msgspec.json.decode(msgspec.json.encode(found.operations))
     return Trace(
-        subject,
+        without_folders(subject),
         finding.property,
         narrated(finding, config, found.operations),
         msgspec.to_builtins(fields),

@@ -40,6 +40,7 @@ from kvproof.check.search.strategies import STRATEGIES, strategy_of
 from kvproof.check.search.suppression import KnownFailure
 from kvproof.check.search.worlds import NUM_SMALL_RUNS
 from kvproof.check.subjects import SubjectNotReady, UnknownSubject
+from kvproof.check.subjects.registry import content_of_checkout
 
 SMALL, NUM_SMALL, LARGE = 5_000, 8, 20_000  # operations of the first units, how many these are, and of the later ones
 LONG = 12  # operations; for a longer run, other walks look for a shorter one
@@ -70,10 +71,13 @@ def make_ready(subject: Judged) -> None:
 
 
 def content_of(subject: str) -> str:
-    """A digest of the file of a subject that names a Python file, so that a changed one is searched again; else ""."""
+    """A digest of the Python file or the checkout that a subject names, so that a changed one is searched again.
+
+    Empty if it names none.
+    """
     file, _, _ = subject.rpartition(":")
     if not file.endswith(".py"):
-        return ""
+        return content_of_checkout(subject)
     try:
         return hashlib.sha256(Path(file).read_bytes()).hexdigest()
     except OSError:

@@ -7,14 +7,17 @@ judged with it. To add a subject, write its adapter and one row. To support a ne
 import difflib
 import importlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from kvproof.check.hosts.interrupt import is_from_outside
 from kvproof.check.protocol.finding import error_text
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.subjects import UnknownSubject
-from kvproof.check.subjects.loading import EngineError
+from kvproof.check.subjects.loading import EngineError, download
+from kvproof.check.subjects.loading.checkouts import AT, Checkout, checkout, digest_of, is_path, names_checkout, path_in
 from kvproof.check.subjects.loading.download import order_of
 from kvproof.check.subjects.own import FORMS, own, without_attribute
 from kvproof.spec.extras import is_installed, not_installed
@@ -52,7 +55,7 @@ class Row:
             return f"write {self.name}==PATH, with the path of a checkout"
         if self.releases is None:
             return ""
-        return f"releases {' to '.join(dict.fromkeys(self.releases))}, default {self.default_release}"
+        return f"releases {_span(self)}, default {self.default_release}"
 
     @property
     def default_release(self) -> str:
@@ -259,15 +262,78 @@ def find(name: str) -> Factory:
     row = NAMED.get(known)
     if row is None:
         raise UnknownSubject(f"there is no subject {name!r}{_suggestion(known)}")
-    takes = "a path" if row.is_checkout else "a release" if row.releases else ""
+    takes = "a path" if row.is_checkout else "a release or a path" if row.releases else ""
     if row.needs and not is_installed(row.needs):
         raise UnknownSubject(not_installed(name, row.needs))
     if separator and not (takes and release):
         raise UnknownSubject(f"{name!r}: {known} takes {f'{takes} after ==' if takes else 'no release'}")
     if row.is_checkout and not release:
         raise UnknownSubject(f"{known} has no releases: {row.usage}")
+    if row.releases and names_checkout(release):
+        found = _checkout(row, release)
+        return _guarded(name, lambda: _made_of(row, found))
     arguments = (release or row.default_release,) if takes else ()
-    return _guarded(name, lambda: row.make(*arguments))
+    return _guarded(name, lambda: _made_of_release(row, *arguments))
+
+
+def _checkout(row: Row, text: str) -> Checkout:
+    """The checkout that a name has after `==`. Raises UnknownSubject."""
+    try:
+        found = checkout(row.engine, text)
+        download.parse(f"{row.engine}=={found.release}")
+    except EngineError as error:
+        raise UnknownSubject(f"{row.name}=={text}: {error}") from error
+    oldest, newest = row.releases or ("", "")
+    if not order_of(oldest) <= order_of(found.release) <= order_of(newest):
+        raise UnknownSubject(
+            f"{row.name}=={text}: release {found.release} lies outside those that {row.name} was judged with "
+            f"({_span(row)}); name the one that the checkout is like: --like {newest}"
+        )
+    return found
+
+
+def _made_of_release(row: Row, *release: str) -> Any:
+    """The subject of a release, or one without. No checkout is taken for the release any more."""
+    if row.engine:
+        download.take_for_release(row.engine, *release, root=None)
+    return row.make(*release)
+
+
+def _made_of(row: Row, found: Checkout) -> Any:
+    """The subject of a checkout. This process takes the checkout for the release from now on."""
+    download.take_for_release(row.engine, found.release, root=found.root)
+    return row.make(found.release)
+
+
+def as_release(name: str, like: str | None) -> str:
+    """The name of a subject whose checkout is driven as the release `like`. Raises UnknownSubject."""
+    if like is None:
+        return name
+    known, _, text = name.partition("==")
+    row = NAMED.get(known)
+    if row is None or row.releases is None or not is_path(text):
+        raise UnknownSubject(f"--like {like} says which release a checkout is like, and {name} names no checkout")
+    if path_in(text)[0]:
+        raise UnknownSubject(f"{name} names a release before the path; leave --like {like} out")
+    return f"{known}=={like}{AT}{text}"
+
+
+def folder_of_checkout(name: str) -> Path | None:
+    """The folder of the checkout that a name has; None if it has none, or none that is there."""
+    known, _, text = name.partition("==")
+    row = NAMED.get(known)
+    with suppress(EngineError):
+        if row is not None and row.is_checkout and text:
+            return Path(text).expanduser().resolve()
+        if row is not None and row.releases and names_checkout(text):
+            return checkout(row.engine, text).root
+    return None
+
+
+def content_of_checkout(name: str) -> str:
+    """A digest of the Python files of the checkout that a name has; empty if it has none."""
+    folder = folder_of_checkout(name)
+    return "" if folder is None else digest_of(folder)
 
 
 def engine_of(name: str) -> str:
@@ -280,16 +346,25 @@ def engine_of(name: str) -> str:
 
 
 def outside_table(name: str) -> str:
-    """Says that a subject is of a release outside the table, if it is; else empty."""
+    """Says that a subject is of a release outside the table, or of a checkout, if it is; else empty."""
     known, _, release = name.partition("==")
     row = NAMED.get(known)
     if row is None or row.releases is None or not release:
         return ""
+    if names_checkout(release):
+        try:
+            like = checkout(row.engine, release).release
+        except EngineError:
+            return ""
+        return f"{name} is a checkout that is driven as release {like} of {row.engine}"
     oldest, newest = row.releases
     if order_of(oldest) <= order_of(release) <= order_of(newest):
         return ""
-    judged = oldest if oldest == newest else f"{oldest} to {newest}"
-    return f"{name} lies outside the releases of {row.engine} that {known} was judged with ({judged})"
+    return f"{name} lies outside the releases of {row.engine} that {known} was judged with ({_span(row)})"
+
+
+def _span(row: Row) -> str:
+    return " to ".join(dict.fromkeys(row.releases or ()))
 
 
 def _suggestion(name: str) -> str:

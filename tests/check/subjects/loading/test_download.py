@@ -227,15 +227,6 @@ def test_a_cache_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert "KVPROOF_CACHE" in text
 
 
-def test_a_folder_of_sources_is_used_where_it_is(tmp_path: Path) -> None:
-    tree = source_tree(tmp_path / "checkout", "0.9.2")
-    assert download.add(str(tree), tmp_path / "cache") == tree.resolve()
-
-
-def test_a_folder_without_an_engine_is_refused(tmp_path: Path) -> None:
-    assert MANAGER in error_of(str(tmp_path), tmp_path / "cache")
-
-
 def test_a_damaged_release_in_the_cache_is_reported_as_damaged(tmp_path: Path) -> None:
     (source_tree(tmp_path / "vllm-0.9.2", "0.9.2") / MANAGER).unlink()
     assert "damaged" in error_of("vllm==0.9.2", tmp_path)

@@ -148,12 +148,7 @@ class Engine(NamedTuple):
 
 
 def add(spec: str, cache: Path | None = None) -> Path:
-    """The folder with the sources of `spec`: NAME==VERSION, downloaded if needed, or a folder, used where it is.
-
-    Raises EngineError.
-    """
-    if os.sep in spec or spec.startswith((".", "~")):
-        return _from_path(Path(spec).expanduser())
+    """The folder with the sources of `spec`: NAME==VERSION, downloaded if needed. Raises EngineError."""
     name, version = parse(spec)
     target = _folder(name, version, cache)
     if not target.exists():
@@ -162,11 +157,32 @@ def add(spec: str, cache: Path | None = None) -> Path:
     return _intact(name, target)
 
 
+_in_place: dict[tuple[str, str], Path] = {}  # the checkout that this process takes for a release
+
+
+def take_for_release(name: str, version: str, *, root: Path | None) -> None:
+    """Let this process take the sources in `root` for those of a release, or those of the release itself."""
+    key = parse(f"{name}=={version}")
+    if root is None:
+        _in_place.pop(key, None)
+    else:
+        _in_place[key] = root
+
+
+def is_taken_from_checkout(name: str, version: str) -> bool:
+    """Whether this process takes a checkout for that release."""
+    return parse(f"{name}=={version}") in _in_place
+
+
 def find(name: str, version: str, cache: Path | None = None) -> Path:
-    """The folder of a downloaded release. Raises EngineError if there is none."""
+    """The folder of a downloaded release, or of the checkout in its place. Raises EngineError if there is none."""
     name, version = parse(f"{name}=={version}")
+    if (name, version) in _in_place:
+        return _in_place[name, version]
     target = _folder(name, version, cache)
     if not target.exists():
+        if target.is_symlink():
+            raise EngineError(f"the checkout {target.readlink()} of {name}=={version} is not there any more")
         raise EngineError(f"{name} {version} is not downloaded; run `kvproof engines add {name}=={version}`")
     return _intact(name, target)
 
@@ -201,20 +217,13 @@ def _folder(name: str, version: str, cache: Path | None) -> Path:
     return (cache or default_cache()) / f"{name}-{version}"
 
 
-def _from_path(folder: Path) -> Path:
-    for known in KNOWN.values():
-        if _usable(known, folder):
-            return folder.resolve()
-    wanted = ", ".join(f"{known.package}/{module}" for known in KNOWN.values() for module in known.modules)
-    raise EngineError(f"{folder} holds no engine that kvproof knows; one of these files must be in it: {wanted}")
-
-
-def _usable(known: Known, tree: Path) -> bool:
+def usable(known: Known, tree: Path) -> bool:
+    """Whether a folder has the package of an engine, with a module that an adapter drives."""
     return any((tree / known.package / module).is_file() for module in known.modules)
 
 
 def _intact(name: str, folder: Path) -> Path:
-    if not _usable(KNOWN[name], folder):
+    if not usable(KNOWN[name], folder):
         raise EngineError(f"the sources in {folder} are damaged; remove the folder and add the release again")
     return folder
 
@@ -244,10 +253,10 @@ def _bring(name: str, version: str, scratch: Path, target: Path) -> None:
     for tree in fetch(f"{name}=={version}", scratch):
         if not (tree / known.package).is_dir():
             continue
-        came = _version_of(tree)
+        came = version_of(tree)
         if order_of(came) != order_of(version):
             problem = f"what came calls itself version {came or 'nothing'}"
-        elif not _usable(known, tree):
+        elif not usable(known, tree):
             raise EngineError(f"{name} {version} has no block manager that kvproof can drive; try another release")
         else:
             _publish(_kept(tree, known.package, scratch / "kept"), target)
@@ -255,7 +264,7 @@ def _bring(name: str, version: str, scratch: Path, target: Path) -> None:
     raise EngineError(f"{name}=={version} was downloaded, but {problem or f'holds no package {known.package}'}")
 
 
-def _version_of(tree: Path) -> str:
+def version_of(tree: Path) -> str:
     """The version that the metadata of an unpacked archive or wheel states; empty if it has none."""
     for metadata in (tree / "PKG-INFO", *tree.glob("*.dist-info/METADATA")):
         if metadata.is_file():

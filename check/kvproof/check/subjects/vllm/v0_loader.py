@@ -86,7 +86,7 @@ def import_manager(version: str, cache: Path | None = None, generation: int | No
     generation: 1 or 2, or the newest that the release has. Raises EngineError if the release is not here, or has no
     such manager.
     """
-    if partial_import.installed_version("vllm") != version:
+    if partial_import.installed_version("vllm") != version or download.is_taken_from_checkout("vllm", version):
         partial_import.mount("vllm", download.find("vllm", version, cache), STAND_INS)
     for number in MANAGERS if generation is None else (generation,):
         if number == 2 and not partial_import.has_module("vllm", "core.block"):
