@@ -93,8 +93,8 @@ def findings(result: Result) -> dict[Identity, Check]:
 def is_known(finding: Identity, known: Iterable[Identity]) -> bool:
     """Whether one of the known findings is this one. Either may be of an older kvproof."""
     return any(
-        finding.is_covered_by(one.property, one.signature)
-        or (one.former and (one.property, one.former) == (finding.property, finding.signature))
+        finding.is_covered_by(one)
+        or (not finding.former and one.former and (one.property, one.former) == (finding.property, finding.signature))
         for one in known
     )
 

@@ -223,7 +223,7 @@ def shortest_first(examples: list[FindingView]) -> list[tuple[FindingView, list[
     groups: dict[tuple[bool, Identity], list[FindingView]] = {}
     for example in sorted(examples, key=lambda one: not one.check.is_failure):
         own = _identity(example.check)
-        known = (one for one in identities if own.is_covered_by(one.property, one.signature))
+        known = (one for one in identities if own.is_covered_by(one))
         fewest = min(known, key=lambda one: len(one.features))
         groups.setdefault((example.check.is_failure, fewest), []).append(example)
     ordered = [

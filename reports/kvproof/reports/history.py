@@ -94,7 +94,7 @@ def _findings(runs: Sequence[RecordedRun]) -> list[FindingHistory]:
     for run in runs:
         for one in run.findings:
             if one.property not in NOTES:
-                known = (key for key in found if one.identity.is_covered_by(key.property, key.signature))
+                known = (key for key in found if one.identity.is_covered_by(key))
                 found[next(known, one.identity)] = one
     histories = [_history(identity, finding, runs) for identity, finding in found.items()]
     order = {FLAKY: 0, OPEN: 1, GONE: 2, FIXED: 3}

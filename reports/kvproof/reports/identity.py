@@ -23,7 +23,7 @@ FEATURES = re.compile(r" \(([a-z_]+(?:, [a-z_]+)*)\)$")
 
 @dataclass(frozen=True)
 class Identity:
-    """What makes findings the same. former: the signature that an older kvproof gave the finding."""
+    """What makes findings the same. former: the signature that an older kvproof gave the finding; empty if it did."""
 
     property: str
     signature: str
@@ -34,11 +34,17 @@ class Identity:
         """The features of the configuration that the run uses."""
         return parts_of(self.signature)[1]
 
-    def is_covered_by(self, property: str, signature: str, is_same: Callable[[str, str], bool] = str.__eq__) -> bool:
-        """Whether a known finding is this one. is_same: compares a mechanism with the known one, perhaps a pattern."""
-        (mechanism, used), (known, needed) = parts_of(self.signature), parts_of(signature)
-        is_found = (used >= needed and is_same(mechanism, known)) or is_same(self.signature, signature)
-        return property == self.property and (is_found or bool(self.former and is_same(self.former, signature)))
+    def is_covered_by(self, known: "Identity", is_same: Callable[[str, str], bool] = str.__eq__) -> bool:
+        """Whether a known finding is this one.
+
+        known: without `former`, it is of a document that an older kvproof wrote, or of a list that a user did. is_same:
+        compares a mechanism with the known one, which may be a pattern.
+        """
+        (mechanism, used), (other, needed) = parts_of(self.signature), parts_of(known.signature)
+        is_found = (used >= needed and is_same(mechanism, other)) or is_same(self.signature, known.signature)
+        may_be_former = self.former and not known.former
+        is_former = bool(may_be_former and is_same(self.former, known.signature))
+        return self.property == known.property and (is_found or is_former)
 
 
 def signature_of(mechanism: str, features: Iterable[str]) -> str:

@@ -113,7 +113,7 @@ class RecordedRun:
 
     def has(self, known: Identity) -> bool:
         """Whether a known finding is one of those of the run."""
-        return any(one.is_covered_by(known.property, known.signature) for one in self.identities)
+        return any(one.is_covered_by(known) for one in self.identities)
 
     @property
     def judged(self) -> frozenset[str]:

@@ -234,7 +234,7 @@ def test_two_faults_of_one_property_have_two_identities(one: str, other: str) ->
     first, second = found(one), found(other)
     assert first.property == second.property
     assert first != second
-    assert not second.is_covered_by(first.property, first.signature)
+    assert not second.is_covered_by(first)
 
 
 def test_an_identity_names_the_claim_the_promise_the_place_and_what_the_call_was_about() -> None:

@@ -56,15 +56,6 @@ def test_what_comes_without_a_feature_that_a_known_finding_needs_is_another_find
     assert not is_duplicate(known, Counterexample(Config(caching=True), keyed, other))
 
 
-def test_a_finding_of_an_interrupted_hunt_of_an_older_kvproof_is_known_by_its_former_signature() -> None:
-    finding = Finding("total-calls", "fork(1) raised NoRoom", "fork NoRoom", raised_in="share of pool.py")
-    run: list[Operation] = [("new", 1, (1,), (0,)), ("fork", 1, 2)]
-    found = Counterexample(Config(window=2), run, finding)
-    assert is_duplicate([("total-calls", "fork NoRoom: fork raised NoRoom", ("window",))], found)
-    assert is_duplicate([("total-calls", "fork NoRoom: raised in share of pool.py", ("window",))], found)
-    assert not is_duplicate([("total-calls", "fork NoRoom: fork raised KeyError", ("window",))], found)
-
-
 def test_a_run_meets_no_fault_that_it_is_steered_around_and_keeps_all_else() -> None:
     found: list[Features] = [("caching", "fork"), ("window",), ("caching", "swap_out"), ()]
     known = [("read-back", "run: some", features) for features in found]

@@ -55,8 +55,8 @@ def test_a_saved_run_with_a_request_more_shows_the_same_fault(path: Path) -> Non
     with factory_of(trace.subject) as factory:
         found = counterexample(factory, config, operations).identity
         assert found.property == trace.property
-        assert found.is_covered_by(trace.property, found.former)
-        assert found.is_covered_by(trace.property, f"{found.former.partition(':')[0]}: *", fnmatchcase)
+        assert found.is_covered_by(Identity(trace.property, found.former))
+        assert found.is_covered_by(Identity(trace.property, f"{found.former.partition(':')[0]}: *"), fnmatchcase)
         if (further := FURTHER.get(level_of_config(config).name)) is not None:
             again = counterexample(factory, config, [further, *operations]).identity
             assert (again.property, again.signature) == (found.property, found.signature)
@@ -77,8 +77,8 @@ def test_the_late_writers_of_two_releases_are_two_faults() -> None:
     )
     assert [trace.subject for trace, _ in traces] == ["lmcache-l1==0.5.5", "lmcache-l1==0.5.6"]
     assert (one.property, one.former) == (other.property, other.former)
-    assert not one.is_covered_by(other.property, other.signature)
-    assert not other.is_covered_by(one.property, one.signature)
+    assert not one.is_covered_by(other)
+    assert not other.is_covered_by(one)
 
 
 def test_a_swap_in_without_the_next_token_is_another_fault_than_that_of_the_window() -> None:
@@ -91,5 +91,5 @@ def test_a_swap_in_without_the_next_token_is_another_fault_than_that_of_the_wind
     window = identity_of("vllm-v0==0.6.2", windowed, run)
     assert next_token.property == window.property == "admission-sound"
     assert window == identity_of("vllm-v0==0.6.3.post1", windowed, run)
-    assert not next_token.is_covered_by(window.property, window.signature)
-    assert not window.is_covered_by(next_token.property, next_token.signature)
+    assert not next_token.is_covered_by(window)
+    assert not window.is_covered_by(next_token)

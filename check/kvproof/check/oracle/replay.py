@@ -48,12 +48,7 @@ class Counterexample:
         """What makes it the same finding as that of another run."""
         property, mechanism = self.kind
         signature = signature_of(mechanism, features_used(self.config, self.operations))
-        return Identity(property, signature, self.former_kind[1])
-
-    @property
-    def former_kind(self) -> tuple[str, str]:
-        """The property and the signature that an older kvproof gave the finding, for what it wrote."""
-        return self.finding.property, former_signature(self.finding, operation_of(self.operations))
+        return Identity(property, signature, former_signature(self.finding, operation_of(self.operations)))
 
 
 def interval_of(config: Config) -> int:

@@ -1,7 +1,7 @@
 """How kvproof called a finding before signatures were made of claims, so that what it wrote then still names it.
 
-Baselines, lists of known findings, histories and interrupted hunts may hold such signatures. They were made of the text
-of a finding: its words without numbers, tables and records. This is their only use.
+Baselines, lists of known findings and histories may hold such signatures. They were made of the text of a finding: its
+words without numbers, tables and records. This is their only use.
 """
 
 import re

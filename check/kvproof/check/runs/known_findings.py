@@ -42,7 +42,7 @@ class Known:
 
     def covers(self, identity: Identity, subject: str) -> bool:
         """Whether the entry matches a finding."""
-        is_this = identity.is_covered_by(self.property, self.signature, fnmatchcase)
+        is_this = identity.is_covered_by(Identity(self.property, self.signature), fnmatchcase)
         return is_this and fnmatchcase(subject, self.subject)
 
 

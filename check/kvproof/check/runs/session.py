@@ -232,7 +232,7 @@ class Session:
     def _was_reported(self, check: Check) -> bool:
         """Whether the same fault was found before, in another scope or by another judge."""
         others = (one for one in self.result.checks if one.is_failure and one.id != check.id and check.signature)
-        return any(check.identity.is_covered_by(one.property, one.signature) for one in others)
+        return any(check.identity.is_covered_by(one.identity) for one in others)
 
     def _news(self, check: Check) -> str:
         """What a finding that was just made says, and the command that repeats it."""

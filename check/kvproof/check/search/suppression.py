@@ -43,8 +43,7 @@ def unused_features(config: Config, operations: Iterable[Operation]) -> frozense
 
 def is_duplicate(known: Iterable[KnownFailure], found: Counterexample) -> bool:
     """Whether a known failure has the finding's property and mechanism, and needs only features of this run."""
-    kinds = found.kind, found.former_kind
-    same = [needed for *one, needed in known if tuple(one) in kinds]
+    same = [needed for *one, needed in known if tuple(one) == found.kind]
     used = set(features_of(found.config, found.operations)) if same else set[str]()
     return any(used.issuperset(needed) for needed in same)
 
