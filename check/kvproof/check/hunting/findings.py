@@ -207,12 +207,7 @@ def features_of_both(found: Counterexample, short: Counterexample) -> Features:
         return ()
 
 
-def saving_of(
-    options: RunOptions,
-    make: Callable[[], ManagerSubject],
-    isolation: bool | None = None,
-    results: ResultStore | None = None,
-) -> Saving:
+def saving_of(options: RunOptions, make: Callable[[], ManagerSubject], isolation: bool | None = None) -> Saving:
     """The saver of a run's counterexamples. Raises ConfigurationError, UsageError."""
     known = known_findings(options.known)
     seconds = math.inf
@@ -220,7 +215,7 @@ def saving_of(
         seconds = min(SHORTEN_SECONDS_MAX, max(SHORTEN_SECONDS_MIN, options.seconds * SHORTEN_SHARE))
     saving = Saving(make, options.subject, options.seed, options.store, known, options.contract_fails, seconds)
     saving.max_operations = options.effort.shrinking_operations
-    saving.isolation, saving.budget, saving.results = isolation, options.seconds, results
+    saving.isolation, saving.budget = isolation, options.seconds
     if options.baseline is not None:
         try:
             saving.accepted = frozenset(findings(read_baseline(options.baseline, options.subject)))

@@ -87,12 +87,12 @@ def hunt(given: HuntOptions) -> Exit:
         require_fields_of(level_of(one).config, plan.fixed)
         options = _run_options(given, plan, store, _impossible(one, plan.properties, plan.fixed))
         earlier = [] if results is None else earlier_findings(store.folder)
+        saving = saving_of(options, make, given.isolation)  # before a folder is made: it may refuse a baseline
         if results is None:
             store.claim()
             plan.saved = saved_runs(store.folder, plan.subject)
             results = ending.enter_context(closing(begun(store.folder, plan)))
-        saving = saving_of(options, make, given.isolation, results)
-        saving.wanted = frozenset(plan.properties)
+        saving.results, saving.wanted = results, frozenset(plan.properties)
         for name, reason in level_of(one).excluded_witnesses(plan.fixed).items():
             say(output(), f"not expected with these fixed fields: {name} ({reason})")
         head = here(make, results) if pool is None else Head(pool, store=results)
