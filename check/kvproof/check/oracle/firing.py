@@ -5,7 +5,7 @@ each rule, and each is counted as a witness. Before a rule runs, the worker is g
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -137,6 +137,15 @@ class SpecRunner:
             refusal = rules[name](state, *arguments)
             if refusal is not None:
                 raise self._refused(refusal, name, arguments, context)
+
+    def try_out(self, programs: Iterable[Program], context: str) -> None:
+        """Run programs that together change nothing: neither the witnesses nor the order of eviction count them."""
+        coverage, order, self.order = Counter(self.coverage), self.order, None
+        for program in programs:
+            self.run(program, context)
+        self.order = order
+        self.coverage.clear()
+        self.coverage.update(coverage)
 
     def _note_append(self, slot: int, block: int) -> None:
         state = self.state

@@ -1,6 +1,5 @@
 """The operations of a pool: holders take, share, look up and release blocks, and the cache is reset."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -183,13 +182,8 @@ class HolderJudge:
         if len(blocks) > len(pages):
             sentence = f"{context} gave $observed blocks for $expected pages: {blocks}"
             raise Finding("hit-computed", sentence, expected=len(pages), observed=len(blocks), blocks=blocks)
-        state, slot, coverage = self.state, self.explainer.free_slots[-1], Counter(self.coverage)
-        self.explainer.order, order = None, self.explainer.order
-        self.explainer.run(self._hit(slot, pages, blocks), context)  # a trial: the sequence is freed at once
-        self.explainer.run(operations.free_sequence(state, slot), context)
-        self.explainer.order = order
-        self.coverage.clear()
-        self.coverage.update(coverage)
+        slot = self.explainer.free_slots[-1]
+        self.explainer.try_out((self._hit(slot, pages, blocks), operations.free_sequence(self.state, slot)), context)
         self._judge_missed(pages, len(blocks), context)
         self.reply.text = _named(blocks)
         return blocks

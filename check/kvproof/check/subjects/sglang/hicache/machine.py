@@ -36,14 +36,14 @@ class Storage:
     before_it_lacks: Callable[[], object] = staticmethod(nothing)
 
     def register_mem_pool_host(self, pool: Any) -> None:
-        """It copies to this pool."""
+        """Take the pool of the host into which pages are copied."""
         self.pool = pool
         self.num_asked = self.num_gave = 0
 
     register_mem_host_pool_v2 = on_host_pools_registered = staticmethod(nothing)
 
     def begin(self, num_there: int, num_given: int) -> None:
-        """The next prefetch asks."""
+        """A prefetch is about to ask: the storage has, and gives, so many of its pages."""
         self.num_there, self.num_given, self.num_asked, self.num_gave = num_there, num_given, 0, 0
         self.before_it_lacks = nothing
 
