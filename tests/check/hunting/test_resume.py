@@ -104,6 +104,29 @@ def test_a_hunt_that_is_killed_and_resumed_ends_as_one_that_was_not(
     }
 
 
+def test_a_hunt_without_space_for_its_results_goes_on_and_can_be_resumed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--subject", "faulty.py:Twice", "--no-isolation", "--seed", "3", "--effort", "1000")
+    assert hunt(*options, "--out", "whole").exit_code == 1
+    before = ResultStore.__init__
+
+    def small(self: ResultStore, *arguments: Any, **named: Any) -> None:
+        before(self, *arguments, **named)
+        self._database.execute("PRAGMA max_page_count = 4")  # enough for the plan
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ResultStore, "__init__", small)
+        assert hunt(*options).exit_code == 1
+    assert _checks(folder / ".kvproof") == _checks(folder / "whole")
+    store, _ = resumed(folder / ".kvproof")
+    (num_results,) = store._execute("SELECT count(*) FROM results").fetchone()
+    store.close()
+    assert num_results < 8  # the plan, and what there was space for
+    assert hunt("--resume", ".kvproof", *options[:3]).exit_code == 1
+    assert _checks(folder / ".kvproof") == _checks(folder / "whole")
+
+
 def test_a_new_hunt_in_the_folder_of_another_one_takes_nothing_from_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,7 +39,7 @@ class HuntPlan(msgspec.Struct, forbid_unknown_fields=True):
 
 def begun(folder: Path, plan: HuntPlan) -> ResultStore:
     """The empty store of a new hunt in this folder. Raises StoreError, UsageError."""
-    store = ResultStore(folder / HUNT)
+    store = ResultStore(folder / HUNT, is_needed=False)
     store.clear()
     keep_plan(store, plan)
     return store
@@ -59,7 +59,7 @@ def resumed(folder: Path) -> tuple[ResultStore, HuntPlan]:
                 "continued; begin the hunt again, with its --subject and --seed"
             )
         raise UsageError(f"{folder} holds no hunt that can be resumed: it has no {HUNT}")
-    store = ResultStore(folder / HUNT)
+    store = ResultStore(folder / HUNT, is_needed=False)
     try:
         store.check()
         return store, msgspec.convert(store.find(PLAN), HuntPlan)

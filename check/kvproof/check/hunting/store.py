@@ -30,10 +30,14 @@ Result = TypeVar("Result")
 
 
 class ResultStore:
-    """A database in this file. Raises StoreError if it cannot be used, UsageError if another program uses it."""
+    """A database in this file. Raises StoreError if it cannot be used, UsageError if another program uses it.
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    is_needed: whether a result that cannot be written is an error. A hunt goes on without it, and does it again when it
+    is resumed.
+    """
+
+    def __init__(self, file: Path, is_needed: bool = True) -> None:
+        self.file, self.is_needed = file, is_needed
         with explained(file.parent):
             file.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -110,7 +114,11 @@ class ResultStore:
     def add(self, key: str, worker: str, seconds: float, result: Any) -> None:
         """Keep the result of a unit, unless there is one. It survives a kill when this returns."""
         data = msgspec.msgpack.encode(result)
-        self._execute("INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?)", key, worker, seconds, data)
+        try:
+            self._execute("INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?)", key, worker, seconds, data)
+        except StoreError:
+            if self.is_needed:
+                raise
 
     def put(self, key: str, value: Any) -> None:
         """Keep a value in place of an earlier one."""
