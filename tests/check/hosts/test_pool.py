@@ -20,14 +20,6 @@ from kvproof.check.hosts.workers import UNORDERED, USUAL, UnitLost, WorkerLost
 from kvproof.spec.verdict import Exit
 
 MAIN = "from kvproof.check.cli import main; main()"
-CLOSE_CONNECTION = """
-import os, socket
-for number in map(int, os.listdir("/proc/self/fd")):
-    try:
-        socket.socket(fileno=os.dup(number)).shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
-"""
 
 
 @pytest.fixture
@@ -89,14 +81,6 @@ def test_a_unit_that_ends_every_worker_is_an_error_and_not_an_endless_loop(worke
         WorkerLost, match=r"^2 workers ended while they did the same unit, the last ended with exit code 7: 7\. "
     ):
         list(workers.results(os._exit, [7], replace(USUAL, num_tries=2)))  # each try starts a process
-
-
-def test_a_worker_that_closes_its_connection_and_goes_on_is_killed(
-    workers: LocalWorkers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kvproof.check.hosts.worker_process.BY_ITSELF_SECONDS", 0.1)
-    with pytest.raises(WorkerLost, match="the last closed its connection"):
-        list(workers.results(exec, [CLOSE_CONNECTION + "import time; time.sleep(600)"], replace(USUAL, num_tries=1)))
 
 
 def test_a_unit_without_an_answer_is_done_again_by_another_worker(workers: LocalWorkers, tmp_path: Path) -> None:

@@ -3,10 +3,8 @@
 import multiprocessing
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -170,41 +168,6 @@ def test_a_question_that_is_not_answered_in_time_is_unknown(monkeypatch: pytest.
     monkeypatch.setattr("kvproof.check.proving.questions.patience_seconds", lambda settings: 3.0)
     (decided,) = decided_by(1, [EASY], Settings(), asker=sleep)
     assert decided.answer.reason == "the solver process gave no answer for 3 s"
-
-
-def close_connection() -> None:
-    for number in map(int, os.listdir("/proc/self/fd")):
-        with suppress(OSError):
-            socket.socket(fileno=os.dup(number)).shutdown(socket.SHUT_RDWR)
-
-
-def close_and_end(assumed: str, goal: str, settings: Settings) -> Answer:
-    """An asker that closes the connection of its process, which ends a moment later."""
-    close_connection()
-    time.sleep(0.3)
-    os._exit(9)
-
-
-def close_and_stay(assumed: str, goal: str, settings: Settings) -> Answer:
-    """An asker that closes the connection of its process, which goes on."""
-    close_connection()
-    time.sleep(600)
-    raise AssertionError
-
-
-def test_the_exit_code_is_that_of_the_process_also_if_its_connection_ends_before_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("kvproof.check.hosts.worker_process.BY_ITSELF_SECONDS", 60.0)
-    (decided,) = decided_by(1, [EASY], Settings(), asker=close_and_end)
-    assert decided.answer.reason == "the solver process ended with exit code 9"
-
-
-def test_a_process_that_only_closes_its_connection_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvproof.check.hosts.worker_process.BY_ITSELF_SECONDS", 0.1)
-    (decided,) = decided_by(1, [EASY], Settings(), asker=close_and_stay)
-    assert decided.answer.reason == "the solver process closed its connection"
-    assert multiprocessing.active_children() == []
 
 
 def test_other_work_is_done_to_its_end_after_the_last_question_is_made_and_also_without_a_question() -> None:
