@@ -1,22 +1,16 @@
-"""Planting: one line of a function is replaced, the module is compiled again, and the function gets the new code.
-
-Only the code object of the one function changes, so identities of classes and enums stay as they are, and taking the
-fault out again is exact. A line that is not there exactly once is an error: the fault would not be the one described.
-"""
+"""The order of the tests, their signals, and how a test plants a fault in this process."""
 
 import gc
-import importlib
-import inspect
 import os
 import signal
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from operator import attrgetter
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
-from typing import Any
 
 import pytest
+
+from kvproof.audit.faults.edits import Edit
+from kvproof.audit.faults.planting import in_memory
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
 Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
@@ -30,7 +24,6 @@ HEAVY = (  # files that take longest; one that began last would leave the other 
     "check/cli/test_prove.py",
     "audit/crosscheck/test_contracts.py",
     "check/isolation/test_conformance_isolated.py",
-    "check/oracle/scheduler/test_planted_faults.py",
     "check/search/exhaustive/test_specification.py",
     "models/counterexamples/test_counterexamples.py",
     "check/isolation/test_isolation.py",
@@ -87,37 +80,7 @@ def signals_that_are_not_ignored() -> Iterator[None]:
         signal.signal(number, signal.SIG_IGN)
 
 
-@contextmanager
-def planted(module_name: str, function_name: str, line: str, replacement: str) -> Iterator[None]:
-    """Within the block, `line` of the function reads `replacement`."""
-    module = importlib.import_module(module_name)
-    function = function_of(module, function_name)
-    before = function.__code__
-    function.__code__ = faulty_code(module, function, function_name, line, replacement)
-    try:
-        yield
-    finally:
-        function.__code__ = before
-
-
-def function_of(module: ModuleType, name: str) -> FunctionType:
-    found: Any = attrgetter(name)(module)
-    found = found.fget if isinstance(found, property) else found
-    assert isinstance(found, FunctionType), f"{name} is no function"
-    return found
-
-
-def faulty_code(module: ModuleType, function: FunctionType, name: str, line: str, replacement: str) -> CodeType:
-    text, mine = inspect.getsource(module), inspect.getsource(function)
-    assert mine.count(line) == 1, f"{name} has {line!r} {mine.count(line)} times, not once"
-    assert text.count(mine) == 1
-    code = compile(text.replace(mine, mine.replace(line, replacement)), inspect.getfile(function), "exec")
-    for part in name.split("."):
-        code = next(c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == part)
-    assert code.co_freevars == function.__code__.co_freevars, f"the fault in {name} changes what it closes over"
-    return code
-
-
 @pytest.fixture
 def plant() -> Plant:
-    return planted
+    """Plants a fault in this process: within the block, a text of a function of a module reads otherwise."""
+    return lambda module, function, old, new: in_memory(Edit(function, old, new), module)

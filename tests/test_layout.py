@@ -345,3 +345,28 @@ def test_tests_mirror_the_product() -> None:
     across = {folder for folder in tests if folder.partition("/")[0] in TESTS_ACROSS}
     assert tests - across - product == set(), "tests of no folder of the product"
     assert product - tests == set(), "folders of the product without tests"
+
+
+def _is_data(node: ast.ClassDef) -> bool:
+    """Whether the class is a record: a dataclass, or one that derives from NamedTuple or Struct."""
+    names = {ast.unparse(one).partition("(")[0] for one in (*node.bases, *node.decorator_list)}
+    return bool(names & {"dataclass", "NamedTuple", "Struct", "msgspec.Struct"})
+
+
+def test_there_is_one_record_of_a_planted_fault() -> None:
+    """Counted are the records that have a text and what replaces it, and those that are named after planted faults.
+
+    They are counted in the product, the tests, the documents and the benchmarks. An `Edit` is one replacement, and a
+    `PlantedFault` all of a fault. Records of `reports/` are results, those of benchmarks are known faults of engines.
+    """
+    replacing, named = [{"old", "new"}, {"line", "replacement"}], ("Fault", "Mutant", "Plant", "Weakening")
+    found = set()
+    for folder in (*ROOTS, "tests", "benchmarks", "docs"):
+        for path in sorted((TREE / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef) and _is_data(node):
+                    fields = {ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign)}
+                    is_named = folder not in ("reports", "benchmarks") and node.name.endswith(named)
+                    if is_named or any(pair <= fields for pair in replacing):
+                        found.add(node.name)
+    assert found == {"PlantedFault", "Edit"}

@@ -7,8 +7,9 @@ breaks one is refuted by another property. Each example changes one line of a ru
 
 from collections.abc import Iterator
 from itertools import product
-from typing import NamedTuple
 
+from kvproof.audit.faults.edits import Edit, Fault
+from kvproof.audit.faults.planting import faulty_text
 from kvproof.models.translation.text import specification
 from kvproof.spec.store.machine import STORES, StoreMachine, StoreSizes
 from kvproof.spec.store.state import NONE, StoreState
@@ -18,43 +19,42 @@ SIZES = StoreSizes(num_blocks=2, num_tiers=2, num_keys=1, num_pins=2, num_owners
 PREPARED = (("grow", 0, 0), ("grow", 1, 1), ("introduce", KEY, 0, [7], 1), ("begin_owner", OWNER))
 
 
-class BrokenRule(NamedTuple):
-    """A change of a function, and what a subject that breaks the property is refuted by."""
-
-    function: str
-    old: str
-    new: str
-    reason: str
+def broken_rule(property: str, function: str, old: str, new: str, reason: str) -> Fault:
+    """A change of a function. reason: why no judge reports the property, and what refutes a subject that breaks it."""
+    return Fault(property, (Edit(function, old, new),), STORES.name, sentence=reason)
 
 
-BROKEN_RULES = {
-    "completion-commutes": BrokenRule(
+BROKEN_RULES = (
+    broken_rule(
+        "completion-commutes",
         "report",
         "state.phase[flight] = NONE",
         "state.phase[flight] = NONE if flight == 0 else state.phase[0]",
         "it is a claim about two orders of the same reports, and a run has one. The judge reports transfers in random "
         "orders, so a store that depends on the order is refuted by what one of them leads to, such as `conservation`",
     ),
-    "tiers-agree": BrokenRule(
+    broken_rule(
+        "tiers-agree",
         "land",
         "state.memory[source] if source != NONE",
         "state.memory[target] if source != NONE",
         "the judge is the worker that moves bytes between tiers. A store that names the wrong slot for a key breaks "
         "`arrived-whole`",
     ),
-    "groups-agree": BrokenRule(
+    broken_rule(
+        "groups-agree",
         "first_needed",
         "boundary + 1 - reach",
         "boundary + 2 - reach",
         "a look-up answers with keys, not with groups. A store that promises too much breaks `arrived-whole` or "
         "`hit-written` at the load",
     ),
-}
+)
 
 
-def machine_of(rule: BrokenRule) -> StoreMachine:
+def machine_of(rule: Fault) -> StoreMachine:
     """The specification of stores with the change, in a size of one key, two tiers of a block, and two transfers."""
-    text = specification(STORES).edited(rule.function, rule.old, rule.new)
+    text = faulty_text(rule, specification(STORES))
     return StoreMachine(SIZES, with_checks=False, text=text.functions)
 
 
@@ -66,12 +66,12 @@ def fired(machine: StoreMachine, *firings: tuple[object, ...]) -> StoreState:
     return state
 
 
-def broken_steps(property: str) -> Iterator[str]:
+def broken_steps(rule: Fault) -> Iterator[str]:
     """What the changed text does, line by line; the last line breaks the property. Raises AssertionError if not."""
-    machine = machine_of(BROKEN_RULES[property])
-    if property == "tiers-agree":
+    machine = machine_of(rule)
+    if rule.id == "tiers-agree":
         yield from _two_tiers(machine)
-    elif property == "completion-commutes":
+    elif rule.id == "completion-commutes":
         yield from _two_orders(machine)
     else:
         yield from _two_groups(machine)

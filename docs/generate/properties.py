@@ -12,12 +12,13 @@ from inspect import getsource
 from pathlib import Path
 
 from docs.generate.broken import BROKEN, EXCLUSIVE_WRITER, Broken, Replayed
-from docs.generate.broken_rules import BROKEN_RULES, BrokenRule, broken_steps
+from docs.generate.broken_rules import BROKEN_RULES, broken_steps
 from docs.generate.property_pictures import picture
 
 from kvproof.audit.faults.catalogue import catalogue
+from kvproof.audit.faults.edits import Fault
 from kvproof.audit.faults.judging import Effort, Judging
-from kvproof.audit.faults.planting import Fault, planted
+from kvproof.audit.faults.planting import planted
 from kvproof.check.counterexample.steps import describe_steps, steps_of
 from kvproof.check.oracle.replay import replay
 from kvproof.check.protocol.finding import Finding
@@ -49,7 +50,7 @@ def page(with_planted: bool = True) -> str:
     """The page in Markdown. with_planted: also make the runs of planted faults, which takes seconds for each."""
     runs = _known_runs()
     runs |= {property: _broken_run(property, one) for property, one in BROKEN.items()}
-    runs |= {property: _broken_rule(property, one) for property, one in BROKEN_RULES.items()}
+    runs |= {one.id: _broken_rule(one) for one in BROKEN_RULES}
     if with_planted:
         runs |= {property: _planted_run(id) for property, id in PLANTED.items()}
         runs["exclusive-writer"] = _replayed_run("exclusive-writer", EXCLUSIVE_WRITER)
@@ -108,13 +109,14 @@ def _broken_run(property: str, broken: Broken) -> str:
     return _run(head, text, steps_of(done, broken.config, broken.operations))
 
 
-def _broken_rule(property: str, rule: BrokenRule) -> str:
+def _broken_rule(rule: Fault) -> str:
     """A changed line of the specification, and what follows."""
-    *steps, text = broken_steps(property)
+    *steps, text = broken_steps(rule)
+    (edit,) = rule.plant
     return (
-        f"No judge reports this property of a subject: {rule.reason}. It is proved of the specification "
+        f"No judge reports this property of a subject: {rule.sentence}. It is proved of the specification "
         "([proofs](../proofs.md#stores-of-several-tiers)). "
-    ) + _run(f"A rule that breaks it: in `{rule.function}`, `{rule.old}` becomes `{rule.new}`", text, steps)
+    ) + _run(f"A rule that breaks it: in `{edit.function}`, `{edit.old}` becomes `{edit.new}`", text, steps)
 
 
 def _fault(id: str) -> Fault:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from kvproof.audit.faults.edits import Edit
+from kvproof.audit.faults.planting import text_with
 from kvproof.audit.program_contracts import PARTS, Followed, followed
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.scopes import Scope
@@ -141,7 +143,7 @@ def explored(machine_of: Callable[[Sizes], Machine] | None = None, scope: Scope 
 
 def changed(name: str, old: str, new: str) -> Callable[[Sizes], Machine]:
     """Machines of a text in which one function is rewritten."""
-    functions = specification().edited(name, old, new).functions
+    functions = text_with(specification(), Edit(name, old, new)).functions
     return lambda sizes: Machine(sizes, with_ghosts=True, with_checks=False, text=functions)
 
 

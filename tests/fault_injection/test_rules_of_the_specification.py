@@ -7,12 +7,14 @@ longest hit), and `test_wrong_answers` is about those.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 
+from kvproof.audit.faults.catalogue import IMPL
+from kvproof.audit.faults.edits import Edit
+from kvproof.audit.faults.planting import in_memory
 from kvproof.check.oracle.replay import replay
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.pool import PoolConfig
@@ -20,12 +22,9 @@ from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.subjects.registry import find
 from kvproof.spec.trace import Operation
 
-Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
-
-ADMISSION, STATE = "kvproof.impl.admission", "kvproof.impl.manager_state"
-MANAGER, BUDGET = "kvproof.impl.block_manager", "kvproof.impl.scheduler"
-GROWTH, SCHEDULER, MAPPING = "kvproof.impl.growth", "kvproof.impl.scheduler", "kvproof.spec.text.mapping"
-POOL = "kvproof.check.subjects.builtin.pool"
+ADMISSION, STATE = f"{IMPL}admission.py", f"{IMPL}manager_state.py"
+MANAGER, SCHEDULER, GROWTH = f"{IMPL}block_manager.py", f"{IMPL}scheduler.py", f"{IMPL}growth.py"
+SUBJECTS, MAPPING = "check/kvproof/check/subjects/builtin", "kvproof.spec.text.mapping"
 
 
 class Rule(NamedTuple):
@@ -36,9 +35,13 @@ class Rule(NamedTuple):
     subject: str
     config: Config
     operations: Sequence[Operation]
-    fault: tuple[str, str, str, str]  # module, function, line, replacement
+    fault: Edit
     property: str
     module: str = ""  # where the judge reads the function, if it does not read it from its machine
+
+
+def edit(file: str, function: str, old: str, new: str) -> Edit:
+    return Edit(function, old, new, file)
 
 
 PROMPT = (0,) * 8
@@ -70,7 +73,7 @@ RULES = [
         "kvproof",
         Config(block_size=4, num_gpu_blocks=2),
         [("new", 1, (1,), PROMPT), ("admit", 1, 8)],
-        (ADMISSION, "admission", "num_usable - num_required < watermark_blocks", "num_usable == num_required"),
+        edit(ADMISSION, "admission", "num_usable - num_required < watermark_blocks", "num_usable == num_required"),
         "admission-final",
     ),
     Rule(
@@ -79,7 +82,7 @@ RULES = [
         "kvproof",
         Config(block_size=4, num_gpu_blocks=2),
         [("new", 1, (1,), PROMPT), ("admit", 1, 8)],
-        (ADMISSION, "admission", "AllocStatus.OK if num_free - num_required >= watermark_blocks else", ""),
+        edit(ADMISSION, "admission", "AllocStatus.OK if num_free - num_required >= watermark_blocks else", ""),
         "admission-final",
     ),
     Rule(
@@ -88,8 +91,8 @@ RULES = [
         "kvproof",
         Config(block_size=4, num_gpu_blocks=2, caching=True),
         [("new", 1, (1,), PROMPT), ("admit", 1, 8), ("run", 0), ("free", 1), ("reset",)],
-        (
-            "kvproof.impl.manager_state",
+        edit(
+            STATE,
             "ManagerState.reset_prefix_cache",
             "not (self._gpu.is_idle",
             "(self._gpu.is_idle",
@@ -102,8 +105,8 @@ RULES = [
         "kvproof-pool",
         PoolConfig(num_gpu_blocks=2, caching=True),
         [("store", 1, (0,)), ("give", 1), ("forget",)],
-        (
-            "kvproof.check.subjects.builtin.pool",
+        edit(
+            f"{SUBJECTS}/pool.py",
             "OwnPool.reset_cache",
             "not self.cached.is_idle",
             "self.cached.is_idle",
@@ -116,7 +119,7 @@ RULES = [
         "kvproof",
         Config(block_size=4, num_gpu_blocks=2, num_host_blocks=3),
         [*RUN_ONCE, ("swap_out", 1)],
-        (MANAGER, "SelfAttnBlockSpaceManager.swap_out", "mapping.items()]", "mapping.items()] + [(2, 2)]"),
+        edit(MANAGER, "SelfAttnBlockSpaceManager.swap_out", "mapping.items()]", "mapping.items()] + [(2, 2)]"),
         "swap-mapping",
         MAPPING,
     ),
@@ -126,7 +129,7 @@ RULES = [
         "kvproof",
         Config(block_size=4, num_gpu_blocks=3, num_host_blocks=3),
         [*RUN_ONCE, ("swap_out", 1)],
-        (MANAGER, "SelfAttnBlockSpaceManager.swap_out", "return [(source,", "return [(2, 0)] + [(source,"),
+        edit(MANAGER, "SelfAttnBlockSpaceManager.swap_out", "return [(source,", "return [(2, 0)] + [(source,"),
         "swap-mapping",
         MAPPING,
     ),
@@ -136,7 +139,7 @@ RULES = [
         "kvproof-scheduler",
         SchedulerConfig(num_gpu_blocks=8, max_num_batched_tokens=12, max_num_seqs=8, max_model_len=12),
         [("add", 1, (1,), PROMPT, 2), ("add", 2, (2,), PROMPT, 2), ("schedule",)],
-        (BUDGET, "SchedulingBudget.can_schedule", "0 < num_tokens <= self.num_tokens_left and", ""),
+        edit(SCHEDULER, "SchedulingBudget.can_schedule", "0 < num_tokens <= self.num_tokens_left and", ""),
         "budget-kept",
         "kvproof.check.oracle.scheduler.stepping",
     ),
@@ -146,7 +149,7 @@ RULES = [
         "kvproof-scheduler",
         SchedulerConfig(num_gpu_blocks=8, max_num_seqs=1),
         [*STEP, ("add", 2, (2,), PROMPT, 2), ("schedule",)],
-        (SCHEDULER, "Scheduler._admit_prompts", "- self.running.num_running_seqs() if", "if"),
+        edit(SCHEDULER, "Scheduler._admit_prompts", "- self.running.num_running_seqs() if", "if"),
         "budget-kept",
         "kvproof.check.oracle.scheduler.step_checks",
     ),
@@ -156,7 +159,7 @@ RULES = [
         "kvproof-scheduler",
         SchedulerConfig(num_gpu_blocks=8, max_model_len=8),
         [("add", 1, (1,), PROMPT, 2), ("schedule",)],
-        (
+        edit(
             SCHEDULER,
             "Scheduler._is_over_a_limit",
             "num_tokens > config.max_model_len",
@@ -171,8 +174,8 @@ RULES = [
         "kvproof",
         Config(block_size=4, num_gpu_blocks=4, caching=True),
         [*RUN_ONCE, ("new", 2, (2,), (*PROMPT, 1)), ("admit", 2, 9)],
-        (
-            "kvproof.check.subjects.builtin.manager",
+        edit(
+            f"{SUBJECTS}/manager.py",
             "BuiltIn.admit",
             "* self.config.block_size",
             "* self.config.block_size - 1",
@@ -185,7 +188,7 @@ RULES = [
         "kvproof",
         Config(block_size=4, num_gpu_blocks=4, lookahead=4),
         [*RUN_ONCE, ("sample", 1, (0,)), ("append", 1)],
-        (MANAGER, "SelfAttnBlockSpaceManager.append_slots", "known + num_lookahead_slots", "known"),
+        edit(MANAGER, "SelfAttnBlockSpaceManager.append_slots", "known + num_lookahead_slots", "known"),
         "admission-sound",
     ),
     Rule(
@@ -194,7 +197,7 @@ RULES = [
         "kvproof-scheduler",
         SchedulerConfig(block_size=4, num_gpu_blocks=8),
         [*STEP, ("schedule",)],
-        (SCHEDULER, "Scheduler._run_on", "manager.append_slots(seq, scheduled.num_lookahead_slots)", "[]"),
+        edit(SCHEDULER, "Scheduler._run_on", "manager.append_slots(seq, scheduled.num_lookahead_slots)", "[]"),
         "read-back",
     ),
     Rule(
@@ -203,7 +206,7 @@ RULES = [
         "kvproof-scheduler",
         SchedulerConfig(block_size=4, num_gpu_blocks=2),
         [("add", 1, (1, 2), (0,) * 4, 4), *STEP[1:], ("schedule",)],
-        (
+        edit(
             SCHEDULER,
             "Scheduler._preempt",
             "len(seqs) == 1",
@@ -218,7 +221,7 @@ RULES = [
         "kvproof",
         Config(block_size=2, num_gpu_blocks=4, caching=True),
         DISTURBING_COPIES,
-        (GROWTH, "Growth._filled", "and not (index < len(table.ids) and cache.was_copied[table.ids[index]])", ""),
+        edit(GROWTH, "Growth._filled", "and not (index < len(table.ids) and cache.was_copied[table.ids[index]])", ""),
         "mapping-hazard-free",
         MAPPING,
     ),
@@ -249,9 +252,9 @@ def finding_of(rule: Rule) -> str | None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.function} of {rule.subject}")
-def test_a_fault_is_caught_by_this_function_alone(rule: Rule, plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_is_caught_by_this_function_alone(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     assert finding_of(rule) is None, "without the fault"
-    with plant(*rule.fault):
+    with in_memory(rule.fault):
         assert finding_of(rule) == rule.property
         if rule.module:
             monkeypatch.setattr(f"{rule.module}.{rule.function}", lambda *arguments: rule.allows)

@@ -14,7 +14,9 @@ import pytest
 from tests.lawful import caching, plain, swapping
 from tests.lawful.broken import BROKEN
 
-from kvproof.audit.faults.planting import Fault, planted
+from kvproof.audit.faults.catalogue import IMPL
+from kvproof.audit.faults.edits import Edit, Fault
+from kvproof.audit.faults.planting import planted
 from kvproof.check.isolation.remote_search import walk as walk_elsewhere
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Unsupported
@@ -79,7 +81,7 @@ SMALL = [
 ]
 # Changes of kvproof's own: what else they might do, the file and the function, the old text and the new one.
 CHANGES = [
-    Fault(sentence.replace(" ", "-"), subject, "lawful", file, function, old, new, sentence)
+    Fault(sentence.replace(" ", "-"), (Edit(function, old, new, IMPL + file),), subject, "lawful", sentence=sentence)
     for sentence, subject, file, function, old, new in (
         (
             "freed ids are taken last",
@@ -192,14 +194,14 @@ def changed(change: Fault, num_operations: int) -> SearchResult:
         return walk_elsewhere(strategy_of(subject), subject, SEED, max_operations=num_operations, seconds=1e6)
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.id)
 def test_a_lawful_change_of_a_manager_is_not_refuted(change: Fault) -> None:
     judged("", changed(change, SHORT))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.id)
 def test_a_lawful_change_of_a_manager_is_not_refuted_by_a_long_walk(change: Fault) -> None:
     judged("", changed(change, LONG))
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kvproof.audit.mutation.mutants import mutated
-from kvproof.audit.mutation.operators import Mutant
+from kvproof.audit.mutation.operators import changed_statement
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.spec import syntax_trees
@@ -84,7 +84,7 @@ def test_a_walk_satisfies_every_claim() -> None:
 
 def test_an_obligation_that_does_not_hold_is_raised_with_its_property() -> None:
     sizes = Sizes(2, 0, 2, 2, 2)
-    machine = mutated(Mutant("admit", "state.live[seq] = True"), sizes)
+    machine = mutated(changed_statement("admit", "state.live[seq] = True"), sizes)
     with pytest.raises(CheckFailed) as raised:
         machine.rules["admit"](machine.first_state(), 0, 0)
     assert (raised.value.rule, raised.value.property) == ("admit", "frame-kept")
@@ -92,7 +92,7 @@ def test_an_obligation_that_does_not_hold_is_raised_with_its_property() -> None:
 
 
 def test_an_obligation_is_not_evaluated_where_they_are_left_out() -> None:
-    machine = mutated(Mutant("admit", "state.live[seq] = True"), Sizes(2, 0, 2, 2, 2), with_checks=False)
+    machine = mutated(changed_statement("admit", "state.live[seq] = True"), Sizes(2, 0, 2, 2, 2), with_checks=False)
     assert machine.rules["admit"](machine.first_state(), 0, 0) is None
 
 

@@ -8,8 +8,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kvproof.audit.cli import faults_run
-from kvproof.audit.mutation.mutation_score import ALIVE, EXPLORER, PROVER, MutantResult
-from kvproof.audit.mutation.operators import Mutant, changes, deletions
+from kvproof.audit.faults.catalogue import EXPLORER, PROVER
+from kvproof.audit.faults.edits import Fault
+from kvproof.audit.faults.running import FaultOutcome, Judge
+from kvproof.audit.mutation.mutation_score import ALIVE
+from kvproof.audit.mutation.operators import changes, deletions
 from kvproof.check.cli.app import app
 
 
@@ -31,9 +34,9 @@ def test_every_fault_of_a_rule_is_noticed_and_the_matrix_says_by_whom(tmp_path: 
 def test_a_fault_that_nobody_notices_fails_the_run_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, third = list(deletions())[:3]
     found = [
-        MutantResult(first, PROVER, "an obligation"),
-        MutantResult(second, EXPLORER, "a state less"),
-        MutantResult(third, ALIVE),
+        FaultOutcome(first, PROVER, "an obligation"),
+        FaultOutcome(second, EXPLORER, "a state less"),
+        FaultOutcome(third, ALIVE),
     ]
     monkeypatch.setattr(faults_run, "judge_all", lambda *_: iter(found))
     done = kvproof_faults()
@@ -51,7 +54,7 @@ def test_a_rule_that_does_not_exist_is_a_mistake_of_the_caller() -> None:
 def test_the_kind_rules_selects_every_mutant_and_no_other_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     planted: list[object] = []
 
-    def judge_none(faults: list[object], *_: object) -> list[MutantResult]:
+    def judge_none(workers: str, judge: Judge, faults: list[object]) -> list[FaultOutcome]:
         planted.extend(faults)
         return []
 
@@ -61,15 +64,15 @@ def test_the_kind_rules_selects_every_mutant_and_no_other_fault(monkeypatch: pyt
 
 
 def test_a_run_goes_on_where_an_earlier_one_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, selected = tmp_path / "faults.sqlite", [one for one in deletions() if one.function == "send_entry"]
+    file, selected = tmp_path / "faults.sqlite", [one for one in deletions() if one.row == "send_entry"]
     judged: list[str] = []
 
-    def judge_two(faults: list[Mutant], *_: object) -> Iterator[MutantResult]:
+    def judge_two(workers: str, judge: Judge, faults: list[Fault]) -> Iterator[FaultOutcome]:
         for number, fault in enumerate(faults):
             if number == 2:
                 raise KeyboardInterrupt
             judged.append(fault.id)
-            yield MutantResult(fault, ALIVE if number else PROVER, "evidence")
+            yield FaultOutcome(fault, ALIVE if number else PROVER, "evidence")
 
     monkeypatch.setattr(faults_run, "judge_all", judge_two)
     arguments = ["--deletions", "--only", "send_entry", "--out", str(file)]

@@ -11,8 +11,9 @@ from typer.testing import CliRunner, Result
 from kvproof.audit.cli import faults_impl_run
 from kvproof.audit.cli.fault_store import FaultStore
 from kvproof.audit.faults.catalogue import catalogue
-from kvproof.audit.faults.judging import NOBODY, NOT_JUDGED, WALK, Found
-from kvproof.audit.faults.planting import Fault
+from kvproof.audit.faults.edits import Fault
+from kvproof.audit.faults.judging import NOBODY, NOT_JUDGED, WALK
+from kvproof.audit.faults.running import FaultOutcome, Judge
 from kvproof.check.cli.app import app
 from kvproof.check.runs.store import StoreError
 
@@ -28,10 +29,10 @@ def answer(monkeypatch: pytest.MonkeyPatch, by: str) -> list[str]:
     """Let every fault be judged alike. Returns the list of faults that were judged, which grows."""
     asked: list[str] = []
 
-    def judge_all(faults: Iterable[Fault], num_processes: int) -> Iterator[Found]:
+    def judge_all(workers: str, judge: Judge, faults: Iterable[Fault]) -> Iterator[FaultOutcome]:
         for fault in faults:
             asked.append(fault.id)
-            yield Found(fault, by, "conservation" if by == WALK else "", 12, 0.5, "a block | is lost")
+            yield FaultOutcome(fault, by, "a block | is lost", 0.5, "conservation" if by == WALK else "", 12)
 
     monkeypatch.setattr(faults_impl_run, "judge_all", judge_all)
     return asked
@@ -100,7 +101,7 @@ def test_judges_of_the_specification_are_not_asked_about_managers() -> None:
 
 
 def test_a_run_that_is_interrupted_before_its_first_result_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def judge_all(faults: Iterable[Fault], num_processes: int) -> Iterator[Found]:
+    def judge_all(workers: str, judge: Judge, faults: Iterable[Fault]) -> Iterator[FaultOutcome]:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(faults_impl_run, "judge_all", judge_all)

@@ -5,18 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.audit.faults.altering import altered
 
-from kvproof.audit.faults.planting import IMPL, Fault, NotPlanted, planted
+from kvproof.audit.faults.edits import Edit, Fault, NotPlanted
+from kvproof.audit.faults.planting import ROOT, planted, text_with
 from kvproof.check.protocol.pool import PoolConfig
+from kvproof.models.translation.text import specification
 
 FREE = Fault(
-    "nothing-is-freed",
+    "kvproof-pool/nothing-is-freed",
+    (Edit("DeviceBlocks.release", "free_ids.appendleft(block_id)", "pass", "impl/kvproof/impl/device_blocks.py"),),
     "kvproof-pool",
     "leak",
-    "device_blocks.py",
-    "DeviceBlocks.release",
-    "free_ids.appendleft(block_id)",
-    "pass",
+    "kvproof-pool",
     "Blocks that are released do not become free.",
 )
 SOURCE = """
@@ -27,37 +28,37 @@ class Second:
     def third(self, number):
         return number + 1
 """
-PLUS = replace(FREE, function="first", old="number + 1", new="number - 1")
+PLUS = altered(FREE, function="first", old="number + 1", new="number - 1")
 
 
 def test_a_text_is_replaced_in_its_function_only() -> None:
-    assert PLUS.changed(SOURCE) == SOURCE.replace("number + 1", "number - 1", 1)
-    assert replace(PLUS, function="Second.third").changed(SOURCE).count("number - 1") == 1
+    assert PLUS.plant[0].changed(SOURCE) == SOURCE.replace("number + 1", "number - 1", 1)
+    assert altered(PLUS, function="Second.third").plant[0].changed(SOURCE).count("number - 1") == 1
 
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        (replace(PLUS, function="fourth"), "has no function fourth"),
-        (replace(PLUS, old="number + 2"), "'number + 2' 0 times, not once"),
-        (replace(PLUS, old="number"), "'number' 2 times, not once"),
-        (replace(PLUS, new="(number + 1)"), "means the same"),
-        (replace(PLUS, new="number +"), "is no Python"),
+        (altered(PLUS, function="fourth"), "has no function fourth"),
+        (altered(PLUS, old="number + 2"), "'number + 2' 0 times, not once"),
+        (altered(PLUS, old="number"), "'number' 2 times, not once"),
+        (altered(PLUS, new="(number + 1)"), "means the same"),
+        (altered(PLUS, new="number +"), "is no Python"),
     ],
 )
 def test_a_fault_that_cannot_be_planted_is_refused(fault: Fault, reason: str) -> None:
     with pytest.raises(NotPlanted, match=re.escape(reason)):
-        fault.changed(SOURCE)
+        fault.plant[0].changed(SOURCE)
 
 
 def test_a_process_imports_the_faulty_copy_and_the_original_is_unchanged() -> None:
-    before = {path: path.read_text() for path in IMPL.rglob("*.py")}
+    before = {path: path.read_text() for path in (ROOT / "impl").rglob("*.py")}
     with planted(FREE) as make:
         pool = make()
         pool.open(PoolConfig(num_gpu_blocks=3))
         pool.free(pool.allocate(1))
         assert pool.observe().free == (2, 0)
-    assert {path: path.read_text() for path in IMPL.rglob("*.py")} == before
+    assert {path: path.read_text() for path in (ROOT / "impl").rglob("*.py")} == before
 
 
 def test_a_release_that_is_not_downloaded_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,3 +68,8 @@ def test_a_release_that_is_not_downloaded_is_named(tmp_path: Path, monkeypatch: 
         planted(replace(FREE, subject="vllm-v1==0.33.0")),
     ):
         pass
+
+
+def test_a_text_that_a_function_of_the_specification_does_not_have_is_refused() -> None:
+    with pytest.raises(NotPlanted, match="evict has 'nothing of this' 0 times"):
+        text_with(specification(), Edit("evict", "nothing of this", "else"))

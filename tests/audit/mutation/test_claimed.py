@@ -22,8 +22,9 @@ def test_the_statements_of_every_function_that_proofs_run_are_counted(ran: list[
 
 def test_a_statement_is_claimed_only_if_a_proof_needs_it(ran: list[Statement]) -> None:
     first, second = (one for one in ran if one.function == "DeviceBlocks.share")
-    assert (first.left_out.new.count("pass\n"), first.claimed_by()) == (
-        first.left_out.old.count("pass\n") + 1,
+    (edit,) = first.left_out.plant
+    assert (edit.new.count("pass\n"), first.claimed_by()) == (
+        edit.old.count("pass\n") + 1,
         "refinement",
     )
     assert second.claimed_by() == "refinement"

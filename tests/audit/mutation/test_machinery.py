@@ -2,27 +2,28 @@
 
 import ast
 import subprocess
-from dataclasses import replace
 from subprocess import CompletedProcess
 
 import pytest
+from tests.audit.faults.altering import altered
 
-from kvproof.audit.mutation import planting
-from kvproof.audit.mutation.machinery import PLANTS, Plant
-from kvproof.audit.mutation.mutation_score import ALIVE, PIN, judged
-from kvproof.audit.mutation.planting import ROOT, pin_notices, planted, suite_notices
+from kvproof.audit.faults.catalogue import PIN, machinery
+from kvproof.audit.faults.edits import Edit, Fault, NotPlanted
+from kvproof.audit.faults.planting import ROOT, environment, sources
+from kvproof.audit.mutation import process_judges
+from kvproof.audit.mutation.mutation_score import ALIVE, judged
+from kvproof.audit.mutation.process_judges import pin_notices, suite_notices
 
-BY_NAME = {one.name: one for one in PLANTS}
+BY_NAME = {one.id.removeprefix("machinery/"): one for one in machinery()}
 TEST_OF_THE_PIN = ("tests/models/test_pin.py",)
 
 
 def test_each_fault_changes_one_place_of_a_file_that_stays_python() -> None:
-    assert len(BY_NAME) == len(PLANTS) > 80
-    for one in PLANTS:
-        assert ast.parse(one.changed(ROOT))
-        assert one.old != one.new, one.name
-        for file, _, name in (test.partition("::") for test in one.tests):
-            assert f"def {name}(" in (ROOT / file).read_text() if name else (ROOT / file).is_file(), one.name
+    assert len(BY_NAME) == len(machinery()) > 80
+    for one in machinery():
+        assert [ast.parse(text) for text in sources(one).values()]
+        for file, _, name in (test.partition("::") for test in one.found_by if "/" in test):
+            assert f"def {name}(" in (ROOT / file).read_text() if name else (ROOT / file).is_file(), one.id
 
 
 def test_a_fault_is_noticed_by_a_test_and_only_where_it_is_planted() -> None:
@@ -30,11 +31,15 @@ def test_a_fault_is_noticed_by_a_test_and_only_where_it_is_planted() -> None:
     assert suite_notices(fault, TEST_OF_THE_PIN).startswith(
         "FAILED tests/models/test_pin.py::test_an_obligation_that_van"
     )
-    assert fault.old in (ROOT / fault.file).read_text()
+    assert fault.plant[0].old in (ROOT / fault.plant[0].file).read_text()
 
 
 def test_a_fault_that_cannot_be_planted_is_an_error() -> None:
-    with pytest.raises(LookupError, match="0 times 'no such line'"), planted(replace(PLANTS[0], old="no such line")):
+    fault = BY_NAME["no first state"]
+    with (
+        pytest.raises(NotPlanted, match="has 'no such line' 0 times"),
+        environment(altered(fault, old="no such line")),
+    ):
         pass
 
 
@@ -52,7 +57,7 @@ def test_a_test_that_does_not_run_notices_nothing(
     fault = BY_NAME["what vanishes is not reported"]
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: CompletedProcess([], code, output, ""))
     assert judged(fault).by == ALIVE
-    assert judged(fault).evidence.startswith(reason)
+    assert judged(fault).text.startswith(reason)
 
 
 def test_a_machinery_that_cannot_be_imported_or_does_not_end_notices_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,16 +67,17 @@ def test_a_machinery_that_cannot_be_imported_or_does_not_end_notices_nothing(mon
         monkeypatch.setattr(subprocess, "run", lambda *_, **__: CompletedProcess([], 1, "", error))  # noqa: B023
         assert judged(fault).by == by
     monkeypatch.undo()
-    monkeypatch.setattr(planting, "CPU_SECONDS_MAX", 0)
-    assert (judged(fault).by, judged(fault).evidence) == (ALIVE, "no end within 0 s of processor time")
+    monkeypatch.setattr(process_judges, "CPU_SECONDS_MAX", 0)
+    assert (judged(fault).by, judged(fault).text) == (ALIVE, "no end within 0 s of processor time")
     monkeypatch.undo()
-    monkeypatch.setattr(planting, "SECONDS_MAX", 0.001)
-    assert (judged(fault).by, judged(fault).evidence) == (ALIVE, "no end within 0 s")
+    monkeypatch.setattr(process_judges, "SECONDS_MAX", 0.001)
+    assert (judged(fault).by, judged(fault).text) == (ALIVE, "no end within 0 s")
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_machinery_without_a_fault_is_not_noticed() -> None:
-    none = Plant("nothing", "models/kvproof/models/pin.py", "class Pin:\n", "class Pin:\n\n")
+    named = Edit("", "class Pin:\n", "class Pin:\n    NAME = 0\n\n", "models/kvproof/models/pin.py")
+    none = Fault("nothing", (named,), "specification")
     assert suite_notices(none, TEST_OF_THE_PIN) == ""
     assert pin_notices(none) == ""

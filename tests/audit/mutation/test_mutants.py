@@ -4,8 +4,9 @@ from functools import cache
 
 import pytest
 
+from kvproof.audit.faults.edits import Fault, NotPlanted
 from kvproof.audit.mutation.mutants import mutated
-from kvproof.audit.mutation.operators import Mutant, changed, deletions
+from kvproof.audit.mutation.operators import changed, changed_statement, deletions
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.specification import explore_specification
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
@@ -25,18 +26,18 @@ THERE_AND_BACK = Scope(2, 1, 1, 1, 1, swap=True, num_flights=2, fork=False, leve
 TAILS_IN_TRANSFER = Scope(num_gpu_blocks=1, num_host_blocks=2, num_tokens=2, swap=True, num_flights=1, level="rules")
 
 
-def explored(mutant: Mutant, scope: Scope) -> SearchResult:
+def explored(mutant: Fault, scope: Scope) -> SearchResult:
     space = RuleSpace(scope, mutated(mutant, sizes_of(scope)))
     return explore_specification(scope, seconds=60, space=space)
 
 
 @cache
-def all_deletions() -> list[Mutant]:
+def all_deletions() -> list[Fault]:
     return list(deletions())
 
 
-def deletion(function: str, beginning: str) -> Mutant:
-    (found,) = [m for m in all_deletions() if m.function == function and m.old.startswith(beginning)]
+def deletion(function: str, beginning: str) -> Fault:
+    (found,) = [m for m in all_deletions() if m.row == function and m.plant[0].old.startswith(beginning)]
     return found
 
 
@@ -65,7 +66,7 @@ CASES = [
     ),
     (
         "an append counts one entry too many",
-        Mutant("append", "state.num_blocks[seq] += 1", "state.num_blocks[seq] += 2"),
+        changed_statement("append", "state.num_blocks[seq] += 1", "state.num_blocks[seq] += 2"),
         TABLES,
         "sharing-equal",
         ["admit", "append"],
@@ -79,7 +80,7 @@ CASES = [
     ),
     (
         "a drop gives back a block that another sequence holds",
-        Mutant(
+        changed_statement(
             "lose",
             "if state.refcount[block] == 0:\n    retire(state, block)",
             "if state.refcount[block] <= 1:\n    retire(state, block)",
@@ -111,7 +112,7 @@ CASES = [
     ),
     (
         "a swap takes the shared source from its other holder",
-        Mutant("move_entry", "lose(state, seq, old)", "lose(state, seq, old)\nforget(state, old)"),
+        changed_statement("move_entry", "lose(state, seq, old)", "lose(state, seq, old)\nforget(state, old)"),
         SWAP,
         "lists-agree",
         ["admit", "append", "fork", "begin_swap", "move_entry"],
@@ -153,7 +154,7 @@ CASES = [
     ),
     (
         "a block is given back while a step uses it",
-        Mutant(
+        changed_statement(
             "retire",
             "if state.pins[block] == 0 and state.filler[block] == NONE:\n"
             "    if state.computed[block]:\n"
@@ -168,14 +169,14 @@ CASES = [
     ),
     (
         "the landing of one step gives back what another still uses",
-        Mutant("unpin", "state.pins[block] -= 1", "state.pins[block] = 0"),
+        changed_statement("unpin", "state.pins[block] -= 1", "state.pins[block] = 0"),
         FLIGHTS,
         "in-flight-held",
         ["admit", "append", "launch", "launch", "land"],
     ),
     (
         "a transfer does not hold the block that it reads",
-        Mutant("send_entry", "pin(state, flight, old)", "state.uses[flight] = old"),
+        changed_statement("send_entry", "pin(state, flight, old)", "state.uses[flight] = old"),
         TRANSFERS,
         "in-flight-held",
         ["admit", "append", "begin_swap", "send_entry"],
@@ -206,7 +207,7 @@ CASES = [
 
 @pytest.mark.parametrize(("mutant", "scope", "property", "rules"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
 def test_a_broken_rule_is_found_by_the_shortest_run(
-    mutant: Mutant, scope: Scope, property: str, rules: list[str]
+    mutant: Fault, scope: Scope, property: str, rules: list[str]
 ) -> None:
     found = explored(mutant, scope)
     assert found.counterexample is not None
@@ -228,8 +229,8 @@ def test_every_statement_that_does_something_is_deleted_once() -> None:
 
 
 def test_a_mutant_that_changes_no_statement_is_an_error() -> None:
-    with pytest.raises(LookupError):
-        changed(Mutant("fork", "state.nothing = 0"))
+    with pytest.raises(NotPlanted, match="fork has no such statement"):
+        changed(changed_statement("fork", "state.nothing = 0"))
 
 
 # Deleting these changes nothing that a claim could be about: a guard that the others imply, a guard without which the
@@ -284,7 +285,7 @@ def test_every_deletion_but_the_redundant_statements_is_found() -> None:
         mutant
         for mutant in all_deletions()
         if not any(
-            mutant.function == function and mutant.old.startswith(text)
+            mutant.row == function and mutant.plant[0].old.startswith(text)
             for function, text in REDUNDANT | SEEN_BY_PROOFS_ALONE
         )
         and not any(explored(mutant, scope).finding for scope in scopes)

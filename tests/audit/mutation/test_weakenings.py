@@ -4,9 +4,11 @@ from functools import cache
 
 import pytest
 
-from kvproof.audit.mutation.handmade import FAULTS, handmade
+from kvproof.audit.faults.catalogue import HANDMADE, by_hand
+from kvproof.audit.faults.edits import Edit, Fault
+from kvproof.audit.faults.planting import faulty_text, functions_changed, source_of
 from kvproof.audit.mutation.text_judges import TextJudges
-from kvproof.audit.mutation.weakenings import Weakening, source_of, weakenings
+from kvproof.audit.mutation.weakenings import weakenings
 from kvproof.models.translation.errors import NotInLanguage
 from kvproof.models.translation.text import specification
 from kvproof.spec.contract_texts import CONTRACTS
@@ -14,12 +16,12 @@ from kvproof.spec.language import COLLECTED
 
 
 @cache
-def every_one() -> list[Weakening]:
-    return [*weakenings(), *handmade()]
+def every_one() -> list[Fault]:
+    return [*weakenings(), *by_hand()]
 
 
 @cache
-def by_id() -> dict[str, Weakening]:
+def by_id() -> dict[str, Fault]:
     return {one.id: one for one in every_one()}
 
 
@@ -35,14 +37,14 @@ def test_there_are_hundreds_each_with_a_name_of_its_own() -> None:
         name for name in claims if f"theorems/{name}: True" in by_id() or f"invariants/{name}: True" in by_id()
     } == set(claims)
     assert {f"contracts/{one.variant}: nothing is left" for one in CONTRACTS} <= by_id().keys()
-    assert sum(one.kind == "by hand" for one in by_id().values()) == len(FAULTS) == 42
+    assert sum(one.kind == HANDMADE for one in by_id().values()) == len(by_hand()) == 42
 
 
 def test_each_replaces_functions_of_the_text_by_others() -> None:
     text = specification()
     for one in by_id().values():
-        changed = one.text(text)
-        for name in one.sources:
+        changed = faulty_text(one, text)
+        for name in functions_changed(one):
             assert source_of(changed.functions[name][0]) != source_of(text.functions[name][0]), one.id
 
 
@@ -59,22 +61,23 @@ def test_each_replaces_functions_of_the_text_by_others() -> None:
     ],
 )
 def test_a_claim_that_asks_less_is_a_difference_from_the_pin(judges: TextJudges, id: str, difference: str) -> None:
-    weakening = next(one for one in every_one() if one.id.startswith(id))
-    assert difference in judges.pin_difference(weakening)
+    fault = next(one for one in every_one() if one.id.startswith(id))
+    assert difference in judges.pin_difference(fault)
 
 
 def test_the_text_as_it_is_differs_in_nothing(judges: TextJudges) -> None:
-    unchanged = Weakening("guards", "nothing", {"widen": source_of(judges.plain.functions["widen"][0])})
+    body = source_of(judges.plain.functions["widen"][0]).partition("\n")[2].strip()
+    unchanged = Fault("guards/nothing", (Edit("widen", "", body),), judges.plain.system.name)
     assert judges.pin_difference(unchanged) == judges.lint(unchanged) == judges.open_obligation(unchanged) == ""
 
 
-@pytest.mark.parametrize("name", [name for name in FAULTS if "return" in name])
-def test_a_false_text_that_python_reads_otherwise_is_refused(judges: TextJudges, name: str) -> None:
-    assert judges.lint(by_id()[f"by hand/{name}"]).startswith("lint one-return: ")
+@pytest.mark.parametrize("id", [one.id for one in by_hand() if "return" in one.id])
+def test_a_false_text_that_python_reads_otherwise_is_refused(judges: TextJudges, id: str) -> None:
+    assert judges.lint(by_id()[id]).startswith("lint one-return: ")
     with pytest.raises(NotInLanguage, match="return"):
-        judges.open_obligation(by_id()[f"by hand/{name}"])
+        judges.open_obligation(by_id()[id])
 
 
-def test_a_proof_notices_a_false_text_with_a_quantifier_within_a_comprehension(judges: TextJudges) -> None:
+def test_a_proof_notices_a_false_faulty_text_a_quantifier_within_a_comprehension(judges: TextJudges) -> None:
     found = judges.open_obligation(by_id()["by hand/false text: a quantifier within a comprehension"])
     assert found.startswith("specification/mark_computed/")

@@ -7,14 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from kvproof.check.hosts.choice import is_valid, results_of
+from kvproof.check.hosts.choice import is_valid
 from kvproof.check.hosts.pool import LocalWorkers
 from kvproof.check.hosts.workers import UNORDERED, USUAL, UnitLost, WorkerLost
 from kvproof.spec.verdict import Exit
@@ -152,25 +152,6 @@ def test_other_work_is_done_after_the_last_unit_is_drawn(workers: LocalWorkers) 
 
     assert list(workers.results(operator.neg, units(), meanwhile=map(done.append, [1, 2]))) == [-1]
     assert done == [0, 1, 2]
-
-
-def test_a_number_of_workers_is_left_to_this_machine_and_anything_else_to_workers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[str | None] = []
-
-    @contextmanager
-    def opened(text: str | None) -> Iterator[LocalWorkers]:
-        asked.append(text)
-        pool = LocalWorkers(1)
-        yield pool
-        pool.close()
-
-    monkeypatch.setattr("kvproof.check.hosts.choice.opened", opened)
-    assert list(results_of("3", operator.neg, [1, 2], lambda number: iter([number]))) == [3]
-    assert asked == []
-    assert list(results_of("ray", operator.neg, [1, 2], lambda number: iter([number]))) == [-1, -2]
-    assert asked == ["ray"]
 
 
 @pytest.mark.parametrize(

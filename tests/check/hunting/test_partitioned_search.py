@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from kvproof.audit.faults.edits import Fault
 from kvproof.audit.mutation.mutants import mutated
-from kvproof.audit.mutation.operators import Mutant
+from kvproof.audit.mutation.operators import changed_statement
 from kvproof.check.hosts.actors import LocalActors
 from kvproof.check.hosts.pool import LocalWorkers
 from kvproof.check.hosts.workers import NUM_TRIES_MAX, Lost, Make, Request, WorkerLost
@@ -115,17 +116,17 @@ def test_a_part_that_is_lost_again_and_again_ends_the_search() -> None:
 
 # What breaks a claim in a state that was reached, and what breaks an obligation in a firing.
 BROKEN = [
-    Mutant("append", "state.num_blocks[seq] += 1", "state.num_blocks[seq] += 2"),
-    Mutant("unpin", "state.pins[block] -= 1", "state.pins[block] = 0"),
+    changed_statement("append", "state.num_blocks[seq] += 1", "state.num_blocks[seq] += 2"),
+    changed_statement("unpin", "state.pins[block] -= 1", "state.pins[block] = 0"),
 ]
 
 
 @pytest.mark.parametrize("losses", [repeat(NEVER), drawn(2)], ids=["nobody is lost", "parts are lost"])
-@pytest.mark.parametrize("mutant", BROKEN, ids=lambda mutant: str(mutant.function))
+@pytest.mark.parametrize("mutant", BROKEN, ids=lambda mutant: str(mutant.row))
 def test_a_finding_has_the_path_and_the_counts_of_one_process(
-    mutant: Mutant, losses: Iterator[int], monkeypatch: pytest.MonkeyPatch
+    mutant: Fault, losses: Iterator[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scope = replace(RULES, num_flights=2 * (mutant.function == "unpin"))
+    scope = replace(RULES, num_flights=2 * (mutant.row == "unpin"))
 
     def space_of(scope: Scope, continuations: Continuations | None = None) -> RuleSpace:
         return RuleSpace(scope, mutated(mutant, sizes_of(scope)), continuations)

@@ -1,6 +1,5 @@
 """Mutants: a function as it is in a copy of its module, or a function of the specification, with one text exchanged."""
 
-import ast
 import importlib.util
 import inspect
 import sys
@@ -10,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from kvproof.audit.faults.edits import Edit
+from kvproof.audit.faults.planting import text_with
 from kvproof.models.arithmetic.sources import FUNCTIONS, Sources
 
 Mutate = Callable[[str, str, str], Sources]
@@ -26,12 +27,11 @@ def mutate(tmp_path: Path) -> Iterator[Mutate]:
         function = FUNCTIONS[name]
         module = inspect.getmodule(function)
         assert module is not None
-        whole, part = inspect.getsource(module), inspect.getsource(function)
-        assert part.count(old) == 1, f"{name} has {part.count(old)} times: {old}"
+        whole = Edit(function.__qualname__, old, new).changed(inspect.getsource(module))
         package, _, stem = module.__name__.rpartition(".")
         copy = f"{package}.mutant_{len(made)}_of_{stem}"
         path = tmp_path / f"{copy}.py"
-        path.write_text(whole.replace(part, part.replace(old, new)), encoding="utf-8")
+        path.write_text(whole, encoding="utf-8")
         made.append(copy)
         return Sources(functions={**FUNCTIONS, name: _imported(copy, path, name)})
 
@@ -41,12 +41,7 @@ def mutate(tmp_path: Path) -> Iterator[Mutate]:
 
 
 def _with_spec_function(name: str, old: str, new: str) -> Sources:
-    sources = Sources()
-    text = ast.unparse(sources.text.functions[name][0])
-    assert text.count(old) == 1, f"{name} has {text.count(old)} times: {old}"
-    node = ast.parse(text.replace(old, new)).body[0]
-    assert isinstance(node, ast.FunctionDef)
-    return Sources(text=sources.text.replaced(name, node))
+    return Sources(text=text_with(Sources().text, Edit(name, old, new)))
 
 
 def _imported(module: str, path: Path, name: str) -> Callable[..., Any]:

@@ -1,13 +1,11 @@
 """A fault planted in the source of each class is refuted with concrete numbers, seen by running the faulty class."""
 
-import inspect
 import re
-import sys
-import types
 from typing import Any
 
 import pytest
 
+from kvproof.audit.faults.planting import faulty
 from kvproof.models.concolic.scenario import NotReplayed, Scenario, obligations, refutations, replay
 from kvproof.models.concolic.suite import SCENARIOS
 from kvproof.models.suites import refutation_of
@@ -43,17 +41,6 @@ MUTANTS = [
 MANY_PATHS = ("tables 01 02, 3 free", "queue empty, heap empty, waiting 012")  # no fault needs them
 
 
-def mutant(scenario: Scenario, old: str, new: str) -> Any:
-    """The subject of a scenario, from a source in which one text of it is replaced."""
-    module = sys.modules[scenario.subject.__module__]
-    source, original = inspect.getsource(module), inspect.getsource(scenario.subject)
-    assert old in original, "the source has changed: choose another fault"
-    rewritten = types.ModuleType(module.__name__)
-    rewritten.__package__ = module.__package__
-    exec(compile(source.replace(original, original.replace(old, new, 1)), "a mutant", "exec"), vars(rewritten))
-    return getattr(rewritten, scenario.subject.__name__)
-
-
 def scenario_named(name: str) -> Scenario:
     return next(one for one in SCENARIOS if one.name == name)
 
@@ -61,11 +48,11 @@ def scenario_named(name: str) -> Scenario:
 @pytest.mark.parametrize(("name", "old", "new"), MUTANTS, ids=[f"{m[0]}-{i}" for i, m in enumerate(MUTANTS)])
 def test_a_planted_fault_is_refuted_by_numbers_on_which_it_shows(name: str, old: str, new: str) -> None:
     scenario = scenario_named(name)
-    faulty = mutant(scenario, old, new)
+    changed = faulty(scenario.subject, old, new)
     shapes = [shape for shape in scenario.shapes if shape not in MANY_PATHS]
-    refutation = next(refutations(scenario, faulty, shapes), None)
+    refutation = next(refutations(scenario, changed, shapes), None)
     assert refutation is not None
-    _, claims = replay(scenario, refutation.shape, refutation.values, faulty)
+    _, claims = replay(scenario, refutation.shape, refutation.values, changed)
     assert [claim.sentence for claim in claims if not claim.holds] == list(refutation.broken) != []
     _, claims = replay(scenario, refutation.shape, refutation.values)
     assert all(claim.holds for claim in claims), "the class as it is does right with the same numbers"
@@ -73,8 +60,8 @@ def test_a_planted_fault_is_refuted_by_numbers_on_which_it_shows(name: str, old:
 
 def test_a_refutation_names_the_numbers_and_the_claims_that_break() -> None:
     scenario = scenario_named("DeviceBlocks.take")
-    faulty = mutant(scenario, "num_blocks > len(self.free_ids)", "num_blocks >= len(self.free_ids)")
-    refutation = next(refutations(scenario, faulty, ["1 of 1 free"]))
+    changed = faulty(scenario.subject, "num_blocks > len(self.free_ids)", "num_blocks >= len(self.free_ids)")
+    refutation = next(refutations(scenario, changed, ["1 of 1 free"]))
     assert f"free_0 = {refutation.values['free_0']}" in str(refutation)
     assert "it refuses exactly if too few are free" in str(refutation)
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import z3
-from tests.conftest import planted
 
+from kvproof.audit.faults.edits import Edit
+from kvproof.audit.faults.planting import in_memory
 from kvproof.models.concolic.exploration import Exploration, NoSuchState, NotRepeatable
 from kvproof.models.concolic.scenario import Inputs, NotAssumed
 from kvproof.models.concolic.symbolic import (
@@ -140,7 +141,7 @@ def test_an_answer_that_is_never_given_is_noticed(
 
     module = "kvproof.models.concolic.exploration"
     assert len(list(Exploration(asks_solver).paths(run))) == 4
-    with planted(module, function, line, replacement), pytest.raises(AssertionError, match="led to a path for"):
+    with in_memory(Edit(function, line, replacement), module), pytest.raises(AssertionError, match="led to a path for"):
         list(Exploration(asks_solver).paths(run))
 
 

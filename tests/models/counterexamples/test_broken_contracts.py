@@ -2,6 +2,8 @@
 
 import pytest
 
+from kvproof.audit.faults.edits import Edit
+from kvproof.audit.faults.planting import text_with
 from kvproof.models.counterexamples.contracts import broken_contract, contract_case
 from kvproof.models.counterexamples.picture import contract_data, contract_lines
 from kvproof.models.obligation import Obligation
@@ -17,7 +19,7 @@ from kvproof.spec.native import FIELDS
 
 def changed(function: str, old: str, new: str) -> Text:
     """The specification with a piece of one function replaced."""
-    return specification().edited(function, old, new)
+    return text_with(specification(), Edit(function, old, new))
 
 
 def obligation_of(text: Text, rule: str, claim: str) -> Obligation:

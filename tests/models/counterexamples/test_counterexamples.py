@@ -2,6 +2,8 @@
 
 import copy
 
+from kvproof.audit.faults.edits import Edit
+from kvproof.audit.faults.planting import text_with
 from kvproof.models.counterexamples.case import RULES, ProofCounterexample, case_of
 from kvproof.models.counterexamples.clauses import false_clauses
 from kvproof.models.counterexamples.instances import INSTANCES, Candidate, Search
@@ -21,10 +23,7 @@ GUARD_OF_SHARED = "require(state.refcount[block] == 1, 'a shared block is replac
 
 def changed(*changes: tuple[str, str, str]) -> Text:
     """The specification with pieces of its functions replaced."""
-    text = specification()
-    for function, old, new in changes:
-        text = text.edited(function, old, new)
-    return text
+    return text_with(specification(), *(Edit(*change) for change in changes))
 
 
 def obligation_of(text: Text, rule: str, claim: str) -> Obligation:
@@ -91,7 +90,8 @@ def test_the_eviction_of_a_referenced_block_is_shown() -> None:
 
 
 def test_an_append_that_is_off_by_one_is_shown() -> None:
-    text = changed(("append", "gain(state, seq, index, block)", "gain(state, seq, index + 1, block)"))
+    rest = "\n        state.num_blocks[seq] += 1"
+    text = changed(("append", f"gain(state, seq, index, block){rest}", f"gain(state, seq, index + 1, block){rest}"))
     found = counterexample_of(text, "append", "tables_name_blocks")
     assert (found.before.num_blocks[0], found.after.num_blocks[0]) == (0, 1)
     clause = found.clauses[0]

@@ -6,12 +6,14 @@ from contextlib import ExitStack, contextmanager
 from random import Random
 
 import pytest
-from tests.conftest import planted
 from tests.models.crosscheck.comparing import Comparison, Disagreement
 from tests.models.crosscheck.outside import refused
 from tests.models.crosscheck.programs import drawn_program
 from tests.models.crosscheck.running import loaded
-from tests.models.crosscheck.translator_faults import GENERATED, OUTSIDE, Fault
+from tests.models.crosscheck.translator_faults import GENERATED, OUTSIDE
+
+from kvproof.audit.faults.edits import Fault
+from kvproof.audit.faults.planting import in_memory
 
 NUM_PROGRAMS = 400  # that are tried before a fault counts as not found
 NUM_PLACES = 20
@@ -20,8 +22,8 @@ NUM_PLACES = 20
 @contextmanager
 def with_fault(fault: Fault) -> Iterator[None]:
     with ExitStack() as stack:
-        for change in fault.changes:
-            stack.enter_context(planted(*change))
+        for edit in fault.plant:
+            stack.enter_context(in_memory(edit))
         yield
 
 
@@ -48,22 +50,22 @@ def programs_until_found(fault: Fault, first: int) -> tuple[int, int]:
         num_cells += num_more
         if is_found:
             return seed - first + 1, num_cells
-    pytest.fail(f"{fault.what}: not found on {NUM_PROGRAMS} programs")
+    pytest.fail(f"{fault.id}: not found on {NUM_PROGRAMS} programs")
 
 
 def refused_anywhere(piece: str) -> int:
     return sum(refused(piece, seed) for seed in range(NUM_PLACES))
 
 
-@pytest.mark.parametrize("fault", GENERATED, ids=str)
+@pytest.mark.parametrize("fault", GENERATED, ids=lambda fault: fault.id.replace(" ", "-"))
 def test_a_fault_of_the_translator_is_found_on_a_generated_program(fault: Fault) -> None:
-    programs_until_found(fault, fault.program)
+    programs_until_found(fault, fault.settings["program"])
 
 
-@pytest.mark.parametrize("fault", OUTSIDE, ids=str)
+@pytest.mark.parametrize("fault", OUTSIDE, ids=lambda fault: fault.id.replace(" ", "-"))
 def test_a_fault_of_the_translator_is_found_on_a_program_outside_the_language(fault: Fault) -> None:
-    with with_fault(fault), pytest.raises(AssertionError, match=re.escape(fault.piece)):
-        refused_anywhere(fault.piece)
+    with with_fault(fault), pytest.raises(AssertionError, match=re.escape(fault.settings["piece"])):
+        refused_anywhere(fault.settings["piece"])
 
 
 @pytest.mark.long
@@ -71,5 +73,5 @@ def test_a_fault_of_the_translator_is_found_on_a_program_outside_the_language(fa
 def test_every_fault_of_the_translator_is_found_within_a_few_programs() -> None:
     for fault in GENERATED:
         num_programs, num_cells = programs_until_found(fault, first=0)
-        print(f"{fault.what}: found on program {num_programs}, after {num_cells:,} cells")
+        print(f"{fault.id}: found on program {num_programs}, after {num_cells:,} cells")
         assert num_programs <= NUM_PROGRAMS

@@ -1,50 +1,41 @@
 """Faults of the translator, each a changed line, that the cross-check must find."""
 
-from dataclasses import dataclass
+from kvproof.audit.faults.edits import Edit, Fault
 
-TRANSLATION = "kvproof.models.translation"
 LOSES_ITS_VALUE = "q = 1\nif state.f1[0]:\n    if not state.f1[0]:\n        q = [1 for p in SLOTS]\nx = q"
 NAME = "{len(_BOUND) + further}{SERIAL}{next(_SERIALS)}"  # of a bound variable, after that of the text
 
 
-@dataclass(frozen=True)
-class Fault:
-    """A fault: what it does, and each function with the line that is replaced, and what by.
+def faults(what: str, *edits: Edit, program: int = 0, piece: str = "") -> Fault:
+    """A fault of the translator. program: the first of the generated programs on which it is found.
 
-    program: the first of the generated programs on which it is found. piece: what is put into programs to find it.
+    piece: what is put into programs to find it.
     """
-
-    what: str
-    changes: tuple[tuple[str, str, str, str], ...]  # module, function, line, replacement
-    program: int = 0
-    piece: str = ""
-
-    def __str__(self) -> str:
-        return self.what.replace(" ", "-")
+    return Fault(what, edits, settings={"program": program, "piece": piece})
 
 
 def fault(
     what: str, module: str, function: str, line: str, replacement: str, program: int = 0, piece: str = ""
 ) -> Fault:
     """A fault of one line in a module of the translator."""
-    return Fault(what, ((f"{TRANSLATION}.{module}", function, line, replacement),), program, piece)
+    return faults(what, edit(module, function, line, replacement), program=program, piece=piece)
+
+
+def edit(module: str, function: str, line: str, replacement: str) -> Edit:
+    return Edit(function, line, replacement, f"models/kvproof/models/translation/{module}.py")
 
 
 GENERATED = (  # found on generated programs
-    Fault(
+    faults(
         "bound variables share names",
-        (
-            (f"{TRANSLATION}.conditions", "Conditions.fresh", NAME, "{further}{SERIAL}"),
-            (f"{TRANSLATION}.terms", "bound_name", "return name", "return object()"),  # and no assertion notices it
-        ),
+        edit("conditions", "Conditions.fresh", NAME, "{further}{SERIAL}"),
+        edit("terms", "bound_name", "return name", "return object()"),  # and no assertion notices it
         program=14,
     ),
-    Fault(
+    faults(
         "bound variables share names with those of another run",
-        (
-            (f"{TRANSLATION}.conditions", "Conditions.fresh", NAME, "{len(self._bound) + further}{SERIAL}"),
-            (f"{TRANSLATION}.terms", "bound_name", "return name", "return object()"),
-        ),
+        edit("conditions", "Conditions.fresh", NAME, "{len(self._bound) + further}{SERIAL}"),
+        edit("terms", "bound_name", "return name", "return object()"),
         program=37,
     ),
     fault(

@@ -3,6 +3,8 @@
 import pytest
 import z3
 
+from kvproof.audit.faults.edits import Edit
+from kvproof.audit.faults.planting import text_with
 from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.proofs.contract_instances import INSTANCES, fired, machine_of, reached, runs
 from kvproof.models.proofs.induction import Induction
@@ -19,7 +21,7 @@ RULES = {rule.__name__: rule for rule in COLLECTED.rules}
 
 def changed(name: str, old: str, new: str) -> Text:
     """The specification with one function rewritten."""
-    return specification().edited(name, old, new)
+    return text_with(specification(), Edit(name, old, new))
 
 
 def test_every_contract_runs_to_its_end_and_fires_each_of_its_rules() -> None:

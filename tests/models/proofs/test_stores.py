@@ -3,6 +3,8 @@
 import pytest
 import z3
 
+from kvproof.audit.faults.edits import Edit
+from kvproof.audit.faults.planting import text_with
 from kvproof.models.obligation import Obligation
 from kvproof.models.proofs import store_instance, stores
 from kvproof.models.proofs.store_instance import NotFired
@@ -27,19 +29,21 @@ def is_proved(one: Obligation) -> bool:
     ],
 )
 def test_without_a_guard_an_invariant_is_not_proved(function: str, old: str, new: str, claim: str) -> None:
-    text = specification(STORES).edited(function, old, new)
+    text = text_with(specification(STORES), Edit(function, old, new))
     unit = next(unit for unit in stores.units(text) if unit.name == function)
     found = {one.claim: one for one in unit.obligations()}
     assert not is_proved(found[claim])
 
 
 def test_reports_that_do_not_commute_are_not_proved_to() -> None:
-    text = specification(STORES).edited("report", "state.phase[flight] = NONE", "state.phase[0] = state.phase[flight]")
+    text = text_with(
+        specification(STORES), Edit("report", "state.phase[flight] = NONE", "state.phase[0] = state.phase[flight]")
+    )
     of_reports = [one for one in stores.commuting(text) if one.claim.startswith("report and report")]
     assert [is_proved(one) for one in of_reports] == [True, False]  # both stay enabled, and leave different states
 
 
 def test_a_rule_that_is_never_enabled_is_not_called_fired() -> None:
-    text = specification(STORES).edited("keep", "state.kind[pin] == WRITE", "state.kind[pin] > 5")
+    text = text_with(specification(STORES), Edit("keep", "state.kind[pin] == WRITE", "state.kind[pin] > 5"))
     with pytest.raises(NotFired, match="keep"):
         list(store_instance.fired(store_instance.machine_of(text)))

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 import z3
-from tests.models.refinement.mutants import mutant
 
+from kvproof.audit.faults.planting import faulty
 from kvproof.impl.device_blocks import DeviceBlocks
 from kvproof.models.refinement import device_steps
 from kvproof.models.refinement.abstraction import Code
@@ -20,7 +20,7 @@ NO_FOR = "blocks of any number are gone over by something else than one for stat
 def paths(body: str) -> list[Path]:
     """The paths of `share` with another body, over any number of blocks in use."""
     text = textwrap.indent(textwrap.dedent(body).strip("\n") + "\n", "        ")
-    code = Code(device=mutant(DeviceBlocks, LOOP, text))
+    code = Code(device=DeviceBlocks if text == LOOP else faulty(DeviceBlocks, LOOP, text))
     simulation = next(one for one in device_steps.simulations(Setting(code=code)) if ".share" in one.subject)
     return list(explore(simulation))
 

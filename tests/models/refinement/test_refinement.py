@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 import z3
-from tests.models.refinement.mutants import mutant
 
+from kvproof.audit.faults.planting import faulty
 from kvproof.impl.cached_blocks import CachedBlocks
 from kvproof.impl.device_blocks import DeviceBlocks
 from kvproof.impl.errors import NoFreeBlocksError
@@ -228,7 +228,7 @@ def test_in_an_instance_nothing_disagrees(instance: list[Simulation]) -> None:
 def test_faulty_code_disagrees_with_its_rule_for_some_values(
     role: str, original: type, old: str, new: str, sentence: str
 ) -> None:
-    code = Code(**{role: mutant(original, old, new)})
+    code = Code(**{role: faulty(original, old, new)})
     for simulation in suite.simulations(Setting(Translator(INSTANCE), code)):
         if original.__name__ in simulation.subject and any(disagreements(simulation, sentence)):
             break

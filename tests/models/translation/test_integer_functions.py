@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 import z3
-from tests.conftest import planted
 
+from kvproof.audit.faults.edits import Edit
+from kvproof.audit.faults.planting import in_memory
 from kvproof.impl.admission import AllocStatus, admission
 from kvproof.models.translation.errors import NotInLanguage
 from kvproof.models.translation.integer_functions import Translated, _source, ordinal, translate_function
+
+TRANSLATOR = "kvproof.models.translation.integer_functions"
 
 LOW, HIGH = -9, 9
 
@@ -326,13 +329,13 @@ def test_a_function_outside_the_language_is_refused(function: Callable[[int], An
 def test_a_fault_of_this_translator_is_found(
     function: Callable[..., int], part: str, line: str, replacement: str
 ) -> None:
-    fault = planted("kvproof.models.translation.integer_functions", part, line, replacement)
+    fault = in_memory(Edit(part, line, replacement), TRANSLATOR)
     with fault, pytest.raises((AssertionError, NotInLanguage)):
         compare(function, 20)
 
 
 def test_a_local_that_is_read_as_a_global_is_found() -> None:
-    fault = planted("kvproof.models.translation.integer_functions", "_names_outside", "if name not in own", "")
+    fault = in_memory(Edit("_names_outside", "if name not in own", ""), TRANSLATOR)
     with fault, pytest.raises(pytest.fail.Exception):
         test_a_function_outside_the_language_is_refused(reads_a_local_before_it_has_a_value, "LIMIT has no value")
 

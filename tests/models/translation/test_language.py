@@ -391,11 +391,6 @@ def test_a_claim_without_a_value_is_refused() -> None:
         translator.holds("at_rest_every_block_is_unused", translator.unknown_state())
 
 
-def test_an_edit_of_what_a_function_does_not_have_is_refused() -> None:
-    with pytest.raises(LookupError, match="evict does not have 'nothing of this'"):
-        specification().edited("evict", "nothing of this", "else")
-
-
 def test_a_claim_that_is_no_truth_value_is_refused_with_its_line() -> None:
     translator = translator_of("def counters_add_up(state):\n    return state.count[0][0]")
     with pytest.raises(NotInLanguage, match=r":1: counters_add_up is no truth value"):

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from kvproof.audit.faults.edits import Fault
 from kvproof.audit.mutation.mutants import mutated
-from kvproof.audit.mutation.operators import Mutant
+from kvproof.audit.mutation.operators import changed_statement
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.spec.contract_run import ContractBroken, ContractRun
 from kvproof.spec.contract_texts import CONTRACTS
@@ -128,12 +129,12 @@ def test_an_admission_does_what_its_contract_says() -> None:
 @pytest.mark.parametrize(
     "mutant",
     [
-        Mutant("hit", "state.done_full[seq] = index + 1", "state.done_full[seq] = index"),
-        Mutant("know", "state.num_full[seq] = index + 1", "state.num_full[seq] = index + 2"),
-        Mutant("gain", "state.refcount[block] += 1", "state.refcount[block] += 2"),
-        Mutant("evict", "forget(state, block)", "move_to(state, block, RESERVED)"),
+        changed_statement("hit", "state.done_full[seq] = index + 1", "state.done_full[seq] = index"),
+        changed_statement("know", "state.num_full[seq] = index + 1", "state.num_full[seq] = index + 2"),
+        changed_statement("gain", "state.refcount[block] += 1", "state.refcount[block] += 2"),
+        changed_statement("evict", "forget(state, block)", "move_to(state, block, RESERVED)"),
     ],
 )
-def test_an_admission_that_does_something_else_breaks_its_contract(mutant: Mutant) -> None:
+def test_an_admission_that_does_something_else_breaks_its_contract(mutant: Fault) -> None:
     with pytest.raises(ContractBroken):
         admitted_again_and_again(mutated(mutant, sizes_of(SCOPE), with_checks=False), 0)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from kvproof.audit.faults.edits import Fault
 from kvproof.audit.mutation.mutants import mutated
-from kvproof.audit.mutation.operators import Mutant
+from kvproof.audit.mutation.operators import changed_statement
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.spec import contract_texts
@@ -110,16 +111,18 @@ def test_a_free_does_what_its_contract_says(seed: int) -> None:
 @pytest.mark.parametrize(
     "mutant",
     [
-        Mutant("know", "state.num_full[seq] = index + 1", "state.num_full[seq] = index + 2"),
-        Mutant("gain", "state.refcount[block] += 1", "state.refcount[block] += 2"),
+        changed_statement("know", "state.num_full[seq] = index + 1", "state.num_full[seq] = index + 2"),
+        changed_statement("gain", "state.refcount[block] += 1", "state.refcount[block] += 2"),
     ],
 )
-def test_an_append_that_does_something_else_breaks_its_contract(mutant: Mutant) -> None:
+def test_an_append_that_does_something_else_breaks_its_contract(mutant: Fault) -> None:
     with pytest.raises(ContractBroken):
         appended_everywhere(mutated(mutant, sizes_of(SCOPE), with_checks=False), 0)
 
 
 def test_a_free_that_gives_back_what_others_use_breaks_its_contract() -> None:
-    mutant = Mutant("lose", "if state.refcount[block] == 0:\n    retire(state, block)", "forget(state, block)")
+    mutant = changed_statement(
+        "lose", "if state.refcount[block] == 0:\n    retire(state, block)", "forget(state, block)"
+    )
     with pytest.raises(ContractBroken):
         freed_everywhere(mutated(mutant, sizes_of(SCOPE), with_checks=False), 0)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from kvproof.audit.faults.edits import Fault
 from kvproof.audit.mutation.mutants import mutated
-from kvproof.audit.mutation.operators import Mutant
+from kvproof.audit.mutation.operators import changed_statement
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.spec.contract_run import ContractBroken, ContractRun
@@ -54,11 +55,11 @@ def test_whatever_is_at_rest_can_be_freed() -> None:
 @pytest.mark.parametrize(
     "mutant",
     [
-        Mutant("drop_last", "state.num_blocks[seq] = index", "state.num_blocks[seq] = index - 1"),
-        Mutant("finish", "state.live[seq] = False", "pass"),
-        Mutant("begin_free", "state.ending[seq] = True", "state.live[seq] = False"),
+        changed_statement("drop_last", "state.num_blocks[seq] = index", "state.num_blocks[seq] = index - 1"),
+        changed_statement("finish", "state.live[seq] = False", "pass"),
+        changed_statement("begin_free", "state.ending[seq] = True", "state.live[seq] = False"),
     ],
 )
-def test_an_end_that_does_something_else_breaks_its_contract(mutant: Mutant) -> None:
+def test_an_end_that_does_something_else_breaks_its_contract(mutant: Fault) -> None:
     with pytest.raises(ContractBroken):
         ended_everywhere(mutated(mutant, sizes_of(SCOPE), with_checks=False), 0)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from kvproof.audit.faults.edits import Fault
 from kvproof.audit.mutation.mutants import mutated
-from kvproof.audit.mutation.operators import Mutant
+from kvproof.audit.mutation.operators import changed_statement
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.spec.contract_run import ContractBroken, ContractRun
@@ -114,13 +115,13 @@ def test_a_transfer_arrives_as_the_contract_says() -> None:
 @pytest.mark.parametrize(
     "mutant",
     [
-        Mutant("send_entry", "pin(state, flight, old)", "pin(state, flight, block)"),
-        Mutant("send_entry", "state.brings[flight] = state.num_written[old]", "state.brings[flight] = 0"),
-        Mutant("arrive", "state.filler[target] = NONE", "pass"),
-        Mutant("end_swap", "state.home[seq] = 1 - state.home[seq]", "pass"),
-        Mutant("unpin", "state.pins[block] -= 1", "state.pins[block] -= 0"),
+        changed_statement("send_entry", "pin(state, flight, old)", "pin(state, flight, block)"),
+        changed_statement("send_entry", "state.brings[flight] = state.num_written[old]", "state.brings[flight] = 0"),
+        changed_statement("arrive", "state.filler[target] = NONE", "pass"),
+        changed_statement("end_swap", "state.home[seq] = 1 - state.home[seq]", "pass"),
+        changed_statement("unpin", "state.pins[block] -= 1", "state.pins[block] -= 0"),
     ],
 )
-def test_a_transfer_that_does_something_else_breaks_the_contract(mutant: Mutant) -> None:
+def test_a_transfer_that_does_something_else_breaks_the_contract(mutant: Fault) -> None:
     with pytest.raises(ContractBroken):
         sent_everywhere(mutated(mutant, sizes_of(SCOPE), with_checks=False), 0)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from kvproof.audit.faults.edits import Fault
 from kvproof.audit.mutation.mutants import mutated
-from kvproof.audit.mutation.operators import Mutant
+from kvproof.audit.mutation.operators import changed_statement
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.spec.contract_run import ContractBroken, ContractRun
@@ -122,16 +123,16 @@ def test_a_swap_does_what_its_contract_says() -> None:
 @pytest.mark.parametrize(
     "mutant",
     [
-        Mutant(
+        changed_statement(
             "copy_block",
             "state.memory[target] = copied(state.memory[source])",
             "state.memory[source] = copied(state.memory[target])",
         ),
-        Mutant("move_entry", "state.moving[seq] += 1", "state.moving[seq] += 2"),
-        Mutant("lose", "if state.refcount[block] == 0:\n    retire(state, block)", "forget(state, block)"),
+        changed_statement("move_entry", "state.moving[seq] += 1", "state.moving[seq] += 2"),
+        changed_statement("lose", "if state.refcount[block] == 0:\n    retire(state, block)", "forget(state, block)"),
     ],
 )
-def test_a_swap_that_does_something_else_breaks_its_contract(mutant: Mutant) -> None:
+def test_a_swap_that_does_something_else_breaks_its_contract(mutant: Fault) -> None:
     machine = mutated(mutant, sizes_of(SCOPE), with_checks=False)
     with pytest.raises(ContractBroken):
         swapped_everywhere(machine, 0)

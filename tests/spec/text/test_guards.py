@@ -6,8 +6,9 @@ from functools import cache
 
 import pytest
 
+from kvproof.audit.faults.edits import Fault
 from kvproof.audit.mutation.mutants import mutated
-from kvproof.audit.mutation.operators import Mutant, deletions
+from kvproof.audit.mutation.operators import deletions
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
 from kvproof.spec.compilation import Guard
@@ -39,12 +40,12 @@ IMPLIED: dict[tuple[str, str], str] = {
 }
 
 
-def guards() -> list[Mutant]:
-    return [mutant for mutant in deletions() if mutant.old.startswith("require(")]
+def guards() -> list[Fault]:
+    return [mutant for mutant in deletions() if mutant.plant[0].old.startswith("require(")]
 
 
-def sentence_of(guard: Mutant) -> str:
-    statement = ast.parse(guard.old).body[0]
+def sentence_of(guard: Fault) -> str:
+    statement = ast.parse(guard.plant[0].old).body[0]
     assert isinstance(statement, ast.Expr)
     assert isinstance(statement.value, ast.Call)
     return str(ast.literal_eval(statement.value.args[1]))
@@ -54,13 +55,13 @@ def sentence_of(guard: Mutant) -> str:
 def alone() -> set[tuple[str, str]]:
     """The rule and the sentence of each guard that refuses some firing which all other guards allow."""
     found: set[tuple[str, str]] = set()
-    sought = {(guard.function, sentence_of(guard)) for guard in guards()}
+    sought = {(guard.row, sentence_of(guard)) for guard in guards()}
     for scope, num_states in SCOPES.items():
         sizes = sizes_of(scope)
         without = {
-            (guard.function, sentence_of(guard)): mutated(guard, sizes, with_ghosts=True, with_checks=False)
+            (guard.row, sentence_of(guard)): mutated(guard, sizes, with_ghosts=True, with_checks=False)
             for guard in guards()
-            if (guard.function, sentence_of(guard)) not in found | IMPLIED.keys()
+            if (guard.row, sentence_of(guard)) not in found | IMPLIED.keys()
         }
         level = RuleSpace(scope)
         seen = {level.state_key(level.machine.first_state())}
@@ -90,7 +91,7 @@ def alone_in(level: RuleSpace, state: State, without: dict[tuple[str, str], Mach
     return found
 
 
-@pytest.mark.parametrize("guard", guards(), ids=lambda guard: f"{guard.function}: {sentence_of(guard)}")
-def test_a_guard_alone_refuses_somewhere(guard: Mutant) -> None:
-    name = guard.function, sentence_of(guard)
+@pytest.mark.parametrize("guard", guards(), ids=lambda guard: f"{guard.row}: {sentence_of(guard)}")
+def test_a_guard_alone_refuses_somewhere(guard: Fault) -> None:
+    name = guard.row, sentence_of(guard)
     assert (name in alone()) != (name in IMPLIED)

@@ -86,7 +86,7 @@ def faults(
     noticed by a proof, the explorer, the pin, the cross-check or a test. Faults of the machinery and of code need a
     checkout, because they are judged in a copy of it.
 
-    With --of impl, each fault of a shipped catalogue is planted in a copy of a block manager, and the searches of
+    With --of impl, each fault of the catalogue is planted in a copy of a block manager, and the searches of
     kvproof verify judge the copy; a fault of what moves bytes is judged as kvproof device does, on the CPU. A fault
     that they do not find has a reason in the catalogue: nobody can notice it, or docs/blind-spots.md names what is not
     looked at. If one has no reason, or is found in spite of it, the exit code is 1. Faults of engines that are not

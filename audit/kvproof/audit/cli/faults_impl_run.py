@@ -3,16 +3,15 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 from statistics import median
 
 from kvproof.audit.cli.fault_store import FaultStore, StoredResult
 from kvproof.audit.cli.faults_session import FAULTS, FaultSession
 from kvproof.audit.faults.catalogue import catalogue
-from kvproof.audit.faults.judging import COLUMNS, EFFORTS, JUDGES, NOBODY, NOT_JUDGED, SEED, Found, judge_all, judged
-from kvproof.audit.faults.planting import Fault
-from kvproof.check.hosts.choice import results_of
+from kvproof.audit.faults.edits import Fault
+from kvproof.audit.faults.judging import COLUMNS, EFFORTS, JUDGES, NOBODY, NOT_JUDGED, SEED, is_as_stated, judged
+from kvproof.audit.faults.running import FaultOutcome, judge_all
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.reports.evidence import MissedFault, refuted
 from kvproof.reports.result import Check, Result
@@ -31,12 +30,7 @@ def selected(only: Sequence[str]) -> list[Fault]:
 
 
 def _is_selected(fault: Fault, pattern: str) -> bool:
-    return any(fnmatchcase(name, pattern) for name in (fault.id, fault.kind, _row(fault)))
-
-
-def _row(fault: Fault) -> str:
-    """The row of the table that a fault is counted in."""
-    return fault.id.partition("/")[0]
+    return any(fnmatchcase(name, pattern) for name in (fault.id, fault.kind, fault.row))
 
 
 def run_catalogue(only: Sequence[str], workers: str, json: Path | None, out: Path | None, is_resumed: bool) -> Exit:
@@ -49,11 +43,10 @@ def run_catalogue(only: Sequence[str], workers: str, json: Path | None, out: Pat
         seed=SEED,
         faults=faults,
         store=None if out is None else FaultStore.opened(out, settings, is_resumed),
-        judge=lambda left: results_of(workers, judged, left, partial(judge_all, left)),
-        fault=lambda one: one.fault,
+        judge=lambda left: judge_all(workers, judged, left),
         evidence=_evidence,
         known=_from_store,
-        remark=lambda one: "" if one.is_as_stated else f"{one.fault.id}: {_text(one)}",
+        remark=lambda one: "" if is_as_stated(one) else f"{one.fault.id}: {_text(one)}",
         place=lambda one: (False, one.fault.id),
         check=_check,
         lines=_lines,
@@ -61,17 +54,17 @@ def run_catalogue(only: Sequence[str], workers: str, json: Path | None, out: Pat
     return session.run(json)
 
 
-def _evidence(one: Found) -> str | None:
+def _evidence(one: FaultOutcome) -> str | None:
     """What the store keeps of a result: property, operations and the text of the finding."""
     return None if one.by == NOT_JUDGED else f"{one.property_id}|{one.num_operations}|{one.text}"
 
 
-def _from_store(fault: Fault, known: StoredResult) -> Found:
+def _from_store(fault: Fault, known: StoredResult) -> FaultOutcome:
     property_id, num_operations, text = known.evidence.split("|", 2)
-    return Found(fault, known.by, property_id, int(num_operations), known.seconds, text)
+    return FaultOutcome(fault, known.by, text, known.seconds, property_id, int(num_operations))
 
 
-def _text(one: Found) -> str:
+def _text(one: FaultOutcome) -> str:
     """What is known of a fault, in a sentence."""
     fault, count = one.fault, f"{one.num_operations:,} operations"
     reason = fault.equivalent or (f"blind spot {fault.blind_spot}" if fault.blind_spot else "")
@@ -83,21 +76,21 @@ def _text(one: Found) -> str:
     return f"found although the catalogue says {reason!r}; {found}" if reason else found
 
 
-def _check(one: Found) -> Check:
+def _check(one: FaultOutcome) -> Check:
     verdict = Verdict.UNKNOWN if one.by == NOT_JUDGED else Verdict.NOT_REFUTED
     counts = {"operations": one.num_operations}
     text = f"{one.fault.sentence} {_text(one)}"
     id = f"{FAULTS}/{one.fault.id}"
     check = Check(id, FAULTS, FOUND, verdict, round(one.seconds, 3), counts=counts, text=text)
-    is_missed = verdict is Verdict.NOT_REFUTED and not one.is_as_stated
+    is_missed = verdict is Verdict.NOT_REFUTED and not is_as_stated(one)
     return refuted(check, MissedFault(text, one.fault.id)) if is_missed else check
 
 
-def _lines(result: Result, results: list[Found]) -> Iterator[tuple[str, str]]:
+def _lines(result: Result, results: list[FaultOutcome]) -> Iterator[tuple[str, str]]:
     """The kill matrix: one row for each subject, one column for each judge; then every fault that was not found."""
     rows: dict[str, Counter[str]] = {}
     for one in results:
-        rows.setdefault(_row(one.fault), Counter())[one.by] += 1
+        rows.setdefault(one.fault.row, Counter())[one.by] += 1
     width = max((len(name) for name in (*rows, "all")), default=3)
     total: Counter[str] = sum(rows.values(), Counter())
     yield "", ""
@@ -107,15 +100,15 @@ def _lines(result: Result, results: list[Found]) -> Iterator[tuple[str, str]]:
         yield f"{name:{width}}  {counts.total():6}  {cells}", "bold yellow" if counts[NOBODY] else ""
     yield "", ""
     for one in results:
-        if one.by not in JUDGES or not one.is_as_stated:
-            yield f"{one.fault.id}: {one.fault.sentence} {_text(one)}", "" if one.is_as_stated else "yellow"
+        if one.by not in JUDGES or not is_as_stated(one):
+            yield f"{one.fault.id}: {one.fault.sentence} {_text(one)}", "" if is_as_stated(one) else "yellow"
     yield from ((f"note: {message}", "yellow") for message in result.messages)
     found = [one for one in results if one.by in JUDGES]
     if found:
         yield f"operations until a fault is found: median {median(one.num_operations for one in found):,.0f}", ""
     num_judged = total.total() - total[NOT_JUDGED]
     share = len(found) / num_judged if num_judged else 0.0
-    is_good = all(one.is_as_stated for one in results)
+    is_good = all(is_as_stated(one) for one in results)
     yield (
         f"{num_judged:,} faults: {len(found):,} found ({share:.1%}), {num_judged - len(found):,} not found. "
         f"{result.run.seconds:.1f} s.",

@@ -9,21 +9,12 @@ from pathlib import Path
 
 from kvproof.audit.cli.fault_store import FaultStore
 from kvproof.audit.cli.faults_session import FAULTS, FaultSession
-from kvproof.audit.mutation.code import code_faults
-from kvproof.audit.mutation.handmade import handmade
-from kvproof.audit.mutation.machinery import PLANTS, Plant
-from kvproof.audit.mutation.mutation_score import (
-    ALIVE,
-    COLUMNS,
-    JUDGES,
-    Fault,
-    MutantResult,
-    judge_all,
-    judged,
-)
-from kvproof.audit.mutation.operators import SYSTEMS, Mutant, changes, deletions, row_of
+from kvproof.audit.faults.catalogue import by_hand, code_faults, machinery
+from kvproof.audit.faults.edits import Fault
+from kvproof.audit.faults.running import FaultOutcome, judge_all
+from kvproof.audit.mutation.mutation_score import ALIVE, COLUMNS, JUDGES, judged
+from kvproof.audit.mutation.operators import RULES, SYSTEMS, changes, deletions, is_mutant, row_of
 from kvproof.audit.mutation.weakenings import weakenings
-from kvproof.check.hosts.choice import results_of
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.reports.evidence import MissedFault, refuted
 from kvproof.reports.result import Check, Result
@@ -31,7 +22,6 @@ from kvproof.spec.store.machine import STORES
 from kvproof.spec.verdict import Exit, Verdict
 
 NOTICED = "every-fault-noticed"
-RULES = "rules"  # the kind of the mutants of rules and steps
 
 
 @dataclass(frozen=True)
@@ -54,30 +44,25 @@ class FaultRequest:
         """The selected faults. Raises UsageError if a pattern selects none."""
         every: list[Fault] = [*deletions()]
         if not self.deletions_only:
-            every += [*changes(), *weakenings(), *handmade(), *PLANTS, *code_faults()]
+            every += [*changes(), *weakenings(), *by_hand(), *machinery(), *code_faults()]
         every += deletions(STORES.name)
         if not self.deletions_only:
             every += [*changes(STORES.name), *weakenings(STORES.name)]
         for pattern in self.only:
             if not any(_is_selected(one, pattern) for one in every):
-                known = sorted({*(row_of(suite, RULES) for suite in SYSTEMS), *map(_row, every)})
+                known = sorted({*(row_of(suite, RULES) for suite in SYSTEMS), *(one.row for one in every)})
                 raise UsageError(f"no rule, step or kind of fault is named {pattern}{did_you_mean(pattern, known)}")
         return [one for one in every if not self.only or any(_is_selected(one, pattern) for pattern in self.only)]
 
 
-def _row(fault: Fault) -> str:
-    """The row of the table that a fault is counted in: its rule or step, or its kind."""
-    return fault.kind if isinstance(fault, Plant) else fault.row
-
-
 def _place(fault: Fault) -> tuple[bool, str]:
-    """The place of a fault in the result: mutants first."""
-    return (False, str(fault)) if isinstance(fault, Mutant) else (True, fault.id)
+    """The place of a fault in the result: mutants first, by their whole statements."""
+    edit = fault.plant[0]
+    return not is_mutant(fault), f"{fault.row}: {edit.old} -> {edit.new or 'nothing'}" if is_mutant(fault) else fault.id
 
 
 def _is_selected(fault: Fault, pattern: str) -> bool:
-    name = row_of(fault.suite, RULES) if isinstance(fault, Mutant) else fault.id
-    return fnmatchcase(_row(fault), pattern) or fnmatchcase(name, pattern)
+    return fnmatchcase(fault.row, pattern) or fnmatchcase(fault.kind if is_mutant(fault) else fault.id, pattern)
 
 
 def run_faults(request: FaultRequest) -> Exit:
@@ -92,35 +77,29 @@ def run_faults(request: FaultRequest) -> Exit:
         seed=0,
         faults=mutants,
         store=store,
-        judge=lambda left: results_of(
-            request.workers,
-            partial(judged, judges=request.judges),
-            left,
-            partial(judge_all, left, request.judges),
-        ),
-        fault=lambda one: one.mutant,
-        evidence=lambda one: one.evidence,
-        known=lambda fault, one: MutantResult(fault, one.by, one.evidence, one.seconds),
-        remark=lambda one: f"alive: {one.mutant.id}" if one.by == ALIVE else "",
-        place=lambda one: _place(one.mutant),
+        judge=lambda left: judge_all(request.workers, partial(judged, judges=request.judges), left),
+        evidence=lambda one: one.text,
+        known=lambda fault, one: FaultOutcome(fault, one.by, one.evidence, one.seconds),
+        remark=lambda one: f"alive: {one.fault.id}" if one.by == ALIVE else "",
+        place=lambda one: _place(one.fault),
         check=_check,
         lines=_lines,
     )
     return session.run(request.json)
 
 
-def _check(one: MutantResult) -> Check:
-    text = f"{one.by}: {one.evidence}" if one.evidence else one.by
+def _check(one: FaultOutcome) -> Check:
+    text = f"{one.by}: {one.text}" if one.text else one.by
     seconds = round(one.seconds, 3)
-    check = Check(f"{FAULTS}/{one.mutant.id}", FAULTS, NOTICED, Verdict.NOT_REFUTED, seconds, text=text)
-    return refuted(check, MissedFault(text, one.mutant.id)) if one.by == ALIVE else check
+    check = Check(f"{FAULTS}/{one.fault.id}", FAULTS, NOTICED, Verdict.NOT_REFUTED, seconds, text=text)
+    return refuted(check, MissedFault(text, one.fault.id)) if one.by == ALIVE else check
 
 
-def _lines(result: Result, found: list[MutantResult]) -> Iterator[tuple[str, str]]:
+def _lines(result: Result, found: list[FaultOutcome]) -> Iterator[tuple[str, str]]:
     """The kill matrix: one row for each rule or step, and for each other kind of fault; one column for each judge."""
     rows: dict[str, Counter[str]] = {}
-    for one in sorted(found, key=lambda one: (not isinstance(one.mutant, Mutant), _row(one.mutant))):
-        rows.setdefault(_row(one.mutant), Counter())[one.by] += 1
+    for one in sorted(found, key=lambda one: (not is_mutant(one.fault), one.fault.row)):
+        rows.setdefault(one.fault.row, Counter())[one.by] += 1
     width = max((len(name) for name in (*rows, "all")), default=3)
     yield "", ""
     yield f"{'':{width}}  mutants  {'  '.join(COLUMNS)}", "dim"

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
 
 from kvproof.audit.cli.fault_store import FaultStore, StoredResult
+from kvproof.audit.faults.edits import Fault
+from kvproof.audit.faults.running import FaultOutcome
 from kvproof.check.hosts.interrupt import interruptible
 from kvproof.check.runs.run import close, host, now, version
 from kvproof.check.runs.store import StoreError
@@ -21,56 +22,35 @@ from kvproof.spec.verdict import Exit
 FAULTS = "faults"
 
 
-class Planted(Protocol):
-    """A fault."""
-
-    @property
-    def id(self) -> str: ...
-
-
-class Judged(Protocol):
-    """The result of a fault. by: the column of the table that it is counted in."""
-
-    @property
-    def by(self) -> str: ...
-    @property
-    def seconds(self) -> float: ...
-
-
-F = TypeVar("F", bound=Planted)
-R = TypeVar("R", bound=Judged)
-
-
 @dataclass(frozen=True)
-class FaultSession(Generic[F, R]):
+class FaultSession:
     """What to judge, and how to report it.
 
     planted_in: the subject of the run, for the result document. opening: the first line, after the version. name: what
-    the faults are called, in the plural. judge: gives the results of faults. fault: the fault of a result. evidence:
-    what the store keeps of a result, or None for a result that is not kept. known: the result that the store has of a
-    fault. remark: a line to print at once, or "". place: what the results are sorted by. check: a result as it stands
-    in the document. lines: the table, each line with its style.
+    the faults are called, in the plural. judge: gives the results of faults. evidence: what the store keeps of a
+    result, or None for a result that is not kept. known: the result that the store has of a fault. remark: a line to
+    print at once, or "". place: what the results are sorted by. check: a result as it stands in the document. lines:
+    the table, each line with its style.
     """
 
     planted_in: str
     opening: str
     name: str
     seed: int
-    faults: list[F]
+    faults: list[Fault]
     store: FaultStore | None
-    judge: Callable[[list[F]], Iterator[R]]
-    fault: Callable[[R], F]
-    evidence: Callable[[R], str | None]
-    known: Callable[[F, StoredResult], R]
-    remark: Callable[[R], str]
-    place: Callable[[R], tuple[bool, str]]
-    check: Callable[[R], Check]
-    lines: Callable[[Result, list[R]], Iterator[tuple[str, str]]]
+    judge: Callable[[list[Fault]], Iterator[FaultOutcome]]
+    evidence: Callable[[FaultOutcome], str | None]
+    known: Callable[[Fault, StoredResult], FaultOutcome]
+    remark: Callable[[FaultOutcome], str]
+    place: Callable[[FaultOutcome], tuple[bool, str]]
+    check: Callable[[FaultOutcome], Check]
+    lines: Callable[[Result, list[FaultOutcome]], Iterator[tuple[str, str]]]
 
     def run(self, json: Path | None) -> Exit:
         """Judge the faults, print the table and write the result. Raises StoreError, UsageError."""
         console, run = output(), Run(version(), FAULTS, self.planted_in, self.seed, host(), now())
-        result, found = Result(run), list[R]()
+        result, found = Result(run), list[FaultOutcome]()
         say(console, f"kvproof {run.version} {self.opening}")
         unwritten: StoreError | None = None
         began = time.monotonic()
@@ -91,7 +71,7 @@ class FaultSession(Generic[F, R]):
         code = result.exit_code() if found or run.is_complete or unwritten is not None else Exit.INTERRUPTED
         return close(result, json, code, unwritten)
 
-    def _judge(self, console: Output, found: list[R]) -> None:
+    def _judge(self, console: Output, found: list[FaultOutcome]) -> None:
         printed = time.monotonic()
         for one in self._results(console):
             found.append(one)
@@ -101,9 +81,9 @@ class FaultSession(Generic[F, R]):
                 printed = time.monotonic()
                 say(console, f"{FAULTS}: {len(found):,} of {len(self.faults):,} judged")
 
-    def _results(self, console: Output) -> Iterator[R]:
+    def _results(self, console: Output) -> Iterator[FaultOutcome]:
         """The results in the store; then the others, which are added to it."""
-        left, num_known = list[F](), 0
+        left, num_known = list[Fault](), 0
         for fault in self.faults:
             if self.store is not None and (earlier := self.store.find(repr(fault))) is not None:
                 num_known += 1
@@ -113,7 +93,7 @@ class FaultSession(Generic[F, R]):
         if self.store is not None and num_known:
             say(console, f"{num_known:,} results are in {self.store.file}; {len(left):,} {self.name} are left")
         for one in self.judge(left):
-            fault, evidence = self.fault(one), self.evidence(one)
+            fault, evidence = one.fault, self.evidence(one)
             if self.store is not None and evidence is not None:
                 self.store.add(fault.id, repr(fault), one.by, evidence, one.seconds)
             yield one

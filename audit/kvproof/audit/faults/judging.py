@@ -9,15 +9,14 @@ An engine may have faults of its own. So a run that refutes the faulty copy is r
 refuted there by the same property, the search continues without it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import monotonic
 
 from kvproof.audit.faults.bytes_judge import EXECUTORS, NotRun, compare_bytes
-from kvproof.audit.faults.planting import Fault, NotPlanted, copied, planted
-from kvproof.check.hosts.pool import LocalWorkers
-from kvproof.check.hosts.workers import UNORDERED
+from kvproof.audit.faults.edits import Fault, NotPlanted, release_of
+from kvproof.audit.faults.planting import copied, planted
+from kvproof.audit.faults.running import FaultOutcome
 from kvproof.check.hunting.head import here
 from kvproof.check.hunting.unit import Judged, Walk
 from kvproof.check.isolation.remote_search import explore
@@ -63,55 +62,31 @@ EFFORTS = {  # by subject; what is slower does less in the same budget
 }
 
 
-@dataclass(frozen=True)
-class Found:
-    """What found a fault, or that nothing did. by: one of `COLUMNS`. num_operations: done by then, of all judges."""
-
-    fault: Fault
-    by: str
-    property_id: str = ""
-    num_operations: int = 0
-    seconds: float = 0.0
-    text: str = ""
-
-    @property
-    def is_as_stated(self) -> bool:
-        """Whether the catalogue says so: a fault is found, or has a reason why it is not."""
-        has_reason = bool(self.fault.equivalent or self.fault.blind_spot)
-        return has_reason if self.by in (EQUIVALENT, BLIND_SPOT) else self.by in JUDGES and not has_reason
+def is_as_stated(one: FaultOutcome) -> bool:
+    """Whether the catalogue says so: a fault is found, or has a reason why it is not."""
+    has_reason = bool(one.fault.equivalent or one.fault.blind_spot)
+    return has_reason if one.by in (EQUIVALENT, BLIND_SPOT) else one.by in JUDGES and not has_reason
 
 
-def judge_all(faults: Iterable[Fault], num_processes: int) -> Iterator[Found]:
-    """Judge every fault; results come in the order in which they are done. Closing it ends the processes."""
-    with closing(LocalWorkers(num_processes)) as workers:
-        yield from workers.results(judged, faults, UNORDERED)
-
-
-def judged(fault: Fault, effort: Effort | None = None) -> Found:
+def judged(fault: Fault, effort: Effort | None = None) -> FaultOutcome:
     """Ask one judge after the other until one finds the fault."""
     began = monotonic()
-    effort = effort or EFFORTS.get(fault.subject.partition("==")[0], DEFAULT_EFFORT)
+    effort = effort or EFFORTS.get(fault.row, DEFAULT_EFFORT)
     try:
         if fault.subject in EXECUTORS:
             with copied(fault) as folder:
-                done = compare_bytes(fault.subject, folder)
+                done = compare_bytes(fault.subject, str(folder))
             by = BYTES if done.property_id else _reason(fault)
-            return Found(fault, by, done.property_id, done.num_operations, monotonic() - began, done.text)
+            return FaultOutcome(fault, by, done.text, monotonic() - began, done.property_id, done.num_operations)
         with planted(fault) as make:
             judge = Judging(fault, make, effort)
             by = next((name for name, ask in judge.judges() if ask()), _reason(fault))
-            found = judge.counterexample
-            finding = found.finding if found else None
-            return Found(
-                fault,
-                by,
-                finding.property if finding else "",
-                judge.num_operations,
-                monotonic() - began,
-                (str(finding.text) if finding else "").partition("\n")[0],
-            )
+            finding = judge.counterexample.finding if judge.counterexample else None
+            text, property_id = (str(finding.text), finding.property) if finding else ("", "")
+            text = text.partition("\n")[0]
+            return FaultOutcome(fault, by, text, monotonic() - began, property_id, judge.num_operations)
     except (NotPlanted, UnknownSubject, NotRun, StandInError, AssertionError) as error:  # the last three are kvproof's
-        return Found(fault, NOT_JUDGED, "", 0, monotonic() - began, str(error))
+        return FaultOutcome(fault, NOT_JUDGED, str(error), monotonic() - began)
 
 
 def _reason(fault: Fault) -> str:
@@ -171,7 +146,7 @@ class Judging:
 
     def _is_new(self, found: Counterexample) -> bool:
         """Whether the finding shows the fault: the caller kept the contract, and the original is not refuted alike."""
-        if found.finding.contract or (self.fault.release and self._refutes_original(found)):
+        if found.finding.contract or (release_of(self.fault) and self._refutes_original(found)):
             return False
         self.counterexample = found
         return True

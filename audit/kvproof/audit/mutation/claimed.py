@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from kvproof.audit.mutation.code import CODE, FOLDER, SUITES_OF_CODE
-from kvproof.audit.mutation.machinery import Plant
-from kvproof.audit.mutation.planting import ROOT, proof_notices
+from kvproof.audit.faults.catalogue import CODE, IMPL
+from kvproof.audit.faults.edits import Edit, Fault
+from kvproof.audit.faults.planting import ROOT
+from kvproof.audit.mutation.code import SUITES_OF_CODE
+from kvproof.audit.mutation.process_judges import proof_notices
 from kvproof.models.concolic.constructs import followed
 from kvproof.models.concolic.refusal import short
 from kvproof.models.suites import BOUNDED, obligations_of
@@ -38,13 +40,14 @@ class Statement:
     suites: tuple[str, ...]
 
     @cached_property
-    def left_out(self) -> Plant:
+    def left_out(self) -> Fault:
         """The fault in which `pass` stands in its place."""
         source = (ROOT / self.file).read_text(encoding="utf-8")
         node = next(one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.stmt) and one.lineno == self.line)
         lines = source.splitlines(keepends=True)
         lines[node.lineno - 1 : node.end_lineno] = [" " * node.col_offset + "pass\n"]
-        return Plant(f"{self.function}:{self.line} is left out", self.file, source, "".join(lines), kind=CODE)
+        edit = Edit("", source, "".join(lines), self.file)
+        return Fault(f"{CODE}/{self.function}:{self.line} is left out", (edit,), kind=CODE)
 
     def claimed_by(self) -> str:
         """The first suite in which an obligation is open without the statement; empty if there is none."""
@@ -74,7 +77,7 @@ def _statements_of(file: Path, ran: dict[tuple[str, int], list[str]]) -> Iterato
 
 def num_statements(modules: tuple[str, ...] = MODULES) -> int:
     """The number of statements in the functions of some modules."""
-    files = (ROOT / FOLDER / f"{name}.py" for name in modules)
+    files = (ROOT / IMPL / f"{name}.py" for name in modules)
     return sum(len(list(_leaves(function))) for file in files for _, function in _functions_of(file))
 
 

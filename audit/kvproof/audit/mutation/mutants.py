@@ -8,8 +8,9 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 
-from kvproof.audit.mutation.operators import SYSTEMS, Mutant, changed
-from kvproof.audit.mutation.weakenings import Weakening
+from kvproof.audit.faults.edits import Fault
+from kvproof.audit.faults.planting import faulty_text, functions_changed
+from kvproof.audit.mutation.operators import SYSTEMS
 from kvproof.check.protocol.scopes import Scope, sizes_of
 from kvproof.check.search.exhaustive.specification import explore_specification
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
@@ -54,14 +55,14 @@ STORE_SCOPES: tuple[StoreScope, ...] = (
 BY_SUITE: dict[str, Sequence[Scope | StoreScope]] = {BLOCK_MANAGERS.name: SCOPES, STORES.name: STORE_SCOPES}
 
 
-def noticed(mutant: Mutant | Weakening) -> str:
+def noticed(mutant: Fault) -> str:
     """What the explorer notices of a mutant, in the first scope in which it does; empty if nothing."""
     return next(_noticed(mutant), "")
 
 
-def _noticed(mutant: Mutant | Weakening) -> Iterator[str]:
-    rules = frozenset[str]().union(*(rules_reaching(mutant.suite, name) for name in _functions_changed(mutant)))
-    for scope in BY_SUITE[mutant.suite] if rules else ():
+def _noticed(mutant: Fault) -> Iterator[str]:
+    rules = frozenset[str]().union(*(rules_reaching(mutant.subject, name) for name in functions_changed(mutant)))
+    for scope in BY_SUITE[mutant.subject] if rules else ():
         expected, expected_edges = _unchanged(scope)
         if not expected.coverage.keys() & rules:
             continue
@@ -75,7 +76,7 @@ def _noticed(mutant: Mutant | Weakening) -> Iterator[str]:
             yield f"{broken.finding.property} breaks after {len(broken.operations)} rules"
         elif found.text:  # it reads what keys leave out
             yield found.text
-        elif found.is_exhausted and _reach(mutant.suite, found) != _reach(mutant.suite, expected):
+        elif found.is_exhausted and _reach(mutant.subject, found) != _reach(mutant.subject, expected):
             yield f"{found.num_states} states and {found.num_operations} firings instead of {_words(expected)}"
         elif found.is_exhausted and edges != expected_edges:
             yield f"the {found.num_operations} firings lead to other states"
@@ -96,7 +97,7 @@ def _unchanged(scope: Scope | StoreScope) -> tuple[SearchResult, int]:
     return _explored(scope)
 
 
-def _explored(scope: Scope | StoreScope, mutant: Mutant | Weakening | None = None) -> tuple[SearchResult, int]:
+def _explored(scope: Scope | StoreScope, mutant: Fault | None = None) -> tuple[SearchResult, int]:
     """The search of the text, or of a changed one; and a number for all transitions, which only stores have."""
     if isinstance(scope, StoreScope):
         text = None if mutant is None else _functions(mutant)
@@ -113,24 +114,13 @@ def rules_reaching(suite: str, function: str) -> frozenset[str]:
     return frozenset(rule.__name__ for rule in text.system.collected.rules if function in reached(text, rule.__name__))
 
 
-def _functions_changed(mutant: Mutant | Weakening) -> list[str]:
-    return [mutant.function] if isinstance(mutant, Mutant) else list(mutant.sources)
-
-
 @cache
-def _text(mutant: Mutant) -> Functions:
-    text = functions(SYSTEMS[mutant.suite])
-    return {**text, mutant.function: (changed(mutant), text[mutant.function][1])}
-
-
-def _functions(mutant: Mutant | Weakening) -> Functions:
-    if isinstance(mutant, Mutant):
-        return _text(mutant)
-    system = SYSTEMS[mutant.suite]
-    text = mutant.text(specification(system))
+def _functions(mutant: Fault) -> Functions:
+    system = SYSTEMS[mutant.subject]
+    text = faulty_text(mutant, specification(system))
     return {name: text.functions[name] for name in functions(system)}
 
 
-def mutated(mutant: Mutant | Weakening, sizes: Sizes, with_ghosts: bool = True, with_checks: bool = True) -> Machine:
+def mutated(mutant: Fault, sizes: Sizes, with_ghosts: bool = True, with_checks: bool = True) -> Machine:
     """A machine that runs the changed text of block managers."""
     return Machine(sizes, with_ghosts, with_checks, _functions(mutant))

@@ -13,13 +13,16 @@ import ast
 import copy
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 
+from kvproof.audit.faults.catalogue import EXPLORER, PROVER
+from kvproof.audit.faults.edits import Edit, Fault
+from kvproof.audit.faults.planting import statements, with_statement
 from kvproof.spec.store.machine import STORES
 from kvproof.spec.syntax_trees import called, functions, target_of
 from kvproof.spec.systems import BLOCK_MANAGERS, System
 
+RULES = "rules"  # the kind of all of them
 SYSTEMS: dict[str, System] = {one.name: one for one in (BLOCK_MANAGERS, STORES)}
 
 
@@ -28,35 +31,31 @@ def row_of(suite: str, name: str) -> str:
     return name if suite == BLOCK_MANAGERS.name else f"{suite}/{name}"
 
 
-@dataclass(frozen=True)
-class Mutant:
-    """One change of one rule or step.
+def changed_statement(
+    function: str, old: str, new: str = "", occurrence: int = 0, suite: str = BLOCK_MANAGERS.name
+) -> Fault:
+    """The fault in which one statement of a rule or step is another, or is missing if `new` is empty.
 
-    old, new: the statement before and after; `new` is empty for a deletion. occurrence: index among equal statements.
-    suite: the name of the specification.
+    occurrence: index among equal statements. The id is a name of one line. Of a branch it has only the condition, and a
+    number if several begin alike.
     """
+    row = row_of(suite, function)
+    first, now = (text.partition("\n")[0] for text in (old, new))
+    alike = [text for text in _texts(suite, function) if text.partition("\n")[0] == first]
+    number = f" ({alike.index(old) + occurrence + 1})" if len(alike) > 1 else ""
+    return Fault(
+        f"{row}: {first}{number} -> {now or 'nothing'}",
+        (Edit(function, old, new, statement=occurrence),),
+        suite,
+        row_of(suite, RULES),
+        row,
+        found_by=(PROVER, EXPLORER),
+    )
 
-    function: str
-    old: str
-    new: str = ""
-    occurrence: int = 0
-    suite: str = BLOCK_MANAGERS.name
 
-    def __str__(self) -> str:
-        return f"{self.row}: {self.old} -> {self.new or 'nothing'}"
-
-    @property
-    def row(self) -> str:
-        """The row of the table: the rule or step."""
-        return row_of(self.suite, self.function)
-
-    @property
-    def id(self) -> str:
-        """A name of one line. Of a branch it has only the condition, and a number if several begin alike."""
-        old, new = (text.partition("\n")[0] for text in (self.old, self.new))
-        alike = [text for text in _texts(self.suite, self.function) if text.partition("\n")[0] == old]
-        number = f" ({alike.index(self.old) + self.occurrence + 1})" if len(alike) > 1 else ""
-        return f"{self.row}: {old}{number} -> {new or 'nothing'}"
+def is_mutant(fault: Fault) -> bool:
+    """Whether the fault is a change of one statement."""
+    return fault.plant[0].statement is not None
 
 
 @cache
@@ -76,14 +75,14 @@ def _texts(suite: str, function: str) -> tuple[str, ...]:
     return tuple(ast.unparse(one) for one in statements(functions(SYSTEMS[suite])[function][0].body))
 
 
-def deletions(suite: str = BLOCK_MANAGERS.name) -> Iterator[Mutant]:
+def deletions(suite: str = BLOCK_MANAGERS.name) -> Iterator[Fault]:
     """A mutant for each statement that can be left out. Assignments to local names are needed to run the rule."""
     for name, statement, occurrence in _all_statements(suite):
         if _is_deletable(statement):
-            yield Mutant(name, ast.unparse(statement), "", occurrence, suite)
+            yield changed_statement(name, ast.unparse(statement), "", occurrence, suite)
 
 
-def changes(suite: str = BLOCK_MANAGERS.name) -> Iterator[Mutant]:
+def changes(suite: str = BLOCK_MANAGERS.name) -> Iterator[Fault]:
     """Every change of every statement of every rule and step."""
     for name, statement, occurrence in _all_statements(suite):
         if called(statement) == "check":
@@ -95,7 +94,7 @@ def changes(suite: str = BLOCK_MANAGERS.name) -> Iterator[Mutant]:
             new = ast.unparse(changed_one)
             if new not in found:
                 found.add(new)
-                yield Mutant(name, old, new, occurrence, suite)
+                yield changed_statement(name, old, new, occurrence, suite)
 
 
 def _all_statements(suite: str) -> Iterator[tuple[str, ast.stmt, int]]:
@@ -110,42 +109,16 @@ def _all_statements(suite: str) -> Iterator[tuple[str, ast.stmt, int]]:
             times[text] = times.get(text, 0) + 1
 
 
-def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Every statement, including those inside branches."""
-    for statement in body:
-        yield statement
-        if isinstance(statement, ast.If):
-            yield from statements(statement.body)
-            yield from statements(statement.orelse)
-
-
 def _is_deletable(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Expr):
         return isinstance(statement.value, ast.Call) and called(statement) != "check"
     return isinstance(statement, ast.If) or target_of(statement)[1]
 
 
-def changed(mutant: Mutant) -> ast.FunctionDef:
-    """The function after the change. Raises LookupError if it has no such statement."""
-    function = copy.deepcopy(functions(SYSTEMS[mutant.suite])[mutant.function][0])
-    same = [s for s in statements(function.body) if ast.unparse(s) == mutant.old]
-    if len(same) <= mutant.occurrence:
-        raise LookupError(f"no such statement: {mutant}")
-    new = ast.parse(mutant.new or "pass").body
-    for part in new:
-        for node in ast.walk(part):
-            if isinstance(node, (ast.expr, ast.stmt)):
-                ast.copy_location(node, same[mutant.occurrence])
-    _replace(function, same[mutant.occurrence], new)
-    return function
-
-
-def _replace(parent: ast.AST, statement: ast.stmt, new: list[ast.stmt]) -> None:
-    for node in ast.walk(parent):
-        for body in (getattr(node, "body", None), getattr(node, "orelse", None)):
-            if isinstance(body, list) and any(each is statement for each in body):
-                place = next(place for place, each in enumerate(body) if each is statement)
-                body[place : place + 1] = new
+def changed(mutant: Fault) -> ast.FunctionDef:
+    """The function after the change. Raises NotPlanted if it has no such statement."""
+    (edit,) = mutant.plant
+    return with_statement(functions(SYSTEMS[mutant.subject])[edit.function][0], edit)
 
 
 # Changes of one statement --------------------------------------------------------------------------------------------

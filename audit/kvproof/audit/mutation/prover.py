@@ -12,7 +12,9 @@ from functools import partial
 
 import z3
 
-from kvproof.audit.mutation.operators import SYSTEMS, Mutant, changed
+from kvproof.audit.faults.edits import Fault
+from kvproof.audit.faults.planting import faulty_text
+from kvproof.audit.mutation.operators import SYSTEMS
 from kvproof.audit.mutation.weakenings import contracts_of
 from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.proofs.contracts import contract_obligations
@@ -38,9 +40,9 @@ class MutantProver:
         self.induction = Induction(Translator(text=self.text))
         self._before: dict[str, dict[str, Obligation]] = {}  # by rule or contract, of the unchanged specification
 
-    def killer(self, mutant: Mutant) -> str:
+    def killer(self, mutant: Fault) -> str:
         """The name of an obligation that is not proved for the mutant; empty if all are proved."""
-        text = self.text.replaced(mutant.function, changed(mutant))
+        text = faulty_text(mutant, self.text)
         induction = self._of(text)
         for name, build in self._groups(mutant):
             if name not in self._before:
@@ -49,7 +51,7 @@ class MutantProver:
                 return found
         return ""
 
-    def _groups(self, mutant: Mutant) -> Iterator[tuple[str, Build]]:
+    def _groups(self, mutant: Fault) -> Iterator[tuple[str, Build]]:
         """The rules and contracts that use the changed function; the obligations of all others are as before."""
         for rule in self._rules(mutant):
             yield rule.__name__, partial(Induction.rule, rule=rule)
@@ -57,9 +59,9 @@ class MutantProver:
             if self._is_used(mutant, functions_of(contract)):
                 yield contract.name, partial(contract_obligations, contract=contract)
 
-    def is_equivalent(self, mutant: Mutant) -> bool:
+    def is_equivalent(self, mutant: Fault) -> bool:
         """Whether every rule that uses the changed function is proved to be equivalent to the original."""
-        text = self.text.replaced(mutant.function, changed(mutant))
+        text = faulty_text(mutant, self.text)
         return all(
             _is_proved_alone(one)
             for rule in self._rules(mutant)
@@ -74,11 +76,11 @@ class MutantProver:
         vars(induction)["invariants"] = self.induction.invariants
         return induction
 
-    def _rules(self, mutant: Mutant) -> list[Rule]:
+    def _rules(self, mutant: Fault) -> list[Rule]:
         return [rule for rule in self.induction.collected.rules if self._is_used(mutant, [rule.__name__])]
 
-    def _is_used(self, mutant: Mutant, names: list[str]) -> bool:
-        return any(mutant.function in reached(self.text, name) for name in names)
+    def _is_used(self, mutant: Fault, names: list[str]) -> bool:
+        return any(mutant.plant[0].function in reached(self.text, name) for name in names)
 
     def _equalities(self, rule: Rule, text: Text) -> Iterator[Obligation]:
         name, before = rule.__name__, self.induction.before

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+from kvproof.audit.faults.edits import Fault
+from kvproof.audit.faults.planting import faulty_text, functions_changed
 from kvproof.audit.mutation.operators import SYSTEMS
 from kvproof.audit.mutation.prover import first_open, functions_of
-from kvproof.audit.mutation.weakenings import Weakening, contracts_of
+from kvproof.audit.mutation.weakenings import contracts_of
 from kvproof.models.obligation import Obligation
 from kvproof.models.pin import Pin, pinned_lines, subject_of
 from kvproof.models.proofs import contracts
@@ -42,12 +44,12 @@ class TextJudges:
     def _pinned(self) -> list[str]:
         return pinned_lines()
 
-    def lint(self, weakening: Weakening) -> str:
+    def lint(self, weakening: Fault) -> str:
         """A finding of a lint in the changed text; empty if there is none."""
-        found = ((name, one) for name, findings in lints(weakening.text(self.plain)) for one in findings)
+        found = ((name, one) for name, findings in lints(faulty_text(weakening, self.plain)) for one in findings)
         return next((f"lint {name}: {one.text}" for name, one in found), "")
 
-    def open_obligation(self, weakening: Weakening) -> str:
+    def open_obligation(self, weakening: Fault) -> str:
         """The name of an obligation that is not proved for the changed text; empty if all are proved."""
         now = self._induction(weakening)
         for group in self._groups(weakening):
@@ -56,7 +58,7 @@ class TextJudges:
                 return name
         return ""
 
-    def pin_difference(self, weakening: Weakening) -> str:
+    def pin_difference(self, weakening: Fault) -> str:
         """The first difference between the obligations of the changed text and the pinned ones; empty if none."""
         now = self._induction(weakening)
         for group in self._groups(weakening):
@@ -69,15 +71,15 @@ class TextJudges:
                 return difference
         return ""
 
-    def _induction(self, weakening: Weakening) -> Induction:
+    def _induction(self, weakening: Fault) -> Induction:
         """The induction over the changed text. Invariants that are unchanged are shared with the plain text."""
-        made = Induction(Translator(text=weakening.text(self.plain)))
+        made = Induction(Translator(text=faulty_text(weakening, self.plain)))
         if not self._touches(weakening, (claim.name for claim in self.collected.invariants)):
             made.before = self.induction.before
             vars(made)["invariants"] = self.induction.invariants
         return made
 
-    def _groups(self, weakening: Weakening) -> Iterator[Group]:
+    def _groups(self, weakening: Fault) -> Iterator[Group]:
         """What reads a changed function: the claims, the rules and the contracts."""
         claims = [claim.name for claim in (*self.collected.invariants, *self.collected.theorems)]
         is_all = self._touches(weakening, (claim.name for claim in self.collected.invariants))
@@ -93,8 +95,8 @@ class TextJudges:
                 subjects = frozenset([f"{contracts.SUITE}/{one.name}"])
                 yield Group(subjects, partial(contract_obligations, contract=one))
 
-    def _touches(self, weakening: Weakening, names: Iterable[str]) -> bool:
-        return any(weakening.sources.keys() & set(reached(self.plain, name)) for name in names)
+    def _touches(self, weakening: Fault, names: Iterable[str]) -> bool:
+        return any(set(functions_changed(weakening)) & set(reached(self.plain, name)) for name in names)
 
 
 def _claims(made: Induction) -> Iterator[Obligation]:

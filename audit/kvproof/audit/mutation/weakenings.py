@@ -8,20 +8,22 @@ guards                 a rule refuses the first id of one of its parameters
 contracts              the precondition is stronger; the loop invariant, the postcondition or a choice loses a
                        conjunct; a choice refuses the first id; nothing is ever left; or it can always go on
 
-A weakening replaces functions of the text by their new source. The module `handmade` has further ones.
+A weakening replaces a function of the text by its new source. `faults/catalogue/by_hand.toml` has further ones.
 """
 
 import ast
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
+from kvproof.audit.faults.catalogue import EXPLORER, PIN
+from kvproof.audit.faults.edits import Edit, Fault
+from kvproof.audit.faults.planting import source_of
 from kvproof.audit.mutation.operators import SYSTEMS, row_of
 from kvproof.models.translation.text import Text, returned, specification
 from kvproof.spec.contract_texts import CONTRACTS
 from kvproof.spec.language import Contract
 from kvproof.spec.store.machine import STORES
-from kvproof.spec.syntax_trees import called, made_function
+from kvproof.spec.syntax_trees import called
 from kvproof.spec.systems import BLOCK_MANAGERS
 
 THEOREMS, INVARIANTS, CHECKS, GUARDS, OF_CONTRACTS = "theorems", "invariants", "checks", "guards", "contracts"
@@ -31,34 +33,14 @@ IDS = {  # parameters that are ids, of rules and of contracts
 }
 
 
-@dataclass(frozen=True)
-class Weakening:
-    """A change of the text of a specification, which `suite` names. kind: the row of the table, without that name.
-
-    sources: the new source of each function that changes.
-    """
-
-    kind: str
-    name: str
-    sources: Mapping[str, str]
-    suite: str = BLOCK_MANAGERS.name
-
-    @property
-    def row(self) -> str:
-        """The row of the table: the kind."""
-        return row_of(self.suite, self.kind)
-
-    @property
-    def id(self) -> str:
-        """The name of the change, with its kind."""
-        return f"{self.row}/{self.name}"
-
-    def text(self, plain: Text) -> Text:
-        """The text after the change. Raises NotInLanguage."""
-        return plain.rewritten("\n\n".join(self.sources.values()), f"{self.id}.py")
+def weakening(suite: str, kind: str, name: str, before: ast.FunctionDef, after: str) -> Fault:
+    """The fault in which the source of one function of a specification is another."""
+    row = row_of(suite, kind)
+    edit = Edit(before.name, source_of(before), after)
+    return Fault(f"{row}/{name}", (edit,), suite, row, row, found_by=(EXPLORER, PIN) if kind == GUARDS else (PIN,))
 
 
-def weakenings(suite: str = BLOCK_MANAGERS.name) -> Iterator[Weakening]:
+def weakenings(suite: str = BLOCK_MANAGERS.name) -> Iterator[Fault]:
     """Every weakening that is made from the text of a specification."""
     text, collected = specification(SYSTEMS[suite]), SYSTEMS[suite].collected
     for kind, claims in ((THEOREMS, collected.theorems), (INVARIANTS, collected.invariants)):
@@ -77,17 +59,12 @@ def contracts_of(suite: str) -> Sequence[Contract]:
     return CONTRACTS if suite == BLOCK_MANAGERS.name else SYSTEMS[suite].collected.contracts
 
 
-def source_of(function: ast.FunctionDef, body: list[ast.stmt] | None = None) -> str:
-    """The source of a function without its decorators, with another body if one is given."""
-    return ast.unparse(made_function(function.name, function.args, body or function.body, function))
-
-
-def _returning(kind: str, text: Text, name: str, what: str, value: ast.expr) -> Weakening:
+def _returning(kind: str, text: Text, name: str, what: str, value: ast.expr) -> Fault:
     function, _ = text.functions[name]
-    return Weakening(kind, f"{name}: {what}", {name: source_of(function, [ast.Return(value)])}, text.system.name)
+    return weakening(text.system.name, kind, f"{name}: {what}", function, source_of(function, [ast.Return(value)]))
 
 
-def _less(kind: str, text: Text, name: str, also_true: bool = True) -> Iterator[Weakening]:
+def _less(kind: str, text: Text, name: str, also_true: bool = True) -> Iterator[Fault]:
     """The predicate is `True`, or without one of its conjuncts, those within `all(…)` included."""
     whole = returned(text.functions[name][0])
     assert whole is not None
@@ -114,25 +91,25 @@ def _conjunctions(node: ast.expr) -> Iterator[ast.BoolOp]:
             yield from _conjunctions(conclusion)
 
 
-def _without_checks(text: Text, name: str) -> Iterator[Weakening]:
+def _without_checks(text: Text, name: str) -> Iterator[Fault]:
     function, _ = text.functions[name]
     checks = [node for node in ast.walk(function) if isinstance(node, ast.stmt) and called(node) == "check"]
     for place, check in enumerate(checks):
         changed = copy.deepcopy(function)
         found = [node for node in ast.walk(changed) if isinstance(node, ast.stmt) and called(node) == "check"]
         found[place].value = ast.Constant(None)  # type: ignore[attr-defined]  # a statement that is one call
-        yield Weakening(CHECKS, f"{name}: without {ast.unparse(check)}", {name: source_of(changed)}, text.system.name)
+        yield weakening(text.system.name, CHECKS, f"{name}: without {ast.unparse(check)}", function, source_of(changed))
 
 
-def _stronger_guards(text: Text, rule: str) -> Iterator[Weakening]:
+def _stronger_guards(text: Text, rule: str) -> Iterator[Fault]:
     function, _ = text.functions[rule]
     for one in [each.arg for each in function.args.args if each.arg in IDS[text.system.name]]:
         (guard,) = ast.parse(f"require({one} != 0, 'the {one} is not the first')").body
         source = source_of(function, [guard, *function.body])
-        yield Weakening(GUARDS, f"{rule}: {one} != 0", {rule: source}, text.system.name)
+        yield weakening(text.system.name, GUARDS, f"{rule}: {one} != 0", function, source)
 
 
-def _contract(text: Text, contract: Contract) -> Iterator[Weakening]:
+def _contract(text: Text, contract: Contract) -> Iterator[Fault]:
     """The weakenings of one contract. Its functions may belong to several contracts; each is changed for all."""
     yield from _stronger(text, contract.precondition, "BLOCK_SIZE > 1")
     yield _returning(OF_CONTRACTS, text, contract.variant, "nothing is left", ast.Constant(0))
@@ -148,7 +125,7 @@ def _contract(text: Text, contract: Contract) -> Iterator[Weakening]:
         yield _returning(OF_CONTRACTS, text, contract.can_choose, "True", ast.Constant(True))
 
 
-def _stronger(text: Text, name: str, further: str) -> Iterator[Weakening]:
+def _stronger(text: Text, name: str, further: str) -> Iterator[Fault]:
     whole = returned(text.functions[name][0])
     assert whole is not None
     value = ast.BoolOp(ast.And(), [whole, ast.parse(further, mode="eval").body])

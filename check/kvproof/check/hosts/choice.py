@@ -1,15 +1,13 @@
 """The workers that `--workers` names: a number of processes of this machine, or a Ray cluster."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
 
 from kvproof.check.hosts.workers import Shipping, StatefulWorkers
 from kvproof.spec.extras import require_extra
 
 RAY, RAY_CLIENT = "ray", "ray://"
 NUM_PROCESSES_MAX = 256
-Result = TypeVar("Result")
 
 
 def is_number(workers: str) -> bool:
@@ -49,15 +47,3 @@ def opened(workers: str | None, shipping: Shipping | None = None) -> Iterator[St
         yield pool
     finally:
         pool.close()
-
-
-def results_of(
-    workers: str, do: Callable[[Any], Result], units: Iterable[Any], here: Callable[[int], Iterator[Result]]
-) -> Iterator[Result]:
-    """The results of units. here: gives those of so many processes of this machine, in the order in which they come."""
-    if is_number(workers):
-        yield from here(int(workers))
-        return
-    with opened(workers) as pool:
-        assert pool is not None
-        yield from pool.results(do, units)

@@ -60,13 +60,6 @@ class Text:
             found[node.name] = (node, file)
         return replace(self, functions={**self.functions, **found})
 
-    def edited(self, name: str, old: str, new: str) -> "Text":
-        """The text in which `old` reads `new` in one function. Raises LookupError if the function has no `old`."""
-        source = ast.unparse(self.functions[name][0])
-        if old not in source:
-            raise LookupError(f"{name} does not have {old!r}")
-        return self.rewritten(source.replace(old, new))
-
 
 @dataclass(frozen=True)
 class Frame:

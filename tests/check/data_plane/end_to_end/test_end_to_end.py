@@ -6,7 +6,7 @@ import torch
 from kvproof.check.data_plane.end_to_end.comparing import Fate, difference, run_end_to_end
 from kvproof.check.data_plane.end_to_end.engine import Completion
 from kvproof.check.data_plane.end_to_end.exact_decoder import ExactDecoder, Geometry, NoPages, choose, mixed
-from kvproof.check.data_plane.end_to_end.fault_injection import FAULTS, PlantedFault
+from kvproof.check.data_plane.end_to_end.fault_injection import FAULTS, Fault
 from kvproof.check.data_plane.end_to_end.workloads import WORKLOADS
 from kvproof.impl import KVLayout
 
@@ -25,13 +25,13 @@ def test_paging_changes_no_token_of_any_workload_and_every_workload_does_what_it
 
 def test_every_planted_fault_changes_tokens_or_is_refused() -> None:
     result = run_end_to_end(seed=2)
-    assert {fault.name: fault.is_caught for fault in result.faults} == {fault.name: True for fault in FAULTS}
+    assert {fault.name: fault.is_caught for fault in result.faults} == {fault.id: True for fault in FAULTS}
     assert {fault.fate for fault in result.faults} == {Fate.CHANGED_TOKENS, Fate.REFUSED}
 
 
 def test_a_fault_that_does_nothing_is_missed_and_one_without_a_place_is_not_reached() -> None:
-    harmless = PlantedFault("the order of pairs", "swap out", "swap", lambda pairs, _: pairs[::-1])
-    nowhere = PlantedFault("nothing is copied here", "copy", "swap", lambda pairs, _: [])
+    harmless = Fault("the order of pairs", lambda pairs, _: pairs[::-1], "swap", "swap out")
+    nowhere = Fault("nothing is copied here", lambda pairs, _: [], "swap", "copy")
     result = run_end_to_end(seed=1, workloads=["swap"], faults=[harmless, nowhere])
     assert [fault.fate for fault in result.faults] == [Fate.MISSED, Fate.NOT_REACHED]
     assert result.num_caught == 0

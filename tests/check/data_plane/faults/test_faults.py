@@ -19,9 +19,9 @@ def results() -> dict[str, FaultResult]:
     return {result.name: result for result in judge_faults(CPU)}
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.id)
 def test_each_fault_is_caught_and_diagnosed_as_it_is(fault: Fault, results: dict[str, FaultResult]) -> None:
-    result = results[fault.name]
+    result = results[fault.id]
     assert result.is_caught
     assert result.class_is_true, result.message
     assert result.origin_is_true is not False, result.message
@@ -51,13 +51,13 @@ def judged(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> FaultResult:
 
 
 def test_a_fault_that_changes_nothing_counts_as_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = judged(monkeypatch, Fault("right", "", FaultyMover().move, frozenset(WrongClass)))
+    result = judged(monkeypatch, Fault("right", FaultyMover().move, found_by=tuple(WrongClass)))
     assert not result.is_caught
     assert not result.is_understood
 
 
 def test_a_class_that_is_not_the_true_one_counts_as_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = judged(monkeypatch, Fault("nothing", "", FaultyMover(order=()).move, frozenset({WrongClass.ZERO})))
+    result = judged(monkeypatch, Fault("nothing", FaultyMover(order=()).move, found_by=(WrongClass.ZERO,)))
     assert result.is_caught
     assert not result.is_understood
 
@@ -72,7 +72,7 @@ def test_an_origin_that_is_not_the_true_one_counts_as_missed(monkeypatch: pytest
         for place in surface.places():
             surface.part(PoolId.GPU, *place)[60] = surface.part(PoolId.GPU, *place)[source]
 
-    result = judged(monkeypatch, Fault("fickle", "", move, frozenset({WrongClass.MOVED})))
+    result = judged(monkeypatch, Fault("fickle", move, found_by=(WrongClass.MOVED,)))
     assert (result.is_caught, result.class_is_true, result.origin_is_true) == (True, True, False)
     assert not result.is_understood
 
@@ -84,7 +84,7 @@ def test_a_distance_that_is_not_the_true_one_counts_as_missed(monkeypatch: pytes
         distance = next(distances)
         FaultyMover(copy_block=lambda target, source: target.copy_(torch.roll(source, distance))).move(surface)
 
-    result = judged(monkeypatch, Fault("fickle", "", move, frozenset({WrongClass.SHIFTED})))
+    result = judged(monkeypatch, Fault("fickle", move, found_by=(WrongClass.SHIFTED,)))
     assert (result.is_caught, result.class_is_true, result.origin_is_true) == (True, True, False)
 
 

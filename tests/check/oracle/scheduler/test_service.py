@@ -4,10 +4,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
+from kvproof.audit.faults.edits import Edit, Fault
+from kvproof.audit.faults.planting import in_memory
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.finding import Finding
@@ -27,7 +29,7 @@ from kvproof.spec.trace import Operation
 
 Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
 STEP: list[Operation] = [("schedule",), ("launch",), ("complete", (0,))]
-SCHEDULER, QUEUES = "kvproof.impl.scheduler", "kvproof.impl.scheduler_queues"
+SCHEDULER, QUEUES = "impl/kvproof/impl/scheduler.py", "impl/kvproof/impl/scheduler_queues.py"
 
 
 def add(request: int, num_tokens: int, max_tokens: int = 1, num_seqs: int = 1, *more: Any) -> Operation:
@@ -35,21 +37,23 @@ def add(request: int, num_tokens: int, max_tokens: int = 1, num_seqs: int = 1, *
     return "add", request, seqs, (1,) * num_tokens, max_tokens, (), (), None, *more
 
 
-class Fault(NamedTuple):
-    """A line of the scheduler that becomes another one, the shortest run that shows it, and what the judge says."""
-
-    function: str
-    line: str
-    replacement: str
-    config: SchedulerConfig
-    operations: list[Operation]
-    property: str
-    text: str
-    module: str = SCHEDULER
+def fault(
+    function: str,
+    line: str,
+    replacement: str,
+    config: SchedulerConfig,
+    operations: list[Operation],
+    property: str,
+    text: str,
+    module: str = SCHEDULER,
+) -> Fault:
+    """The fault with the shortest run that shows it, and what the judge says."""
+    run = {"config": config, "operations": operations, "text": text}
+    return Fault("", (Edit(function, line, replacement, module),), found_by=(property,), settings=run)
 
 
 FAULTS = {
-    "a prompt is admitted while an earlier request is swapped out": Fault(
+    "a prompt is admitted while an earlier request is swapped out": fault(
         "Scheduler.schedule",
         "if config.chunked_prefill_enabled and not self.swapped:",
         "if config.chunked_prefill_enabled:",
@@ -58,7 +62,7 @@ FAULTS = {
         "arrival-order",
         "request 8 was admitted before request 6, which ranks before it and is swapped",
     ),
-    "a prompt is admitted, and its lookahead has no room": Fault(
+    "a prompt is admitted, and its lookahead has no room": fault(
         "Scheduler._admit_prompts",
         "config.num_lookahead_slots)",
         "0)",
@@ -67,7 +71,7 @@ FAULTS = {
         "admission-sound",
         "sequence 20 was admitted, and 0 blocks are left; 1 more are needed for its lookahead",
     ),
-    "a decode gets no lookahead slots": Fault(
+    "a decode gets no lookahead slots": fault(
         "Scheduler._next_tokens",
         "ScheduledSequenceGroup(group, 1, 0, lookahead)",
         "ScheduledSequenceGroup(group, 1, 0, 0)",
@@ -76,7 +80,7 @@ FAULTS = {
         "read-back",
         "computes up to 2, and 1 slots of lookahead beyond, and has 2 slots",
     ),
-    "the last token of a prompt is scheduled as a decode": Fault(
+    "the last token of a prompt is scheduled as a decode": fault(
         "Scheduler._next_tokens",
         "num_new == 1 and not seqs[0].is_prefill()",
         "num_new == 1",
@@ -85,7 +89,7 @@ FAULTS = {
         "read-back",
         "positions 2 to 2 of sequence 10 are in the step as a decode; they are a part of a prompt",
     ),
-    "a decode is scheduled as a part of a prompt": Fault(
+    "a decode is scheduled as a part of a prompt": fault(
         "Scheduler.schedule",
         "outputs.num_prefill_groups = len(prefills)",
         "outputs.num_prefill_groups = len(prefills + decodes)",
@@ -94,7 +98,7 @@ FAULTS = {
         "read-back",
         "positions 3 to 3 of sequence 10 are in the step as a part of a prompt; they are a decode",
     ),
-    "a fork makes a request that no step can run": Fault(
+    "a fork makes a request that no step can run": fault(
         "SchedulerQueues.fork_seq",
         "1 + sum(seq is not child_seq",
         "sum(seq is not child_seq",
@@ -104,7 +108,7 @@ FAULTS = {
         "a fork of sequence 10 makes a request of more than 1 sequences, which no step runs",
         QUEUES,
     ),
-    "a fork is refused that a step can run": Fault(
+    "a fork is refused that a step can run": fault(
         "SchedulerQueues.fork_seq",
         "1 + sum(seq is not child_seq",
         "2 + sum(seq is not child_seq",
@@ -114,7 +118,7 @@ FAULTS = {
         "a fork of sequence 10 was refused, and a step can run it",
         QUEUES,
     ),
-    "an aborted request keeps its status": Fault(
+    "an aborted request keeps its status": fault(
         "SchedulerQueues._end",
         "seq.status = status",
         "pass",
@@ -124,7 +128,7 @@ FAULTS = {
         "request 1 is reported as WAITING, and is aborted",
         QUEUES,
     ),
-    "a request that was ignored is called too long for the pool": Fault(
+    "a request that was ignored is called too long for the pool": fault(
         "Scheduler._give_up",
         "if has_produced else",
         "if not has_produced else",
@@ -133,7 +137,7 @@ FAULTS = {
         "progress",
         "request 1 is reported as capped, and is ignored",
     ),
-    "a prompt for which there is room is left waiting": Fault(
+    "a prompt for which there is room is left waiting": fault(
         "Scheduler.schedule",
         "if not config.chunked_prefill_enabled and not self.swapped:",
         "if not config.chunked_prefill_enabled and not self.running:",
@@ -142,7 +146,7 @@ FAULTS = {
         "admission-exact",
         "request 2 is left waiting, but needs at most 1 blocks, 7 are free",
     ),
-    "a chunk stops short of its prompt": Fault(
+    "a chunk stops short of its prompt": fault(
         "Scheduler._admit_prompts",
         "min(num_new, budget.num_tokens_left)",
         "min(num_new, budget.num_tokens_left - 1)",
@@ -155,14 +159,15 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_found_and_named(name: str, plant: Plant) -> None:
+def test_a_planted_fault_is_found_and_named(name: str) -> None:
     fault = FAULTS[name]
-    with plant(fault.module, fault.function, fault.line, fault.replacement):
-        finding = finding_of(BuiltInScheduler(), fault.config, fault.operations)
+    config, operations, text = (fault.settings[one] for one in ("config", "operations", "text"))
+    with in_memory(fault.plant[0]):
+        finding = finding_of(BuiltInScheduler(), config, operations)
 
     assert finding is not None
-    assert (finding.property, fault.text in finding.text) == (fault.property, True), finding.text
-    assert finding_of(BuiltInScheduler(), fault.config, fault.operations) is None
+    assert ((finding.property,), text in finding.text) == (fault.found_by, True), finding.text
+    assert finding_of(BuiltInScheduler(), config, operations) is None
 
 
 # Priorities ---------------------------------------------------------------------------------------------------------

@@ -5,10 +5,12 @@ import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
+from kvproof.audit.faults.edits import Edit, Fault
+from kvproof.audit.faults.planting import in_memory
 from kvproof.check.recording.validate import validate
 from kvproof.impl.scheduler import PreemptionMode
 
@@ -23,21 +25,23 @@ CACHING, WINDOW, POOL = {"enable_caching": True}, {"sliding_window": 6}, {"shows
 SWAP = {"preemption": PreemptionMode.SWAP}
 
 
-class Fault(NamedTuple):
-    """What is wrong, where, which line becomes which, with which options, which property at which call names it."""
-
-    name: str
-    module: str
-    function: str
-    line: str
-    replacement: str
-    options: dict[str, Any]
-    property: str
-    call: str
+def fault(
+    name: str,
+    module: str,
+    function: str,
+    line: str,
+    replacement: str,
+    options: dict[str, Any],
+    property: str,
+    call: str,
+) -> Fault:
+    """The fault with options that show it, the property that names it, and the call at which it does."""
+    edit = Edit(function, line, replacement, f"impl/{module.replace('.', '/')}.py")
+    return Fault(name, (edit,), found_by=(property,), settings={"options": options, "call": call})
 
 
 FAULTS = [
-    Fault(
+    fault(
         "a block is leaked when a sequence ends",
         MANAGER,
         f"{OF_MANAGER}_give_up",
@@ -47,7 +51,7 @@ FAULTS = [
         "conservation",
         "free",
     ),
-    Fault(
+    fault(
         "every block is freed twice",
         MANAGER,
         f"{OF_MANAGER}_give_up",
@@ -57,7 +61,7 @@ FAULTS = [
         "conservation",
         "free",
     ),
-    Fault(
+    fault(
         "every block is freed twice, and the pool is shown",
         MANAGER,
         f"{OF_MANAGER}_give_up",
@@ -67,7 +71,7 @@ FAULTS = [
         "refcount-exact",
         "free",
     ),
-    Fault(
+    fault(
         "a fork forgets the last block",
         MANAGER,
         f"{OF_MANAGER}_fork_table",
@@ -77,7 +81,7 @@ FAULTS = [
         "cow-copied",
         "append_slots",
     ),
-    Fault(
+    fault(
         "a block is free while one reference is left",
         BLOCKS,
         "DeviceBlocks.release",
@@ -87,7 +91,7 @@ FAULTS = [
         "conservation",
         "free",
     ),
-    Fault(
+    fault(
         "no copy-on-write",
         GROWTH,
         "Growth.append_within_block",
@@ -97,7 +101,7 @@ FAULTS = [
         "cow-copied",
         "append_slots",
     ),
-    Fault(
+    fault(
         "the copy goes the other way",
         GROWTH,
         "Growth.append_within_block",
@@ -107,7 +111,7 @@ FAULTS = [
         "cow-copied",
         "append_slots",
     ),
-    Fault(
+    fault(
         "what an exchange gives up is kept",
         GROWTH,
         "Growth.append",
@@ -117,7 +121,7 @@ FAULTS = [
         "conservation",
         "append_slots",
     ),
-    Fault(
+    fault(
         "a block that is hit stays in the evictor",
         CACHE,
         "CachedBlocks.pin",
@@ -127,7 +131,7 @@ FAULTS = [
         "conservation",
         "allocate",
     ),
-    Fault(
+    fault(
         "a look-up finds one block too many",
         STATE,
         "ManagerState.get_num_cached_tokens",
@@ -137,7 +141,7 @@ FAULTS = [
         "hit-computed",
         "allocate",
     ),
-    Fault(
+    fault(
         "the pairs of a swap are not relative to the host",
         MANAGER,
         f"{OF_MANAGER}swap_out",
@@ -147,7 +151,7 @@ FAULTS = [
         "swap-mapping",
         "swap_out",
     ),
-    Fault(
+    fault(
         "a swap names another target",
         MANAGER,
         f"{OF_MANAGER}swap_in",
@@ -157,7 +161,7 @@ FAULTS = [
         "swap-mapping",
         "swap_in",
     ),
-    Fault(
+    fault(
         "a swap keeps a block behind",
         SWAPPING,
         "move",
@@ -167,7 +171,7 @@ FAULTS = [
         "conservation",
         "swap_out",
     ),
-    Fault(
+    fault(
         "the watermark is forgotten",
         MANAGER,
         f"{OF_MANAGER}can_allocate",
@@ -177,7 +181,7 @@ FAULTS = [
         "admission-sound",
         "can_allocate",
     ),
-    Fault(
+    fault(
         "an append is promised one block that is not there",
         MANAGER,
         f"{OF_MANAGER}can_append_slots",
@@ -187,7 +191,7 @@ FAULTS = [
         "admission-sound",
         "append_slots",
     ),
-    Fault(
+    fault(
         "the window leaves a block too early",
         GROWTH,
         "Growth.first_kept",
@@ -197,7 +201,7 @@ FAULTS = [
         "window-kept",
         "append_slots",
     ),
-    Fault(
+    fault(
         "the window leaves a block too late",
         GROWTH,
         "Growth.first_kept",
@@ -210,14 +214,14 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_planted_fault_diverges_at_its_line(fault: Fault, plant: Plant, serve: Serve) -> None:
-    with plant(fault.module, fault.function, fault.line, fault.replacement):
-        path = serve(1, may_raise=True, **fault.options)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.id)
+def test_a_planted_fault_diverges_at_its_line(fault: Fault, serve: Serve) -> None:
+    with in_memory(fault.plant[0]):
+        path = serve(1, may_raise=True, **fault.settings["options"])
     done = validate(path)
     assert done.finding is not None
     call = json.loads(path.read_text().splitlines()[done.line - 1])["call"]
-    assert (done.finding.property, call) == (fault.property, fault.call)
+    assert ((done.finding.property,), call) == (fault.found_by, fault.settings["call"])
     assert done.last[-1][0] == done.line
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from kvproof.audit.mutation.operators import Mutant, changed, deletions
+from kvproof.audit.faults.edits import Edit
+from kvproof.audit.faults.planting import text_with
+from kvproof.audit.mutation.operators import changed, changed_statement, deletions
 from kvproof.check.search.exhaustive.store_rules import StoreRuleSpace, StoreScope, explore_stores
 from kvproof.models.translation.text import specification
 from kvproof.spec.store.machine import STORES, StoreMachine
@@ -76,7 +78,7 @@ def test_another_key_gives_as_many_states(scope: StoreScope) -> None:
 
 
 def test_a_fault_is_found_by_the_shortest_run() -> None:
-    text = specification(STORES).edited("commit", "is_written(state, block)", "True")
+    text = text_with(specification(STORES), Edit("commit", "is_written(state, block)", "True"))
     found = explore_stores(SMALL, space=StoreRuleSpace(SMALL, StoreMachine(SMALL.sizes, text=text.functions)))
     assert found.counterexample is not None
     assert found.counterexample.finding.property == "hit-written"
@@ -97,4 +99,4 @@ def test_faults_of_stores_have_the_name_of_their_specification_in_front() -> Non
     ids = [one.id for one in deletions("store")]
     assert len(ids) == len(set(ids)) > 150
     assert all(one.startswith("store/") for one in ids)
-    assert Mutant("evict", "x", suite="store").row == "store/evict"
+    assert changed_statement("evict", "x", suite="store").row == "store/evict"

@@ -13,8 +13,9 @@ from functools import cache
 import pytest
 from tests.check.search.exhaustive.watched_cells import WatchedSpace
 
+from kvproof.audit.faults.edits import Fault
 from kvproof.audit.mutation.mutants import rules_reaching
-from kvproof.audit.mutation.operators import Mutant, changed, changes, deletions
+from kvproof.audit.mutation.operators import changed, changes, deletions
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.c_reader import exploration
 from kvproof.check.search.exhaustive.c_reader.comparison import ReadersDiffer
@@ -93,8 +94,8 @@ def differences(name: str, text: Functions, function: str) -> list[str]:
     return found
 
 
-def text_of(mutant: Mutant) -> Functions:
-    return {**functions(), mutant.function: (changed(mutant), functions()[mutant.function][1])}
+def text_of(mutant: Fault) -> Functions:
+    return {**functions(), mutant.row: (changed(mutant), functions()[mutant.row][1])}
 
 
 @pytest.fixture(autouse=True)
@@ -113,5 +114,5 @@ def test_every_rule_fires_in_some_scope() -> None:
 @pytest.mark.parametrize("portion", [pytest.param(n, id=f"portion-{n:02}") for n in range(NUM_PORTIONS)])
 def test_a_mutant_is_searched_alike_with_full_keys_as_shipped_and_in_c(portion: int) -> None:
     mutants = [*deletions(), *changes()][portion::NUM_PORTIONS]
-    found = [one for mutant in mutants for one in differences(mutant.id, text_of(mutant), mutant.function)]
+    found = [one for mutant in mutants for one in differences(mutant.id, text_of(mutant), mutant.row)]
     assert found == []

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import pytest
 from tests.check.hunting.test_partitioned_search import Here
 
+from kvproof.audit.faults.edits import Edit
+from kvproof.audit.faults.planting import text_with
 from kvproof.check.hunting.partitioned_search import PartitionedReader
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive import part
@@ -82,7 +84,7 @@ NEEDS_COMPILER = pytest.mark.skipif(shutil.which("cc") is None, reason="there is
 def text_of(edits: tuple[tuple[str, str, str], ...]) -> Functions:
     text = specification()
     for function, old, new in edits:
-        text = text.edited(function, old, new)
+        text = text_with(text, Edit(function, old, new))
     return {name: text.functions[name] for name in functions()}
 
 

@@ -12,7 +12,7 @@ import torch
 
 from kvproof.check.data_plane.end_to_end.engine import Completion, Generated, WorkloadEngine
 from kvproof.check.data_plane.end_to_end.exact_decoder import ExactDecoder, Geometry, NoPages, choose
-from kvproof.check.data_plane.end_to_end.fault_injection import FAULTS, PlantedFault
+from kvproof.check.data_plane.end_to_end.fault_injection import FAULTS, Fault
 from kvproof.check.data_plane.end_to_end.workloads import WORKLOADS, Workload
 from kvproof.check.data_plane.speed.stopwatch import one_thread
 from kvproof.check.hosts.time_limit import seconds_left
@@ -125,7 +125,7 @@ def run_end_to_end(
     dtype: torch.dtype = torch.bfloat16,
     layout: KVLayout = KVLayout.TWO_PLANES,
     workloads: Iterable[str] = tuple(WORKLOADS),
-    faults: Iterable[PlantedFault] = FAULTS,
+    faults: Iterable[Fault] = FAULTS,
     on_progress: OnText = lambda what: None,
 ) -> EndToEndResult:
     """Run the workloads, then plant each fault whose workload was among them.
@@ -147,9 +147,9 @@ def run_end_to_end(
         for fault in faults:
             if result.ends_now():
                 return result
-            if fault.workload in right:
-                on_progress(f"fault: {fault.name}")
-                result.faults.append(plant(fault, right[fault.workload], seed, decoder, dtype, layout))
+            if fault.subject in right:
+                on_progress(f"fault: {fault.id}")
+                result.faults.append(plant(fault, right[fault.subject], seed, decoder, dtype, layout))
     return result
 
 
@@ -201,13 +201,13 @@ def difference(decoder: ExactDecoder, seq_id: int, completion: Completion) -> Di
 
 
 def plant(
-    fault: PlantedFault, right: Generated, seed: int, decoder: ExactDecoder, dtype: torch.dtype, layout: KVLayout
+    fault: Fault, right: Generated, seed: int, decoder: ExactDecoder, dtype: torch.dtype, layout: KVLayout
 ) -> FaultResult:
     """Run the workload of a fault until a token differs from the run without the fault, or a check refuses a step.
 
     right: what the workload generated without the fault.
     """
-    workload = WORKLOADS[fault.workload]
+    workload = WORKLOADS[fault.subject]
     engine = WorkloadEngine(workload, decoder, _shape(workload, decoder.geometry, dtype, layout), seed, fault)
     try:
         for num_steps, seq_ids in enumerate(engine.steps(), start=1):
@@ -216,11 +216,11 @@ def plant(
                 index = len(actual.tokens) - 1
                 if expected.tokens[index] != actual.tokens[index]:
                     detail = f"sequence {seq_id}, token {index + 1}, step {num_steps}"
-                    return FaultResult(fault.name, workload.name, Fate.CHANGED_TOKENS, detail)
+                    return FaultResult(fault.id, workload.name, Fate.CHANGED_TOKENS, detail)
     except BlockManagerError as error:
-        return FaultResult(fault.name, workload.name, Fate.REFUSED, f"{type(error).__name__}: {error}")
+        return FaultResult(fault.id, workload.name, Fate.REFUSED, f"{type(error).__name__}: {error}")
     fate = Fate.MISSED if engine.done.num_changes else Fate.NOT_REACHED
-    return FaultResult(fault.name, workload.name, fate, f"planted {engine.done.num_changes} times")
+    return FaultResult(fault.id, workload.name, fate, f"planted {engine.done.num_changes} times")
 
 
 def _decoder(seed: int, device: torch.device, layout: KVLayout) -> ExactDecoder:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from kvproof.check.data_plane.end_to_end.exact_decoder import ELEMENT_MAX, ExactDecoder, choose
-from kvproof.check.data_plane.end_to_end.fault_injection import PlantedFault
+from kvproof.check.data_plane.end_to_end.fault_injection import Fault
 from kvproof.check.data_plane.end_to_end.workloads import GenerationRequest, Workload, requests
 from kvproof.impl import (
     BlockManager,
@@ -134,7 +134,7 @@ class WorkloadEngine:
         decoder: ExactDecoder,
         shape: KVBlockShape,
         seed: int,
-        fault: PlantedFault | None = None,
+        fault: Fault | None = None,
     ) -> None:
         self.workload, self.decoder, self.fault = workload, decoder, fault
         manager = BlockManager(
@@ -225,9 +225,9 @@ class WorkloadEngine:
 
     def _passed(self, place: str, items: list[Any]) -> list[Any]:
         """The items, changed by the planted fault if it belongs to this place."""
-        if self.fault is None or self.fault.place != place or not items:
+        if self.fault is None or self.fault.kind != place or not items:
             return items
-        changed = self.fault.change(list(items), self.workload)
+        changed = self.fault.plant(list(items), self.workload)
         self.done.num_changes += changed != items
         return changed
 

@@ -6,22 +6,20 @@ reached. Where nothing checks ids, faulty ids stay inside the pool: the tokens m
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from kvproof.check.data_plane.end_to_end.workloads import Workload
+from kvproof.check.protocol.planted_fault import PlantedFault
 
 Change = Callable[[list[Any], Workload], list[Any]]
 
 
-@dataclass(frozen=True)
-class PlantedFault:
-    """A fault. place: which list it changes. workload: where it is planted. change: gets a copy of the list."""
+# plant: gets a copy of a list. kind: which list it changes. subject: the workload in which it is planted.
+Fault = PlantedFault[Change]
 
-    name: str
-    place: str
-    workload: str
-    change: Change
+
+def _fault(name: str, place: str, workload: str, change: Change) -> Fault:
+    return Fault(name, change, workload, place)
 
 
 def _exchange_first_two(items: list[Any], workload: Workload) -> list[Any]:
@@ -53,37 +51,35 @@ def _next_block(table: list[Any], workload: Workload) -> list[Any]:
     return [*table[:-1], (table[-1] + 1) % workload.num_gpu_blocks]
 
 
-FAULTS: tuple[PlantedFault, ...] = (
-    PlantedFault("the last pair of a swap-out is dropped", "swap out", "swap", lambda pairs, _: pairs[:-1]),
-    PlantedFault("a swap-out exchanges the sources of two pairs", "swap out", "swap", _exchange_sources),
-    PlantedFault("a swap-out takes the next block", "swap out", "swap", _sources_shifted(1)),
-    PlantedFault(
+FAULTS: tuple[Fault, ...] = (
+    _fault("the last pair of a swap-out is dropped", "swap out", "swap", lambda pairs, _: pairs[:-1]),
+    _fault("a swap-out exchanges the sources of two pairs", "swap out", "swap", _exchange_sources),
+    _fault("a swap-out takes the next block", "swap out", "swap", _sources_shifted(1)),
+    _fault(
         "a swap-out numbers host blocks from the GPU's on",
         "swap out",
         "swap",
         lambda pairs, workload: [(source, target + workload.num_gpu_blocks) for source, target in pairs],
     ),
-    PlantedFault("a swap-out has one target for all", "swap out", "beam", _one_target_for_all),
-    PlantedFault("the first pair of a swap-in is dropped", "swap in", "swap", lambda pairs, _: pairs[1:]),
-    PlantedFault("a swap-in exchanges the sources of two pairs", "swap in", "beam", _exchange_sources),
-    PlantedFault("a swap-in reads each pair backwards", "swap in", "swap", _backwards),
-    PlantedFault(
+    _fault("a swap-out has one target for all", "swap out", "beam", _one_target_for_all),
+    _fault("the first pair of a swap-in is dropped", "swap in", "swap", lambda pairs, _: pairs[1:]),
+    _fault("a swap-in exchanges the sources of two pairs", "swap in", "beam", _exchange_sources),
+    _fault("a swap-in reads each pair backwards", "swap in", "swap", _backwards),
+    _fault(
         "a swap-in takes the next host block",
         "swap in",
         "swap",
         lambda pairs, workload: [((source + 1) % workload.num_cpu_blocks, target) for source, target in pairs],
     ),
-    PlantedFault("the last copy is dropped", "copy", "beam", lambda pairs, _: pairs[:-1]),
-    PlantedFault("a copy reads each pair backwards", "copy", "beam", _backwards),
-    PlantedFault("a copy takes the block before", "copy", "beam", _sources_shifted(-1)),
-    PlantedFault("a table names the next block last, when written", "write table", "recompute", _next_block),
-    PlantedFault("a table names the next block last, when read", "read table", "chunked-prefill", _next_block),
-    PlantedFault(
-        "two entries of a table change places, when read", "read table", "prefix-caching", _exchange_first_two
-    ),
-    PlantedFault("keys and values are written one slot too far", "write slots", "recompute", _next_slot),
-    PlantedFault("keys and values are read one slot too far", "read slots", "beam", _next_slot),
-    PlantedFault(
+    _fault("the last copy is dropped", "copy", "beam", lambda pairs, _: pairs[:-1]),
+    _fault("a copy reads each pair backwards", "copy", "beam", _backwards),
+    _fault("a copy takes the block before", "copy", "beam", _sources_shifted(-1)),
+    _fault("a table names the next block last, when written", "write table", "recompute", _next_block),
+    _fault("a table names the next block last, when read", "read table", "chunked-prefill", _next_block),
+    _fault("two entries of a table change places, when read", "read table", "prefix-caching", _exchange_first_two),
+    _fault("keys and values are written one slot too far", "write slots", "recompute", _next_slot),
+    _fault("keys and values are read one slot too far", "read slots", "beam", _next_slot),
+    _fault(
         "one block too much counts as hit",
         "hit",
         "prefix-caching",

@@ -12,6 +12,7 @@ from kvproof.check.data_plane.memory.arena import Arena
 from kvproof.check.data_plane.memory.layouts import Geometry
 from kvproof.check.data_plane.run.results import WrongClass
 from kvproof.check.data_plane.steps.moves import POOLS, Moves, Pair, PoolId, Step, Write
+from kvproof.check.protocol.planted_fault import PlantedFault
 from kvproof.spec.text.mapping import WORKER_ORDER
 
 CopyBlock = Callable[[torch.Tensor, torch.Tensor], object]  # target, source: the words of one part of one block
@@ -91,18 +92,12 @@ MOVES = Moves(
 GPU, CPU = PoolId.GPU, PoolId.CPU
 
 
-@dataclass(frozen=True)
-class Fault:
-    """A fault. move: executes the step with the fault. classes: the classes that its wrong rows may have."""
-
-    name: str
-    sentence: str
-    move: Callable[[Surface], object]
-    classes: frozenset[WrongClass]
+# plant: executes the step with the fault. found_by: the classes that its wrong rows may have.
+Fault = PlantedFault[Callable[[Surface], object]]
 
 
 def _fault(name: str, sentence: str, move: FaultyMover | Callable[[Surface], object], *classes: WrongClass) -> Fault:
-    return Fault(name, sentence, move.move if isinstance(move, FaultyMover) else move, frozenset(classes))
+    return Fault(name, move.move if isinstance(move, FaultyMover) else move, sentence=sentence, found_by=classes)
 
 
 def _words(change: Callable[[torch.Tensor], torch.Tensor]) -> FaultyMover:

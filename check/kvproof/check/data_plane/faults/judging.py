@@ -41,7 +41,7 @@ _COLUMN_BITS, _POOL_AT, _OLDER_AT = 16, 56, 60
 def judge_faults(device: torch.device, on_progress: Callable[[int, int], None] | None = None) -> list[FaultResult]:
     """The result of each fault of the catalogue. Raises AssertionError if the harness reports a right mover."""
     stage = _Stage(device)
-    right = stage.judge(Fault("none", "Everything is moved right.", FaultyMover().move, frozenset()))
+    right = stage.judge(Fault("none", FaultyMover().move, sentence="Everything is moved right."))
     if right.is_caught:
         raise AssertionError(f"the harness reports a right mover as faulty: {right.message}")
     found = []
@@ -71,24 +71,24 @@ class _Stage:
         """Execute the fault, let the harness diagnose it, repeat it on addresses, and compare."""
         world = self.world
         self._restore(self.start)
-        fault.move(Surface(self.arenas, self.older, MOVES))
+        fault.plant(Surface(self.arenas, self.older, MOVES))
         world.synchronize()
         wrong = world.wrong()
         if not wrong:
-            return FaultResult(fault.name, fault.sentence, False, "")
+            return FaultResult(fault.id, fault.sentence, False, "")
         rows = diagnose(world, wrong, ROWS_MAX)
         finding = finding_about(rows, sum(map(len, wrong.values())), step=1)
         self._restore(self.addresses)
-        fault.move(Surface(self.arenas, self.older_addresses, MOVES))
+        fault.plant(Surface(self.arenas, self.older_addresses, MOVES))
         world.synchronize()
         named = [self._is_true(row) for row in rows if row.origin is not None]
         return FaultResult(
-            fault.name,
+            fault.id,
             fault.sentence,
             True,
             finding.text,
             finding.wrong[0].wrong_class.value,
-            all(row.wrong_class in fault.classes for row in rows),
+            all(row.wrong_class in fault.found_by for row in rows),
             all(named) if named else None,
         )
 

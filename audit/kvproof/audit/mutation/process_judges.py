@@ -1,6 +1,4 @@
-"""Plant a fault of the machinery, or of kvproof's own code, in a copy of its package, and ask who notices.
-
-Judges run in processes that import the copy.
+"""Who notices a fault of the machinery, or of kvproof's own code: judges in processes that import the faulty copy.
 
 Run as a program, this module prints the first difference between the obligations of its own machinery and the pinned
 ones. An argument names the suite to begin with.
@@ -8,21 +6,17 @@ ones. An argument names the suite to begin with.
 
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 
-from kvproof.audit.mutation.machinery import Plant
+from kvproof.audit.faults.edits import Fault
+from kvproof.audit.faults.planting import ROOT, environment
+from kvproof.check.hosts.descendants import end_with
 from kvproof.models.pin import Pin, pinned_lines
 from kvproof.models.suites import SUITES, obligations_of
 
-ROOT = Path(__file__).parents[4]  # of a checkout
-PACKAGES = ("spec", "impl", "models", "check", "reports", "audit")
 CROSSCHECK = "tests/audit/crosscheck/test_specification.py"  # those of generated programs take longer
 CPU_SECONDS_MAX, SECONDS_MAX = 600, 6_000.0  # of a process; a busy machine reaches the second one later, or never
 BATCH = 300  # obligations, after which they are compared with the pin
@@ -34,60 +28,41 @@ NUM_FAILED = 1  # pytest's exit code if tests fail; others mean that it did not 
 CANNOT_START = ("ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError")
 
 
-class NoCheckout(Exception):
-    """Faults of the machinery need the source tree and its tests."""
-
-
 class NotJudged(Exception):
     """The judge did not come to an end, or to its beginning, so nobody has noticed what the fault does."""
 
 
-@contextmanager
-def planted(plant: Plant) -> Iterator[dict[str, str]]:
-    """The environment of a process that imports the faulty machinery. Raises NoCheckout, LookupError."""
-    if not (ROOT / "tests").is_dir():
-        raise NoCheckout(f"{ROOT} has no tests; faults of the machinery are planted in a checkout of kvproof")
-    changed = plant.changed(ROOT)
-    package = plant.file.partition("/")[0]
-    with tempfile.TemporaryDirectory(prefix="kvproof-fault-") as folder:
-        shutil.copytree(ROOT / package, Path(folder) / package)
-        (Path(folder) / plant.file).write_text(changed, encoding="utf-8")
-        first = str(Path(folder) / package)
-        paths = os.pathsep.join([first, *(str(ROOT / one) for one in PACKAGES)])
-        yield {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")} | {"PYTHONPATH": paths}
-
-
-def pin_notices(plant: Plant) -> str:
+def pin_notices(fault: Fault) -> str:
     """The first difference from the pin, or the error with which the machinery ends; empty if there is none.
 
     Raises NotJudged if the machinery cannot be imported, or does not end.
     """
-    with planted(plant) as environment:
-        found = _run([sys.executable, "-m", __name__, plant.suite], environment)
+    with environment(fault) as variables:
+        found = _run([sys.executable, "-m", __name__, fault.subject], variables)
     error = _last_line(found.stderr)
     if found.returncode and error.startswith(CANNOT_START):
         raise NotJudged(f"the machinery with the fault cannot be imported: {error}")
     return found.stdout.strip() or (f"the machinery fails: {error}" if found.returncode else "")
 
 
-def proof_notices(plant: Plant, *suites: str) -> str:
+def proof_notices(fault: Fault, *suites: str) -> str:
     """The first obligation about code that is not proved with the fault, or the error with which it cannot be made.
 
     suites: those that are asked; by default all about code. Empty if all are proved. Raises NotJudged if the code
     cannot be imported, or the proofs do not end.
     """
-    with planted(plant) as environment:
-        found = _run([sys.executable, "-m", "kvproof.audit.mutation.code", *suites], environment)
+    with environment(fault) as variables:
+        found = _run([sys.executable, "-m", "kvproof.audit.mutation.code", *suites], variables)
     error = _last_line(found.stderr)
     if found.returncode and error.startswith(CANNOT_START):
         raise NotJudged(f"the code with the fault cannot be imported: {error}")
     return found.stdout.strip() or (f"nothing can be proved: {error}" if found.returncode else "")
 
 
-def suite_notices(plant: Plant, tests: tuple[str, ...]) -> str:
+def suite_notices(fault: Fault, tests: tuple[str, ...]) -> str:
     """The name of the first of these tests that fails; empty if all pass. Raises NotJudged if they cannot be run."""
-    with planted(plant) as environment:
-        found = _run([sys.executable, "-m", "pytest", "-q", "-x", *SEPARATE, *tests], environment)
+    with environment(fault) as variables:
+        found = _run([sys.executable, "-m", "pytest", "-q", "-x", *SEPARATE, *tests], variables)
     if found.returncode == 0:
         return ""
     failed = [line.split(" - ")[0] for line in found.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
@@ -96,18 +71,18 @@ def suite_notices(plant: Plant, tests: tuple[str, ...]) -> str:
     return failed[0]
 
 
-def _run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def _run(command: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """The output of a process. Raises NotJudged if it does not end in time; a slow machine notices nothing."""
     try:
         done = subprocess.run(
             command,
-            env=environment,
+            env=variables,
             cwd=ROOT,
             capture_output=True,
             text=True,
             timeout=SECONDS_MAX,
             check=False,
-            preexec_fn=_limit_cpu,
+            preexec_fn=partial(_begin, os.getpid()),
         )
     except subprocess.TimeoutExpired as error:
         raise NotJudged(f"no end within {SECONDS_MAX:.0f} s") from error
@@ -116,7 +91,9 @@ def _run(command: list[str], environment: dict[str, str]) -> subprocess.Complete
     return done
 
 
-def _limit_cpu() -> None:
+def _begin(parent: int) -> None:
+    """Limit the processor time of this process, and end it with its parent, which may be killed."""
+    end_with(parent)
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS_MAX, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
