@@ -141,7 +141,7 @@ class L1Judge(StoreLines):
         for key in line.keys:
             before = self._writers.get((key, line.group))
             if key not in slots:
-                if line.answer and not before and not self.explained.has(key) and not self.storing.is_held(key):
+                if line.answer and not before and not self.explained.has(key) and not self._is_held(key):
                     sentence = f"the store says that key {key} is there, and it is neither there nor written"
                     raise Finding("lists-agree", sentence, call=self.store.context)
                 continue
@@ -301,7 +301,7 @@ class L1Judge(StoreLines):
                 self._evict(key)
 
     def _require_held(self, key: int) -> None:
-        if self.explained.has(key) and not self.storing.is_held(key):
+        if self.explained.has(key) and not self._is_held(key):
             raise Finding(
                 "refusal-needed", f"nobody holds key {key}, and the store does not evict it", call=self.store.context
             )
