@@ -158,8 +158,10 @@ def require_function(name: str, seconds_max: float = START_SECONDS_MAX) -> None:
             command, streams=(DISCARDED,) * 3, inherited=[there], variables=same_path(os.getcwd())
         )
         os.close(there)
-        code = process.wait(seconds_max)
-        process.end()
+        try:
+            code = process.wait(seconds_max)
+        finally:
+            process.end()
         if code is None:
             raise UnknownSetting(f"{name}: the import did not end within {seconds_max:g} s")
         reason = answer.read().decode(errors="replace")
