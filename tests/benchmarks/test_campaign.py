@@ -22,7 +22,9 @@ def result(subject: str, *checks: Check, operations: int = 7, message: str = "")
     return made
 
 
-REFUTED = Check("loop/read-back", "loop", "read-back", Verdict.REFUTED, signature="run: wrong | bytes")
+REFUTED = Check(
+    "loop/read-back", "loop", "read-back", Verdict.REFUTED, text="wrong bytes", signature="run: wrong | bytes"
+)
 
 
 def test_a_subject_is_driven_once_and_its_result_is_kept(tmp_path: Path) -> None:
@@ -160,5 +162,5 @@ def test_the_bar_counts_what_it_did_before_and_drops_a_subject_that_is_refuted(
     monkeypatch.setattr(false_alarms, "earlier", kept.get)
     counts, alarms = false_alarms.bar(["good", "bad"], 40, 10, tmp_path)
     assert counts == {"good": 30, "bad": 10}
-    assert alarms == ["bad, seed 1: loop/read-back: "]
+    assert alarms == ["bad, seed 1: loop/read-back: wrong bytes"]
     assert driven == [("bad", 1), ("good", 2), ("good", 3)]

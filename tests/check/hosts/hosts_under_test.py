@@ -27,12 +27,13 @@ from kvproof.check.hosts.workers import Handling, Lost, UnitLost, Workers
 
 Ask = Callable[[str], str]
 SECONDS = 3.0  # for an answer
+DESCRIPTORS_MAX = 512  # a process of tests has many open, and so the numbers of a channel may be large
 NO_ANSWER, NO_MESSAGE, NOT_READ = "no answer", "no message", "not read"
 
 
 def run(code: str) -> int:
     """Run a piece of Python, in the process of a host."""
-    exec(code, {"channels": range(3, 40)})
+    exec(code, {"channels": range(3, DESCRIPTORS_MAX)})
     return 7
 
 

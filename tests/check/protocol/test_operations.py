@@ -2,14 +2,14 @@
 
 from pathlib import Path
 from random import Random
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
 from kvproof.check.counterexample import trace_schema
 from kvproof.check.counterexample.trace_schema import CounterexampleError, operations_of
-from kvproof.check.oracle.level import LEVELS, MANAGER, typed
+from kvproof.check.oracle.level import LEVELS, MANAGER, level_of, typed
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.manager_operations import ManagerOperation
 from kvproof.check.protocol.operations import Count, one_or_one_less
@@ -17,6 +17,7 @@ from kvproof.check.protocol.store import Evict
 from kvproof.check.search import suppression
 from kvproof.check.search.manager_operations import ManagerOperations
 from kvproof.check.subjects.builtin.manager import BuiltIn
+from kvproof.check.subjects.registry import find
 from kvproof.spec.trace import Operation, Trace
 
 PLAIN, CHUNKED = Config(), Config(chunked=True)
@@ -50,8 +51,12 @@ def test_an_operation_reads_as_a_call(operation: Operation, config: Config, text
 
 
 def test_every_operation_has_a_handler_in_the_judge_of_its_level() -> None:
-    for level in LEVELS:
-        assert [name for name in level.kinds if not hasattr(level.open, f"op_{name}")] == []
+    subjects = [find(name)() for name in ("kvproof", "kvproof-scheduler", "kvproof-pool", "kvproof-store")]
+    levels = [*map(level_of, subjects)]
+    assert {level.name for level in levels} == {level.name for level in LEVELS}
+    for level, subject in zip(levels, subjects, strict=True):
+        judge: Any = level.open(subject, level.config())
+        assert judge.handlers.keys() == level.kinds.keys()
 
 
 def test_no_two_levels_have_an_operation_of_the_same_name() -> None:

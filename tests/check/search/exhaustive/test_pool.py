@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
 from kvproof.check.hunting import explore_stage
+from kvproof.check.hunting.findings import Saving
 from kvproof.check.isolation import remote_search
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle.level import compile_rules
@@ -16,12 +17,14 @@ from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.protocol.manager import Observation, Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.session import StageBudget
+from kvproof.check.runs.store import Store
 from kvproof.check.runs.verdicts import planned_checks_of_scopes
 from kvproof.check.search.exhaustive.pool import state_key
 from kvproof.check.search.exhaustive.subject import explore
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import POOLS
 from kvproof.check.subjects.builtin.pool import OwnPool
+from kvproof.check.subjects.registry import find
 from kvproof.reports.result import Check
 from kvproof.spec.verdict import Verdict
 
@@ -129,12 +132,16 @@ def test_a_hunt_explores_a_pool_before_it_walks(tmp_path: Path, monkeypatch: pyt
     assert begun == ["explorer (1 of 2)", "pool (2 of 2)"]
 
 
-def test_a_hunt_has_no_verdict_for_a_scope_that_it_did_not_finish(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hunt_has_no_verdict_for_a_scope_that_it_did_not_finish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun = SearchResult(num_states=1)
     monkeypatch.setattr(explore_stage, "explore", lambda *_, **__: begun)
+    make = find("kvproof-pool")
+    saving = Saving(make, "kvproof-pool", 1, Store(tmp_path))
 
     def verdicts(is_hunt: bool) -> set[Verdict]:
-        stage = explore_stage.subject_stage(OwnPool, OwnPool(), {"pages": PAGES}, None, 1.0, is_hunt)  # type: ignore[arg-type]
+        stage = explore_stage.subject_stage(make, make(), {"pages": PAGES}, saving, 1.0, is_hunt)
         return {one.verdict for one in stage.run(StageBudget(1, 10.0, lambda count: None)) if isinstance(one, Check)}
 
     assert (verdicts(is_hunt=True), verdicts(is_hunt=False)) == (set(), {Verdict.UNKNOWN})
