@@ -95,7 +95,7 @@ class PoolOperations:
         has_room = len(holders) < self.num_holders_max
         kinds: dict[str, list[int]] = {"find": [], "forget": []}
         if has_room:
-            kinds |= {"take": [], "store": [], "reuse": []}
+            kinds["take"] = kinds["store"] = kinds["reuse"] = []
         if holders:
             kinds["give"] = holders
         if holders and has_room:
