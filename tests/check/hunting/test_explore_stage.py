@@ -37,9 +37,9 @@ def hunt(answers: list[Answer], num_transitions: int = 100) -> tuple[Iterator[St
         raise AssertionError("there is no finding")
 
     planned = planned_checks_of_scopes("explorer", SCOPES, BuiltIn())
-    stint = StageBudget(1, math.inf, lambda count: None)
+    budget = StageBudget(1, math.inf, lambda count: None)
     searches = Searches("explorer", SCOPES, planned, explore, save, is_hunt=True, max_transitions=num_transitions)
-    return searches.run(stint), stint
+    return searches.run(budget), budget
 
 
 def verdicts(outputs: Iterator[StageOutput]) -> Mapping[str, set[Verdict]]:
@@ -53,19 +53,19 @@ def done(num_transitions: int, is_exhausted: bool = True) -> SearchResult:
 
 
 def test_a_hunt_says_how_many_scopes_its_effort_left() -> None:
-    outputs, stint = hunt([done(60), done(40, is_exhausted=False)])
+    outputs, budget = hunt([done(60), done(40, is_exhausted=False)])
     assert verdicts(outputs) == {"one": {Verdict.EXHAUSTED}, "two": {Verdict.NOT_REFUTED}}
-    assert stint.notes == ["its effort ended with 1 of 3 scopes not begun"]
+    assert budget.notes == ["its effort ended with 1 of 3 scopes not begun"]
 
 
 def test_a_scope_that_the_subject_does_not_have_decides_nothing_while_others_are_left() -> None:
-    outputs, stint = hunt([Unsupported("no such pool"), done(100, is_exhausted=False)])
+    outputs, budget = hunt([Unsupported("no such pool"), done(100, is_exhausted=False)])
     assert verdicts(outputs) == {"two": {Verdict.NOT_REFUTED}}
-    assert stint.notes != []
+    assert budget.notes != []
 
-    outputs, stint = hunt([Unsupported("no such pool"), done(1), done(1)])
+    outputs, budget = hunt([Unsupported("no such pool"), done(1), done(1)])
     assert verdicts(outputs)["one"] == {Verdict.UNSUPPORTED}
-    assert stint.notes == []
+    assert budget.notes == []
 
 
 class Broken(BuiltIn):
@@ -97,7 +97,7 @@ def test_a_scope_behind_the_first_finding_is_unsupported_if_the_subject_does_not
 
 
 def test_a_scope_that_is_interrupted_is_unknown() -> None:
-    outputs, stint = hunt([done(1), KeyboardInterrupt])
+    outputs, budget = hunt([done(1), KeyboardInterrupt])
     seen = list[StageOutput]()
     with pytest.raises(KeyboardInterrupt):
         seen.extend(outputs)
@@ -105,4 +105,4 @@ def test_a_scope_that_is_interrupted_is_unknown() -> None:
     assert Counter(one.text for one in seen if isinstance(one, Check) and one.verdict is Verdict.UNKNOWN).keys() == {
         INTERRUPTED
     }
-    assert stint.notes == ["its search ended with 1 of 3 scopes not begun"]
+    assert budget.notes == ["its search ended with 1 of 3 scopes not begun"]

@@ -253,7 +253,7 @@ def test_a_hunt_finds_the_fault_shrinks_it_and_saves_a_trace_that_replays() -> N
 def test_a_gate_walks_a_correct_subject_and_says_what_the_level_does_not_decide(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    nothing = Stage("nothing", 1, [], lambda stint: ())
+    nothing = Stage("nothing", 1, [], lambda budget: ())
     monkeypatch.setattr("kvproof.check.proving.stage.prover_stage", lambda share, level: nothing)
     monkeypatch.setattr(explore_stage, "specification_stage_of", lambda level, share: nothing)
     code, checks = judged("Shelf", "verify", "--budget", "3")

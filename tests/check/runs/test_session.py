@@ -47,9 +47,9 @@ def check(judge: str, verdict: Verdict = Verdict.UNKNOWN, text: str = "not run")
 
 
 def stage(judge: str, *said: StageOutput | BaseException, share: float = 1.0) -> Stage:
-    def run(stint: StageBudget) -> Iterator[StageOutput]:
+    def run(budget: StageBudget) -> Iterator[StageOutput]:
         for one in said:
-            stint.advance(1000)
+            budget.advance(1000)
             if isinstance(one, BaseException):
                 raise one
             yield one
@@ -91,7 +91,7 @@ def test_a_promise_that_was_not_kept_is_inconclusive(tmp_path: Path) -> None:
 def test_each_check_is_on_disk_before_the_stage_goes_on(tmp_path: Path) -> None:
     seen: list[list[tuple[str, Verdict, str]]] = []
 
-    def run(stint: StageBudget) -> Iterator[StageOutput]:
+    def run(budget: StageBudget) -> Iterator[StageOutput]:
         seen.append(verdicts(stored(tmp_path)))
         yield passed("a")
         seen.append(verdicts(stored(tmp_path)))
@@ -157,8 +157,8 @@ def test_the_time_left_is_shared_by_the_remaining_stages(tmp_path: Path, monkeyp
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
 
     def taking(seconds: float) -> Callable[[StageBudget], Iterator[StageOutput]]:
-        def run(stint: StageBudget) -> Iterator[StageOutput]:
-            given.append(stint.seconds)
+        def run(budget: StageBudget) -> Iterator[StageOutput]:
+            given.append(budget.seconds)
             clock[0] += seconds
             return iter(())
 
@@ -184,12 +184,12 @@ import typer
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-def quick(stint):
+def quick(budget):
     yield Check("a/read-back", "a", "read-back", Verdict.NOT_REFUTED)
 
-def long(stint):
+def long(budget):
     for count in range(10**9):
-        stint.advance(count)
+        budget.advance(count)
         time.sleep(0.01)
         if count == 3:
             Path(sys.argv[1], "begun").touch()

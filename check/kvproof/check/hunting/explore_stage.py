@@ -71,8 +71,8 @@ class Searches:
     max_transitions: int = UNLIMITED
     refusal: Callable[[Scope], "Refusal | None"] = lambda scope: None
 
-    def run(self, stint: StageBudget) -> Iterator[StageOutput]:
-        deadline, num_left = time.monotonic() + stint.seconds, self.max_transitions
+    def run(self, budget: StageBudget) -> Iterator[StageOutput]:
+        deadline, num_left = time.monotonic() + budget.seconds, self.max_transitions
         coverage, num_states, is_cut_short = Counter[str](), 0, False
         past = dict[str, int]()  # by scope: the operations with excused findings that the search went past
         refusals = self._refusals()
@@ -87,13 +87,13 @@ class Searches:
                 continue
             left = deadline - time.monotonic()
             if self.is_hunt and (left <= 0 or num_left <= 0):
-                self._note_end(stint, number, "time" if left <= 0 else "effort")
+                self._note_end(budget, number, "time" if left <= 0 else "effort")
                 break
             if is_cut_short and not self.keeps_going:
                 yield from self._decided(name, JudgeOutcome(Verdict.UNKNOWN, {}, 0.0, STOPPED))
                 continue
             try:
-                done, found, num_done = self._past_excused(scope, deadline, num_left, stint.further(num_states))
+                done, found, num_done = self._past_excused(scope, deadline, num_left, budget.further(num_states))
             except Unsupported as error:  # of a subject that had the configuration when it was asked
                 refused[name] = _without(str(error))
                 if not self.is_hunt:
@@ -101,20 +101,20 @@ class Searches:
                 continue
             except KeyboardInterrupt:
                 if self.is_hunt:
-                    self._note_end(stint, number + 1, "search")
+                    self._note_end(budget, number + 1, "search")
                     yield from self._decided(name, JudgeOutcome(Verdict.UNKNOWN, {}, 0.0, INTERRUPTED))
                 raise
             if self.is_hunt and not found and not done.num_operations:
-                self._note_end(stint, number, "time")
+                self._note_end(budget, number, "time")
                 break  # it was over before the search began: there is nothing to report
             if self.is_hunt:
                 num_left -= num_done
             num_states += done.num_states
-            stint.advance(num_states)
+            budget.advance(num_states)
             coverage.update(done.coverage)
             past |= {name: done.num_past} if done.num_past else {}
             if is_late := not done.is_exhausted and done.finding is None and time.monotonic() >= deadline:
-                stint.stopped_after(done.num_operations, self.max_transitions, f"transitions of {name}")
+                budget.stopped_after(done.num_operations, self.max_transitions, f"transitions of {name}")
             outcome = self._outcome(done, found, is_late)
             is_cut_short = is_cut_short or any(not one.excused for one in found)
             yield from self._decided(name, outcome)
@@ -123,7 +123,7 @@ class Searches:
                 yield from self._decided(name, outcome)
         if past:
             where = f"{len(past)} scopes" if len(past) > 1 else min(past)
-            stint.notes.append(PAST_NOTE.format(sum(past.values()), where))
+            budget.notes.append(PAST_NOTE.format(sum(past.values()), where))
         yield from witness_counts(self.judge, coverage, {} if is_cut_short else self.expected)
 
     def _refusals(self) -> dict[str, "Refusal"]:
@@ -134,10 +134,10 @@ class Searches:
         found = ((name, self.refusal(scope)) for name, scope in self.scopes.items())
         return {name: one for name, one in found if one is not None}
 
-    def _note_end(self, stint: StageBudget, num_begun: int, what: str) -> None:
+    def _note_end(self, budget: StageBudget, num_begun: int, what: str) -> None:
         """Report the scopes of a hunt that were not begun, if there are any. what: ended before them."""
         if num_left := len(self.scopes) - num_begun:
-            stint.notes.append(f"its {what} ended with {num_left} of {len(self.scopes)} scopes not begun")
+            budget.notes.append(f"its {what} ended with {num_left} of {len(self.scopes)} scopes not begun")
 
     def _decided(self, name: str, outcome: JudgeOutcome) -> Iterator[StageOutput]:
         mine = [check for check in self.planned_checks if check.id.endswith(f"/{name}")]

@@ -187,7 +187,7 @@ class _Stages:
 def _before(earlier: list[Check]) -> Stage:
     """The stage that reports again what the hunt found before it was resumed."""
 
-    def run(stint: StageBudget) -> Iterator[StageOutput]:
+    def run(budget: StageBudget) -> Iterator[StageOutput]:
         yield from earlier
 
     return Stage(BEFORE, 1e-9, [], run)

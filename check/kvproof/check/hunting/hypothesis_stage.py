@@ -54,22 +54,22 @@ def hypothesis_stage(
     """
     planned = planned_checks(strategy_of(subject).level, JUDGE, subject)
 
-    def run(stint: StageBudget) -> Iterator[StageOutput]:
+    def run(budget: StageBudget) -> Iterator[StageOutput]:
         began = time.monotonic()
         outcome = JudgeOutcome(Verdict.NOT_REFUTED, {"operations": 0, "runs": 0}, 0.0)
         total, past = SearchResult(), list[FindingKey]()
         for number in range(effort.rounds):
-            if time.monotonic() - began >= stint.seconds:
-                stopped = stint.stopped_after(number, effort.rounds, "rounds")
+            if time.monotonic() - began >= budget.seconds:
+                stopped = budget.stopped_after(number, effort.rounds, "rounds")
                 if effort.is_fixed:
                     outcome.verdict, outcome.text = Verdict.UNKNOWN, stopped
                 break
-            with search_ends_after(began + stint.seconds - time.monotonic()):
-                done = driven(make(), stint.seed + number, past)
+            with search_ends_after(began + budget.seconds - time.monotonic()):
+                done = driven(make(), budget.seed + number, past)
             outcome.counts["operations"] += done.num_operations
             outcome.counts["runs"] += done.num_runs
             total.continue_with(done)
-            stint.advance(outcome.counts["operations"])
+            budget.advance(outcome.counts["operations"])
             if done.is_unsupported:
                 outcome.verdict, outcome.text = Verdict.UNKNOWN, NOTHING_ACCEPTED + done.refusal
                 break

@@ -45,9 +45,9 @@ def seeds_stage(saving: Saving, names: list[str], fixed: dict[str, Any], keeps_g
     fixed: fields that the configuration of a run must have. Without keeps_going, the first of them ends the hunt.
     """
 
-    def run(stint: StageBudget) -> Iterator[StageOutput]:
+    def run(budget: StageBudget) -> Iterator[StageOutput]:
         kinds, num_done = set[tuple[str, str]](), 0
-        with search_ends_after(stint.seconds):
+        with search_ends_after(budget.seconds):
             for name in names:
                 path = saving.store.crashes / name
                 if (run := _run_of(path, fixed)) is None:
@@ -62,7 +62,7 @@ def seeds_stage(saving: Saving, names: list[str], fixed: dict[str, Any], keeps_g
                 if not keeps_going and not reported.excused:
                     break
         if num_done:
-            stint.notes.append(
+            budget.notes.append(
                 f"{number(num_done, 'was', 'were')} replayed first, {number(len(kinds), 'fails', 'fail')}"
             )
 

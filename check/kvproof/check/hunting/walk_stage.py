@@ -63,16 +63,16 @@ def walker_stage(
     strategy = strategy_of(subject)
     checks = planned_checks(strategy.level, strategy.judge, narrowed)
 
-    def run(stint: StageBudget) -> Iterator[StageOutput]:
-        walk = Walk(saving.judged, stint.seed, max_operations, fixed)
+    def run(budget: StageBudget) -> Iterator[StageOutput]:
+        walk = Walk(saving.judged, budget.seed, max_operations, fixed)
         done = WalkReport(strategy, saving, walk, keeps_going)
         chosen = head or here(make)
-        deadline = time.monotonic() + stint.seconds
-        chosen.on_progress = lambda count: stint.advance(walk.total.num_operations + count)
+        deadline = time.monotonic() + budget.seconds
+        chosen.on_progress = lambda count: budget.advance(walk.total.num_operations + count)
         yield from done.findings(chosen, deadline)
-        done.conclude(stint, deadline)
+        done.conclude(budget, deadline)
         expected = strategy.level.expected_witnesses(narrowed.capabilities, fixed)
-        yield from done.outputs(stint, checks, expected)
+        yield from done.outputs(budget, checks, expected)
 
     total = max_operations if max_operations < UNLIMITED else 0
     return Stage(strategy.judge, share, checks, run, total=total)
@@ -111,7 +111,7 @@ class WalkReport:
         if not self.keeps_going and not found.excused:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, STOPPED
 
-    def conclude(self, stint: StageBudget, deadline: float) -> None:
+    def conclude(self, budget: StageBudget, deadline: float) -> None:
         """Give the walk its outcome."""
         outcome, total, planned = self.outcome, self.walk.total, self.walk.max_operations
         outcome.seconds = total.seconds
@@ -121,12 +121,12 @@ class WalkReport:
         elif not total.num_operations and not outcome.refutations:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, NO_TIME
         elif outcome.verdict is Verdict.NOT_REFUTED and time.monotonic() >= deadline:
-            stopped = stint.stopped_after(total.num_operations, planned, "operations")
+            stopped = budget.stopped_after(total.num_operations, planned, "operations")
             if total.num_operations < planned < UNLIMITED:
                 outcome.verdict, outcome.text = Verdict.UNKNOWN, stopped
         outcome.notes = notes(total.notes, total.num_operations, "operations")
 
-    def outputs(self, stint: StageBudget, checks: list[Check], expected: dict[str, bool]) -> Iterator[StageOutput]:
+    def outputs(self, budget: StageBudget, checks: list[Check], expected: dict[str, bool]) -> Iterator[StageOutput]:
         """The checks that were planned, what was reached, and what was refused. expected: the witnesses."""
         judge, total = self.strategy.judge, self.walk.total
         is_cut_short = self.outcome.verdict is Verdict.UNKNOWN
@@ -134,7 +134,7 @@ class WalkReport:
         situations = expected | sizes_expected(total)
         missed = [name for name, is_expected in expected.items() if is_expected and not total.coverage[name]]
         if missed and self.has_known and total.num_operations >= OPERATIONS_ENOUGH and not is_cut_short:
-            stint.notes.append(f"{BESIDE_KNOWN_FINDINGS}: {', '.join(missed)}")
+            budget.notes.append(f"{BESIDE_KNOWN_FINDINGS}: {', '.join(missed)}")
             situations = situations | dict.fromkeys(missed, False)
         yield from witness_counts(judge, total.coverage, {} if is_cut_short else situations)
         yield from refused_by_subject(judge, total.refusals, total.num_drawn)

@@ -185,16 +185,16 @@ class Session:
                 self._report_fault(stage, error)
         return code
 
-    def _run_stage(self, stage: Stage, stint: StageBudget, title: str) -> None:
+    def _run_stage(self, stage: Stage, budget: StageBudget, title: str) -> None:
         self._done = 0
-        self.progress.begin(title, stint.seconds, stage.total)
+        self.progress.begin(title, budget.seconds, stage.total)
         reason = f"{stage.name} did not finish"
         try:
-            for output in stage.run(stint):
+            for output in stage.run(budget):
                 self._take(output)
             reason = f"{stage.name} did not decide it"
         except OutOfTime:
-            reason = stint.stopped = "stopped by --budget"
+            reason = budget.stopped = "stopped by --budget"
         except KeyboardInterrupt:
             reason = f"{INTERRUPTED} after {self._done:,}" if self._done else INTERRUPTED
             raise
@@ -203,7 +203,7 @@ class Session:
                 if check.text == NOT_RUN and check.verdict is Verdict.UNKNOWN:
                     check.text = reason
             self.progress.end()
-            notes = [stint.stopped, *stint.notes] if stint.stopped else stint.notes
+            notes = [budget.stopped, *budget.notes] if budget.stopped else budget.notes
             self.result.messages += [f"{stage.name}: {note}" for note in notes]
         self._write(self.store.write_all)
 
