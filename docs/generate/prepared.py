@@ -123,7 +123,10 @@ FRAMES = {
     "own-manager.md": {
         "from kvproof.check import run_conformance": Frame("test_it.py", "python -m pytest test_it.py", ADAPTED),
         "class Adapter(ManagerAdapter)": Frame(
-            "adapted.py", "python adapted.py", ADAPTED + NAMES, "\nrun_conformance(Adapter, operations=500)\n"
+            "adapted.py",
+            "python adapted.py",
+            ADAPTED + NAMES,
+            '\nif __name__ == "__main__":\n    run_conformance(Adapter, operations=500)\n',
         ),
     },
     "recording.md": {

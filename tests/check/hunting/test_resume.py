@@ -1,6 +1,7 @@
 """A hunt goes on where it ended: nothing is searched twice or forgotten, and it ends as one that was not stopped."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from kvproof.check.search import random_walk
 from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects.builtin import manager
+from kvproof.check.subjects.content import content_of
 
 FAULTY = f"""{FORGETFUL}
 class Twice(Forgetful):
@@ -258,3 +260,54 @@ def test_properties_of_disabled_features_are_unsupported_in_a_hunt(folder: Path)
     }
     assert "copy-on-write" in expected
     assert not expected & {"hit", "evict", "slide", "begin_swap", "swap_in"}
+
+
+RIGHT = (Path(__file__).parents[3] / "examples" / "forty_lines.py").read_text()
+BROKEN = RIGHT.replace("self.refcounts[block] += 1", "pass")
+
+
+def verdict_of(folder: Path, *arguments: str) -> tuple[int, set[str]]:
+    """The exit code of a hunt, and what it refutes."""
+    done = hunt(*arguments, "--out", "out", "--no-isolation")
+    checks = json.loads((folder / "out" / "result.json").read_text())["checks"]
+    return done.exit_code, {check["property"] for check in checks if check["verdict"] == "refuted"}
+
+
+@pytest.mark.parametrize("name", ["adapter.py:Adapter", "adapter_of_resume:Adapter"])
+def test_a_resumed_hunt_searches_again_where_the_subject_or_what_it_imports_has_changed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.syspath_prepend(str(folder))
+    core = folder / "core_of_resume.py"
+    for file in ("adapter.py", "adapter_of_resume.py"):
+        (folder / file).write_text("from core_of_resume import Adapter as Own\nclass Adapter(Own): pass\n")
+    subject = ("--subject", name, "--effort", "1000")
+    for text, expected in ((RIGHT, (0, set())), (BROKEN, (1, {"refcount-exact"})), (RIGHT, (0, set()))):
+        core.write_text(text)
+        for module in ("core_of_resume", "adapter_of_resume"):
+            sys.modules.pop(module, None)
+        options = ("--resume", "out") if (folder / "out").exists() else ("--seed", "1")
+        assert verdict_of(folder, *subject, *options) == expected
+
+
+def test_a_resumed_hunt_reports_nothing_that_another_command_has_left_in_the_folder(folder: Path) -> None:
+    (folder / "right.py").write_text(RIGHT)
+    assert verdict_of(folder, "--subject", "right.py:Adapter", "--effort", "1000", "--seed", "1") == (0, set())
+    foreign = ["--subject", "faulty.py:Twice", "--effort", "1000", "--seed", "1", "--no-isolation"]
+    assert hunt(*foreign, "--out", "other").exit_code == 1
+    (folder / "out" / "result.json").write_text((folder / "other" / "result.json").read_text())
+    assert verdict_of(folder, "--subject", "right.py:Adapter", "--resume", "out") == (0, set())
+
+
+def test_what_is_kept_of_a_program_behind_a_pipe_is_not_used_again() -> None:
+    assert content_of("pipe:./manager") != content_of("pipe:./manager")
+    assert content_of("kvproof") == content_of("kvproof") == ""
+
+
+def test_a_damaged_store_of_a_hunt_is_the_users_to_mend(folder: Path) -> None:
+    subject = ("--subject", "kvproof", "--effort", "500", "--seed", "1", "--out", "out")
+    assert hunt(*subject).exit_code == 4  # too short to reach everything
+    (folder / "out" / "hunt.sqlite").write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 40)
+    for options in (subject, ("--resume", "out")):
+        done = hunt(*options)
+        assert (done.exit_code, "hunt.sqlite" in done.output) == (2, True), done.output

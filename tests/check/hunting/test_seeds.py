@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
 
+TRACES = Path(__file__).parents[3] / "examples" / "traces"
 SAID = "saved runs: {} replayed first, {}"
 OPTIONS = ("--subject", "faulty_seeds.py:Forgetful", "--no-isolation", "--effort", "1000", "--seed", "3")
 
@@ -70,3 +71,13 @@ def test_a_saved_run_of_a_fault_that_is_repaired_or_of_another_subject_refutes_n
 def test_a_saved_run_without_the_fixed_fields_is_not_replayed(folder: Path) -> None:
     hunted()
     assert "replayed first" not in str(hunted("--fix", "block_size=3")["messages"])
+
+
+def test_a_saved_run_of_another_level_is_passed_over(folder: Path) -> None:
+    hunted("--subject", "kvproof", exit_code=4)
+    trace = json.loads((TRACES / "v0-scheduler-a-prompt-beyond-its-window.json").read_text()) | {"subject": "kvproof"}
+    Path(".kvproof", "crashes").mkdir(exist_ok=True)
+    Path(".kvproof", "crashes", "other.json").write_text(json.dumps(trace))
+    document = hunted("--subject", "kvproof", exit_code=4)
+    assert "replayed first" not in str(document["messages"])
+    assert {check["judge"] for check in document["checks"] if check["counts"]} == {"explorer", "walker"}

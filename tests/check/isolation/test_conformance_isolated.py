@@ -101,3 +101,13 @@ def test_what_has_no_name_is_judged_here_and_not_isolated_by_force(ends: Path) -
 def test_a_subject_that_cannot_be_made_there_is_the_adapters_fault_and_the_way_out_is_reported(ends: Path) -> None:
     with pytest.raises(AdapterError, match="isolation=False"):
         run_conformance(own(f"{ends}:Odd"), crashes=ends.parent)
+
+
+def test_a_file_that_runs_kvproof_when_it_is_imported_is_refused_and_starts_nothing_more(tmp_path: Path) -> None:
+    file = tmp_path / "runs_itself.py"
+    text = (Path(__file__).parents[3] / "examples" / "forty_lines.py").read_text()
+    file.write_text(text.partition("if __name__")[0] + "\nrun_conformance(Adapter, operations=100)\n")
+    with pytest.raises(
+        AdapterError, match='runs kvproof when it is imported; put that under `if __name__ == "__main__"'
+    ):
+        run_conformance(f"{file}:Adapter", crashes=tmp_path)

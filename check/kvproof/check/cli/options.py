@@ -68,7 +68,7 @@ WorkersOption = Annotated[
     str | None,
     workers_option(
         "Let so many processes of this machine, or a Ray cluster (ray starts one here), do the searches in units. "
-        "The result does not depend on which of them, but a walk draws other runs than without this option.",
+        "The result does not depend on which of them, nor on whether there are any.",
     ),
 ]
 SubjectOption = Annotated[

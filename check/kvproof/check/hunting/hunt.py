@@ -1,6 +1,6 @@
 """One hunt: a subject is searched in small scopes, then with random walks, in units that anybody may do."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +11,7 @@ from kvproof.check.hosts.workers import StatefulWorkers
 from kvproof.check.hunting.explore_stage import subject_stage
 from kvproof.check.hunting.findings import Saving, saving_of
 from kvproof.check.hunting.head import Head, here
-from kvproof.check.hunting.resume import HuntPlan, begun, earlier_findings, keep_plan, require_same, resumed
+from kvproof.check.hunting.resume import HuntPlan, begun, keep_plan, require_same, resumed
 from kvproof.check.hunting.scope_unit import ScopeUnits
 from kvproof.check.hunting.seeds import saved_runs, seeds_stage
 from kvproof.check.hunting.store import ResultStore
@@ -32,14 +32,13 @@ from kvproof.check.runs.effort import effort_of
 from kvproof.check.runs.errors import UsageError, fail
 from kvproof.check.runs.history import require_recordable
 from kvproof.check.runs.run import RunOptions, run_stages
-from kvproof.check.runs.session import Stage, StageBudget, StageOutput
+from kvproof.check.runs.session import Stage
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.terminal import output, say
 from kvproof.check.runs.trust import trust
 from kvproof.check.runs.verdicts import planned_checks
 from kvproof.check.search.strategies import Strategy, strategy_of
 from kvproof.check.subjects.loading.shipping import SHIPPING
-from kvproof.reports.result import Check
 from kvproof.spec.verdict import Exit
 
 RESUME = "kvproof hunt --resume {file} --subject {subject}"
@@ -86,7 +85,6 @@ def hunt(given: HuntOptions) -> Exit:
         _require_level(given.level, plan.subject, one)
         require_fields_of(level_of(one).config, plan.fixed)
         options = _run_options(given, plan, store, _impossible(one, plan.properties, plan.fixed))
-        earlier = [] if results is None else earlier_findings(store.folder)
         saving = saving_of(options, make, given.isolation)  # before a folder is made: it may refuse a baseline
         if results is None:
             store.claim()
@@ -96,7 +94,7 @@ def hunt(given: HuntOptions) -> Exit:
         for name, reason in level_of(one).excluded_witnesses(plan.fixed).items():
             say(output(), f"not expected with these fixed fields: {name} ({reason})")
         head = here(make, results) if pool is None else Head(pool, store=results)
-        stages = _Stages(given, plan, options, saving, one).all(head, pool, judged, earlier)
+        stages = _Stages(given, plan, options, saving, one).all(head, pool, judged)
         facts = {} if pool is None else {"workers": pool.name}
         is_short = not given.keeps_going and given.resume is None
         return run_stages(options, stages, one, stops_at_first=is_short, environment=facts)
@@ -157,10 +155,10 @@ class _Stages:
     saving: Saving
     subject: ManagerSubject
 
-    def all(self, head: Head, pool: StatefulWorkers | None, judged: Judged, earlier: list[Check]) -> list[Stage]:
+    def all(self, head: Head, pool: StatefulWorkers | None, judged: Judged) -> list[Stage]:
         """What was found before, the scopes, and the walk; workers walk first if they search the scopes beside it."""
         strategy, keeps_going = strategy_of(self.subject), self.given.keeps_going
-        stages = [_before(earlier)] if earlier else []
+        stages: list[Stage] = []
         if saved := self.plan.saved:
             stages.append(seeds_stage(self.saving, saved, self.plan.fixed, keeps_going))
         units = None if pool is None else ScopeUnits(pool, judged)
@@ -182,15 +180,6 @@ class _Stages:
         }
         make, saving, keeps_going = self.saving.make, self.saving, self.given.keeps_going
         return subject_stage(make, self.subject, scopes, saving, share, True, keeps_going, most, units)
-
-
-def _before(earlier: list[Check]) -> Stage:
-    """The stage that reports again what the hunt found before it was resumed."""
-
-    def run(budget: StageBudget) -> Iterator[StageOutput]:
-        yield from earlier
-
-    return Stage(BEFORE, 1e-9, [], run)
 
 
 def _require_level(name: str | None, subject: str, one: ManagerSubject) -> None:

@@ -11,11 +11,8 @@ import msgspec
 
 from kvproof.check.hunting.store import HUNT, ResultStore
 from kvproof.check.runs.errors import UsageError
-from kvproof.check.runs.store import RESULT, StoreError
+from kvproof.check.runs.store import StoreError
 from kvproof.check.runs.trust import Trust, UntrustedSubject
-from kvproof.reports.document import DocumentError, read
-from kvproof.reports.result import Check, Result
-from kvproof.spec.verdict import Verdict
 
 PLAN = "plan"  # the key of the plan
 OLD_FILE = "hunt.json"  # of version 0.2
@@ -78,12 +75,3 @@ def require_same(folder: Path, plan: HuntPlan, subject: str | None, seed: int | 
             trusted.subject_of(folder, plan.subject)
         except UntrustedSubject as error:
             raise UsageError(str(error)) from error
-
-
-def earlier_findings(folder: Path) -> list[Check]:
-    """What the hunt has reported before it was stopped. Raises UsageError."""
-    try:
-        result = read(folder / RESULT, Result)
-    except DocumentError as error:
-        raise UsageError(f"the hunt in {folder} cannot be resumed: {error}") from error
-    return [check for check in result.checks if check.verdict is Verdict.REFUTED and check.trace]

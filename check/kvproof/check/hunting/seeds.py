@@ -14,6 +14,7 @@ from kvproof.check.counterexample.store import load
 from kvproof.check.counterexample.trace_schema import CounterexampleError, config_of, operations_of
 from kvproof.check.hosts.time_limit import search_ends_after
 from kvproof.check.hunting.findings import Saving
+from kvproof.check.oracle.level import Level, level_of, level_of_config
 from kvproof.check.oracle.repetition import nondeterministic, replay_twice
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.manager import Unsupported
@@ -21,6 +22,7 @@ from kvproof.check.runs.arguments import agrees
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.store import CRASHES
 from kvproof.check.runs.verdicts import JudgeOutcome, refuted_by
+from kvproof.check.subjects.loading.checkouts import without_folders
 from kvproof.reports.summary import number
 from kvproof.spec.verdict import Verdict
 
@@ -34,7 +36,7 @@ def saved_runs(folder: Path, subject: str) -> list[str]:
     names = []
     for path in sorted((folder / CRASHES).glob("*.json")):
         with suppress(CounterexampleError, OSError):
-            if load(path).subject == subject:
+            if load(path).subject in (subject, without_folders(subject)):
                 names.append(path.name)
     return names[:SEEDS_MAX]
 
@@ -47,10 +49,11 @@ def seeds_stage(saving: Saving, names: list[str], fixed: dict[str, Any], keeps_g
 
     def run(budget: StageBudget) -> Iterator[StageOutput]:
         kinds, num_done = set[tuple[str, str]](), 0
+        level = level_of(saving.make())
         with search_ends_after(budget.seconds):
             for name in names:
                 path = saving.store.crashes / name
-                if (run := _run_of(path, fixed)) is None:
+                if (run := _run_of(path, fixed, level)) is None:
                     continue
                 num_done += 1
                 found = _replayed(saving, *run)
@@ -69,12 +72,13 @@ def seeds_stage(saving: Saving, names: list[str], fixed: dict[str, Any], keeps_g
     return Stage(JUDGE, SHARE, [], run)
 
 
-def _run_of(path: Path, fixed: dict[str, Any]) -> tuple[Any, list[Any]] | None:
+def _run_of(path: Path, fixed: dict[str, Any], level: Level) -> tuple[Any, list[Any]] | None:
     """The configuration and the operations of a file; None if it is no run of this hunt."""
     try:
         trace = load(path)
         config = config_of(trace, path)
-        return (config, operations_of(trace, path)) if agrees(config, fixed) else None
+        is_ours = level_of_config(config) is level and agrees(config, fixed)
+        return (config, operations_of(trace, path)) if is_ours else None
     except (CounterexampleError, OSError):
         return None
 

@@ -51,7 +51,7 @@ class ResultStore:
                 raise UsageError(
                     f"another run of kvproof writes to {file.parent}; name another folder with --out"
                 ) from error
-            raise StoreError(f"{self.file} cannot be used: {error}") from error
+            raise StoreError(f"{self.file} cannot be used: {error}", Exit.USAGE) from error
 
     def _prepare(self) -> None:
         self._database.execute("PRAGMA trusted_schema = OFF")

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -40,7 +39,7 @@ from kvproof.check.search.strategies import STRATEGIES, strategy_of
 from kvproof.check.search.suppression import KnownFailure
 from kvproof.check.search.worlds import NUM_SMALL_RUNS
 from kvproof.check.subjects import SubjectNotReady, UnknownSubject
-from kvproof.check.subjects.registry import content_of_checkout
+from kvproof.check.subjects.content import content_of
 
 SMALL, NUM_SMALL, LARGE = 5_000, 8, 20_000  # operations of the first units, how many these are, and of the later ones
 LONG = 12  # operations; for a longer run, other walks look for a shorter one
@@ -52,11 +51,18 @@ INFINITE = float("inf")
 
 @dataclass(frozen=True)
 class Judged:
-    """A subject as every worker can make it. budget: of the run, in seconds; it limits a call."""
+    """A subject as every worker can make it. budget: of the run, in seconds; it limits a call.
+
+    content: a digest of its code when the hunt began.
+    """
 
     name: str
     isolation: bool | None = None
     budget: float | None = None
+    content: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "content", content_of(self.name))
 
 
 @lru_cache(maxsize=NUM_SUBJECTS)
@@ -70,23 +76,9 @@ def make_ready(subject: Judged) -> None:
     factory_of(subject)
 
 
-def content_of(subject: str) -> str:
-    """A digest of the Python file or the checkout that a subject names, so that a changed one is searched again.
-
-    Empty if it names none.
-    """
-    file, _, _ = subject.rpartition(":")
-    if not file.endswith(".py"):
-        return content_of_checkout(subject)
-    try:
-        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    except OSError:
-        return ""
-
-
 def key_of(kind: str, subject: Judged, *parts: Any) -> str:
     """The key of a unit. parts: what its result depends on, apart from the subject and kvproof itself."""
-    about = [code_digest(), kind, subject.name, subject.isolation, content_of(subject.name), *parts]
+    about = [code_digest(), kind, subject.name, subject.isolation, subject.content, *parts]
     return hashlib.sha256(msgspec.json.encode(about)).hexdigest()
 
 

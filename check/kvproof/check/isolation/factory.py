@@ -1,7 +1,8 @@
 """Decide which subjects run in a separate process: foreign ones, unless the user chooses otherwise.
 
 The other process creates the subject from its name. So a factory without a name (a lambda, a nested function) cannot be
-isolated, and patches that a test makes in this process have no effect there.
+isolated, and patches that a test makes in this process have no effect there. It imports the file of the subject; a file
+that runs kvproof when it is imported would start a process that imports it, and so on without end, so it is refused.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from kvproof.check.subjects.registry import Factory, find
 from kvproof.spec.trace import OURS, is_ours
 
 PIPE = "pipe:"  # such a subject is a separate program anyway
+_made_here: list[str] = []  # the subject whose process this is
 
 
 def is_foreign(name: str) -> bool:
@@ -33,10 +35,23 @@ def factory_for(name: str, isolation: bool | None = None, limits: Limits | None 
 
         return factory_of(name, limits)
     is_apart = is_foreign(name) if isolation is None else isolation
-    if not is_apart:
-        return found(name)
+    return _remote(name, limits) if is_apart else found(name)
+
+
+def made_here(name: str) -> Factory:
+    """The factory of the subject whose process this is from now on. Raises UnknownSubject."""
+    _made_here.append(name)
+    return found(name)
+
+
+def _remote(name: str, limits: Limits | None) -> Callable[[], ManagerSubject]:
     from kvproof.check.isolation.remote_subject import RemoteFactory
 
+    if _made_here:
+        raise UnknownSubject(
+            f"the file of {_made_here[0]} runs kvproof when it is imported; put that under "
+            '`if __name__ == "__main__":`, or into a test'
+        )
     return RemoteFactory(name, limits)
 
 
@@ -63,8 +78,6 @@ def isolated(
     isolation: None isolates a foreign factory that has a name. Raises ValueError if a factory without a name shall be
     isolated, UnknownSubject if the other process cannot create the subject.
     """
-    from kvproof.check.isolation.remote_subject import RemoteFactory
-
     name = name_of(factory)
     if isolation is None:
         isolation = name is not None and not factory.__module__.startswith(f"{OURS}.")
@@ -75,4 +88,4 @@ def isolated(
             "the factory of the subject has no name, so it cannot be isolated: use a class or function at the top "
             "level of a module, or isolation=False"
         )
-    return RemoteFactory(name, limits)
+    return _remote(name, limits)

@@ -16,7 +16,7 @@ from kvproof.check.hosts.garbage_collection import collecting_seldom
 from kvproof.check.hosts.interrupt import INTERRUPT, TERMINATE, leave_to_parent
 from kvproof.check.hosts.limits import limit_memory
 from kvproof.check.isolation.child import serve
-from kvproof.check.isolation.factory import found
+from kvproof.check.isolation.factory import made_here
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.messages import SEARCH, pack
 from kvproof.check.isolation.stuck_place import write_frames_on_signal
@@ -36,7 +36,7 @@ def main(descriptor: int) -> None:
     name, sys.path[:], memory_bytes, parent = hello
     try:
         with ending_with(parent), collecting_seldom(NUM_NEW_OBJECTS):
-            factory = found(name)
+            factory = made_here(name)
             subject = factory()
             gc.collect()
             gc.freeze()  # or the collector of each fork looks at all objects that are there now, and copies their pages

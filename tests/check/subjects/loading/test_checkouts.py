@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 from kvproof.check.cli.app import app
 from kvproof.check.counterexample.keeping import without_home
 from kvproof.check.counterexample.store import raw_trace
-from kvproof.check.hunting.unit import content_of
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.runs.trust import Trust, UntrustedSubject
 from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects.content import content_of
 from kvproof.check.subjects.loading import download
 from kvproof.check.subjects.loading.checkouts import checkout, digest_of
 from kvproof.check.subjects.registry import NAMED, as_release, find
