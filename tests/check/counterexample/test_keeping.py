@@ -10,7 +10,7 @@ from kvproof.check.counterexample.keeping import KeptFinding, without_home
 from kvproof.check.counterexample.store import path_of_test
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.check.subjects.loading.download import CACHE
 from kvproof.spec.trace import CodePlace
@@ -55,3 +55,14 @@ def test_a_saved_trace_and_its_test_have_no_path_of_the_cache(tmp_path: Path, mo
         text = path.read_text()
         assert "vllm-0.9.2/block_manager.py" in text
         assert str(tmp_path / "engines") not in text
+
+
+def test_a_subject_that_refuses_the_configuration_of_its_finding_later_is_no_fault_of_kvproof(tmp_path: Path) -> None:
+    def refuses() -> BuiltIn:
+        raise Unsupported("sometimes")
+
+    found = Counterexample(Config(block_size=1, num_gpu_blocks=1), [("reset",)], Finding("refcount-exact", "wrong"))
+    kept = KeptFinding(found)
+    kept.keep(tmp_path, "own", "walker", 1, make=refuses, shorten=lambda found: found, locate=lambda found: (None, []))
+    assert kept.tracebacks == []
+    assert "the replay could not be done: the subject refused the configuration now: sometimes" in kept.problems

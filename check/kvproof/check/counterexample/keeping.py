@@ -32,6 +32,7 @@ from kvproof.check.oracle.repetition import confirm
 from kvproof.check.oracle.replay import Counterexample, is_hang
 from kvproof.check.protocol.fault_attribution import lack_of
 from kvproof.check.protocol.finding import AdapterError, error_text
+from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.subjects.loading.download import default_cache
 from kvproof.check.subjects.registry import folder_of_checkout
 from kvproof.spec.trace import CodePlace, Trace
@@ -138,6 +139,8 @@ class KeptFinding:
             self.unsaved = self.unsaved or error
         except OutOfTime:
             self.problems.append(f"{step} was not done: the time limit (--budget) was over")
+        except Unsupported as error:
+            self.problems.append(f"{step} could not be done: the subject refused the configuration now: {error}")
         except (Exception, SystemExit) as error:
             if lack := lack_of(error):
                 self.problems.append(f"{step} could not be done: {lack}")

@@ -74,8 +74,7 @@ def register(path: str, like: str | None = None, cache: Path | None = None) -> t
 
     like: the release that it is like, if it does not say which it is.
     """
-    if not Path(path).expanduser().is_dir():
-        raise EngineError(f"there is no folder {path}")
+    _require_folder(path)
     engines = [name for name in download.KNOWN if _has_package(name, path)]
     if not engines:
         known = (f"{one.package}/{module}" for one in download.KNOWN.values() for module in one.modules)
@@ -108,13 +107,21 @@ def _has_package(engine: str, path: str) -> bool:
 def root_of(engine: str, path: str) -> Path:
     """The folder of a checkout in which the package of the engine is. Raises EngineError."""
     folder, known = Path(path).expanduser(), download.KNOWN[engine]
-    if not folder.is_dir():
-        raise EngineError(f"there is no folder {path}")
+    _require_folder(path)
     for name in ROOTS:
         if download.usable(known, folder / name):
             return (folder / name).resolve()
     files = ", ".join(f"{known.package}/{module}" for module in known.modules)
     raise EngineError(f"{path} is no checkout of {engine}: it has none of {files}")
+
+
+def _require_folder(path: str) -> None:
+    try:
+        is_there = Path(path).expanduser().is_dir()
+    except OSError as error:  # of a name that no file can have
+        raise EngineError(f"{path} cannot be a folder: {error.strerror}") from error
+    if not is_there:
+        raise EngineError(f"there is no folder {path}")
 
 
 def release_of(engine: str, folder: Path, root: Path) -> str:
