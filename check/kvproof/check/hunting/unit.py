@@ -15,7 +15,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import count
 from typing import Any
 
@@ -51,18 +51,16 @@ INFINITE = float("inf")
 
 @dataclass(frozen=True)
 class Judged:
-    """A subject as every worker can make it. budget: of the run, in seconds; it limits a call.
-
-    content: a digest of its code when the hunt began.
-    """
+    """A subject as every worker can make it. budget: of the run, in seconds; it limits a call."""
 
     name: str
     isolation: bool | None = None
     budget: float | None = None
-    content: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "content", content_of(self.name))
+    @cached_property
+    def content(self) -> str:
+        """A digest of its code when the first key was made of it; a run without a store makes none."""
+        return content_of(self.name)
 
 
 @lru_cache(maxsize=NUM_SUBJECTS)
