@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.check.oracle.scheduler.test_drain import Weary, add
 
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.manager import Admission, Capabilities, Config, Refused
-from kvproof.check.protocol.scheduler import ScheduledStep, SchedulerConfig
+from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.protocol.store import HIT, MISS, PENDING, Staged, StoreAdapter, StoreConfig, StoreObservation
-from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
 from kvproof.check.subjects.registry import find
-from kvproof.impl.scheduler import SchedulerOutputs
 from kvproof.reports.identity import Identity
 from kvproof.spec.trace import Operation
 
@@ -49,20 +48,6 @@ def grows_without_asking() -> Any:
 def leaks() -> Any:
     """What a sequence held is not given back."""
     return altered(free=lambda self, seq: self._admitted.discard(seq))
-
-
-class Weary(BuiltInScheduler):
-    """It runs one step, and no other."""
-
-    def open(self, config: SchedulerConfig) -> None:
-        super().open(config)
-        self.has_run = False
-
-    def next_step(self) -> tuple[SchedulerOutputs, ScheduledStep]:
-        if not self.has_run:
-            self.has_run = True
-            return super().next_step()
-        return SchedulerOutputs(), ScheduledStep()
 
 
 class LateWriter(StoreAdapter):
@@ -160,10 +145,6 @@ class ShortRun:
 
 def new(group: int, *seqs: int, num_tokens: int = 1) -> Operation:
     return "new", group, seqs, (0,) * num_tokens, (None, 0, None), ()
-
-
-def add(request: int, num_tokens: int, max_tokens: int) -> Operation:
-    return "add", request, (10 * request,), (1,) * num_tokens, max_tokens, (), (), None
 
 
 LEASED = StoreConfig(num_gpu_blocks=4, lease_seconds=5)

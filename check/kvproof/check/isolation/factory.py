@@ -12,11 +12,10 @@ from kvproof.check.oracle.level import level_of
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.subjects import UnknownSubject
-from kvproof.check.subjects.own import name_of
+from kvproof.check.subjects.own import PIPE, name_of
 from kvproof.check.subjects.registry import Factory, find
 from kvproof.spec.trace import OURS, is_ours
 
-PIPE = "pipe:"  # such a subject is a separate program anyway
 _made_here: list[str] = []  # the subject whose process this is
 
 

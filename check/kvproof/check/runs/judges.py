@@ -9,11 +9,12 @@ is required runs too, and the run fails if it checks nothing, for example for la
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kvproof.check.isolation.factory import PIPE, is_foreign
+from kvproof.check.isolation.factory import is_foreign
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.protocol.manager import Assumption
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.search.strategies import STRATEGIES, Strategy
+from kvproof.check.subjects.own import PIPE
 from kvproof.models.proof_record import read_record
 from kvproof.reports.result import OF_THE_SPECIFICATION
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 
+from kvproof.check.subjects.own import PIPE
 from kvproof.check.subjects.registry import content_of_checkout
 
-PROGRAM = "pipe:"
 SUFFIXES = (".py", ".so", ".pyd")
 FOLDERS_MAX = 4_000
 LEFT_OUT = frozenset({"__pycache__", "site-packages", "node_modules", "crashes"})  # a hunt writes into the last one
@@ -32,7 +32,7 @@ class _TooMany(Exception):
 def content_of(name: str) -> str:
     """The digest of a subject; empty if its name says all."""
     place, separator, _ = name.rpartition(":")
-    if name.startswith(PROGRAM):
+    if name.startswith(PIPE):
         return secrets.token_hex(16)
     if not separator:
         return content_of_checkout(name)

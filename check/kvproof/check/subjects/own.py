@@ -19,6 +19,7 @@ from kvproof.check.protocol.finding import error_text
 from kvproof.check.subjects import UnknownSubject
 
 OUR_CODE = Path(__file__).parents[1]
+PIPE = "pipe:"  # how the name of a subject begins that is a program of its own
 FORMS = "module:factory or path/to/file.py:factory"
 SHIPPED = "KVPROOF_SHIPPED"  # a variable: the path of a file as a subject names it, a new line, and where it is here
 

@@ -22,8 +22,8 @@ from kvproof.check.protocol.manager import (
 )
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
 from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects.own import PIPE
 
-PREFIX = "pipe:"
 PROTOCOL = 1
 
 
@@ -59,7 +59,7 @@ class Refusal(Exception):
 
 def factory_of(name: str, limits: Limits | None = None) -> Callable[[], "PipeSubject"]:
     """A factory of the subject `pipe:COMMAND`. Each subject starts its own program and may raise UnknownSubject."""
-    return lambda: PipeSubject(name.removeprefix(PREFIX), limits or Limits())
+    return lambda: PipeSubject(name.removeprefix(PIPE), limits or Limits())
 
 
 class PipeSubject(ManagerAdapter):
