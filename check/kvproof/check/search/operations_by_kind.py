@@ -23,7 +23,48 @@ def do_nothing() -> None:
     """What a run does after each of its parts, unless a walk wants something."""
 
 
-class OperationsByKind:
+class DrawnRun:
+    """What the operations of one run have in common, however they are drawn.
+
+    weights: of each kind; zero for one that the run never does. pause: called after each part of the run.
+    """
+
+    judge: Any
+    random: Random
+    weights: dict[str, float]
+    pause: Callable[[], None]
+
+    def draw(self) -> Operation | None:
+        """The next operation; None if nothing is enabled."""
+        raise NotImplementedError
+
+    def candidates(self) -> Mapping[str, list[int]]:
+        """The kinds of operation that may be drawn now, each with what it may be about."""
+        raise NotImplementedError
+
+    def draw_from(self, random: Random) -> None:
+        """Let this make the random choices of all operations from now on."""
+        self.random = random
+
+    def wanted(self) -> dict[str, list[int]]:
+        """The kinds of operation that are enabled now and that the run wants, each with what it may be about."""
+        return {kind: about for kind, about in self.candidates().items() if self.weights[kind]}
+
+    def run(self, operations: list[Operation], length: int) -> None:
+        """Draw and apply so many operations, keeping those that were enabled."""
+        draw, apply = self.draw, self.judge.apply
+        for num_left in range(length, 0, -NUM_TIMED):
+            for _ in range(min(num_left, NUM_TIMED)):
+                operation = draw()
+                if operation is None:
+                    return
+                operations.append(operation)
+                if not apply(operation):
+                    operations.pop()
+            self.pause()
+
+
+class OperationsByKind(DrawnRun):
     """Draws the operations of one run.
 
     weights: of some kinds, what each run draws its weight from. arguments: of some kinds, those that follow the first,
@@ -56,10 +97,6 @@ class OperationsByKind:
         self.num_named = 0
         self.pause: Callable[[], None] = do_nothing
 
-    def draw_from(self, random: Random) -> None:
-        """Let this make the random choices of all operations from now on."""
-        self.random = random
-
     def new_number(self) -> int:
         """A number that this run did not use before."""
         self.num_named += 1
@@ -80,7 +117,7 @@ class OperationsByKind:
         enabled: dict[str, list[int]] = self.judge.enabled()
         return enabled
 
-    def wanted(self) -> Mapping[str, list[int]]:
+    def wanted(self) -> dict[str, list[int]]:
         """The kinds of operation that are enabled now and that the run wants, each with what it may be about."""
         return {kind: about for kind, about in self.judge.enabled().items() if self.weights[kind]}
 
@@ -88,16 +125,3 @@ class OperationsByKind:
         """An operation of the kind, about one of these."""
         one = (about[int(self.random.random() * len(about))],) if about else ()
         return kind, *one, *(self.arguments[kind](self) if kind in self.arguments else ())
-
-    def run(self, operations: list[Operation], length: int) -> None:
-        """Draw and apply so many operations, keeping those that were enabled."""
-        draw, apply = self.draw, self.judge.apply
-        for num_left in range(length, 0, -NUM_TIMED):
-            for _ in range(min(num_left, NUM_TIMED)):
-                operation = draw()
-                if operation is None:
-                    return
-                operations.append(operation)
-                if not apply(operation):
-                    operations.pop()
-            self.pause()

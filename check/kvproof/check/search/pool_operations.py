@@ -10,10 +10,9 @@ from random import Random
 from typing import Any
 
 from kvproof.check.oracle.pool import PoolJudge
-from kvproof.check.oracle.replay import NUM_TIMED
 from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.protocol.pool import PoolConfig, PoolSubject
-from kvproof.check.search.operations_by_kind import do_nothing
+from kvproof.check.search.operations_by_kind import DrawnRun, do_nothing
 from kvproof.check.search.worlds import NUM_AT_A_TIME, Sizes, draw_sizes, draw_values, has_large_sizes, log_uniform
 from kvproof.spec.trace import Operation
 
@@ -45,8 +44,10 @@ def draw_config(
     return PoolConfig(**(drawn | (fixed or {})))
 
 
-class PoolOperations:
+class PoolOperations(DrawnRun):
     """Draws the operations of one run."""
+
+    judge: PoolJudge
 
     def __init__(
         self, subject: PoolSubject, random: Random, config: PoolConfig, without: frozenset[str] = frozenset()
@@ -66,20 +67,6 @@ class PoolOperations:
         self.num_holders, self.num_holders_max = 0, pick(NUM_AT_A_TIME) if is_large else NUM_HOLDERS_MAX
         self.pause: Callable[[], None] = do_nothing
         self.lists: list[tuple[int, ...]] = []
-
-    def run(self, operations: list[Operation], length: int) -> None:
-        """Draw and apply so many operations, keeping those that were enabled."""
-        for num_left in range(length, 0, -NUM_TIMED):
-            for _ in range(min(num_left, NUM_TIMED)):
-                operation = self.draw()
-                operations.append(operation)
-                if not self.judge.apply(operation):
-                    operations.pop()
-            self.pause()
-
-    def draw_from(self, random: Random) -> None:
-        """Let this make the random choices of all operations from now on."""
-        self.random = random
 
     def draw(self) -> Operation:
         """The next operation."""
@@ -103,10 +90,6 @@ class PoolOperations:
         if self.weights.get("give_again") and self.judge.can_give_again():
             kinds["give_again"] = []
         return kinds
-
-    def wanted(self) -> dict[str, list[int]]:
-        """The kinds of operation that are enabled now and that the run wants, each with what it may be about."""
-        return {kind: about for kind, about in self.candidates().items() if self.weights[kind]}
 
     def concrete(self, kind: str, about: list[int]) -> Operation:
         """An operation of the kind, about one of these holders."""

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from kvproof.check.oracle.replay import NUM_TIMED
 from kvproof.check.oracle.store.judge import StoreJudge
 from kvproof.check.protocol.features import side_stream
 from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.protocol.store import StoreConfig, StoreSubject, path_to
-from kvproof.check.search.operations_by_kind import do_nothing
+from kvproof.check.search.operations_by_kind import DrawnRun, do_nothing
 from kvproof.check.search.worlds import Sizes, draw_sizes, has_large_sizes, log_uniform
 from kvproof.spec.trace import Operation
 
@@ -51,8 +50,10 @@ def draw_config(
     return StoreConfig(**(drawn | (fixed or {})))
 
 
-class StoreOperations:
+class StoreOperations(DrawnRun):
     """Draws the operations of one run."""
+
+    judge: StoreJudge
 
     def __init__(
         self, subject: StoreSubject, random: Random, config: StoreConfig, without: frozenset[str] = frozenset()
@@ -74,20 +75,6 @@ class StoreOperations:
             self.weights |= {kind: weight for kind, weight in MANY_STAY_LONG.items() if self.weights[kind]}
         self.num_transfers = self.num_requests = 0
         self.pause: Callable[[], None] = do_nothing
-
-    def run(self, operations: list[Operation], length: int) -> None:
-        """Draw and apply so many operations, keeping those that were enabled."""
-        for num_left in range(length, 0, -NUM_TIMED):
-            for _ in range(min(num_left, NUM_TIMED)):
-                operation = self.draw()
-                operations.append(operation)
-                if not self.judge.apply(operation):
-                    operations.pop()
-            self.pause()
-
-    def draw_from(self, random: Random) -> None:
-        """Let this make the random choices of all operations from now on."""
-        self.random = random
 
     def draw(self) -> Operation:
         """The next operation."""
@@ -112,10 +99,6 @@ class StoreOperations:
         if judge.requests:
             kinds["finish"] = list(judge.requests)
         return kinds
-
-    def wanted(self) -> dict[str, list[int]]:
-        """The kinds of operation that are enabled now and that the run wants, each with what it may be about."""
-        return {kind: about for kind, about in self.candidates().items() if self.weights[kind]}
 
     def concrete(self, kind: str, about: list[int]) -> Operation:
         """An operation of the kind, about one of these."""
