@@ -14,7 +14,7 @@ from kvproof.spec.verdict import Exit, Verdict
 FOUND = finding_of(
     "walker",
     "refcount-exact",
-    "fork: refcount of block: the specification says the subject",
+    "fork: refcount of block: the specification says the subject, too small",
     text="block 0",
 )
 NIGHTS = 14

@@ -22,7 +22,7 @@ from kvproof.reports.recorded_run import (
 from kvproof.reports.result import Result, WitnessCount
 from kvproof.spec.verdict import Exit, Verdict
 
-SIGNATURE = "fork: refcount of block: the specification says the subject"
+SIGNATURE = "fork: refcount of block: the specification says the subject, too small"
 FOUND = finding_of("walker", "refcount-exact", SIGNATURE, text="refcount of block <0>")
 
 

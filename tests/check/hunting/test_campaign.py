@@ -77,7 +77,7 @@ def test_a_campaign_that_is_killed_twice_ends_with_the_table_of_one_that_is_not(
     expected = run(replace(plan, folder=plan.folder / "other"), here, news)
     assert 10**9 - here.num_left == 16 + 4 + 4  # units of walks, the rest of four after a finding, and these to shorten
     assert [(one.property, one.signature) for one in expected.findings] == [
-        ("refcount-exact", "fork: refcount of block: the specification says the subject"),
+        ("refcount-exact", "fork: refcount of block: the specification says the subject, too small"),
         ("total-calls", "preempt RuntimeError: raised in Fussy.preempt of faulty_campaign.py"),
     ]
     assert [one.operations for one in expected.searches] == [240] * 4

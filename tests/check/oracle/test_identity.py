@@ -50,6 +50,22 @@ def leaks() -> Any:
     return altered(free=lambda self, seq: self._admitted.discard(seq))
 
 
+def forks(*added: int) -> Any:
+    """A manager of forty lines, whose fork adds these numbers to the refcounts of the first blocks; right is (1,)."""
+    subject: Any = find(f"{EXAMPLES}/forty_lines.py:Adapter")()
+
+    def fork(parent: int, child: int) -> None:
+        manager = subject.manager
+        manager.tables[child] = manager.tables[parent].copy()
+        manager.num_tokens[child] = manager.num_tokens[parent]
+        block = manager.tables[parent][0]
+        for number, one in enumerate(added):
+            manager.refcounts[(block + number) % len(manager.refcounts)] += one
+
+    subject.share = fork
+    return subject
+
+
 class LateWriter(StoreAdapter):
     """A store whose writes run out. The end of a write publishes the key, whoever writes it now."""
 
@@ -158,6 +174,12 @@ RUNS = {
         (*RUNNING, ("fork", 1, 2)),
         OTHER_GROUP,
     ),
+    "fork counts twice": ShortRun(
+        lambda: forks(2), Config(block_size=1, num_gpu_blocks=4), (*RUNNING, ("fork", 1, 2)), OTHER_GROUP
+    ),
+    "fork counts another block": ShortRun(
+        lambda: forks(0, 1), Config(block_size=1, num_gpu_blocks=4), (*RUNNING, ("fork", 1, 2)), OTHER_GROUP
+    ),
     "swap in": ShortRun(
         swaps_in_without_the_next_token,
         Config(block_size=1, num_gpu_blocks=1, num_host_blocks=1),
@@ -209,6 +231,9 @@ def found(name: str) -> Identity:
         ("late after an eviction", "late after a take-over"),  # LMCache 0.5.5 and 0.5.6
         ("swap in", "append"),  # vLLM 0.6.2, and what later releases have too
         ("append in a window", "append"),
+        ("fork", "fork counts twice"),
+        ("fork", "fork counts another block"),
+        ("fork counts twice", "fork counts another block"),
     ],
 )
 def test_two_faults_of_one_property_have_two_identities(one: str, other: str) -> None:
@@ -221,9 +246,12 @@ def test_two_faults_of_one_property_have_two_identities(one: str, other: str) ->
 def test_an_identity_names_the_claim_the_promise_the_place_and_what_the_call_was_about() -> None:
     signatures = {name: found(name).signature for name in RUNS}
     no_room = "reserve NoFreeBlocksError: raised in"
-    count = "report: the count of key: the specification says the store"
+    count = "report: the count of key: the specification says the store, too large"
+    of_block = "fork: refcount of block: the specification says the subject"
     assert signatures == {
-        "fork": "fork: refcount of block: the specification says the subject",
+        "fork": f"{of_block}, too small",
+        "fork counts twice": f"{of_block}, too large",
+        "fork counts another block": f"{of_block}, some too large, others too small",
         "swap in": f"{no_room} DeviceBlocks.take_one of device_blocks.py after can_swap_in said OK (num_host_blocks)",
         "append": f"{no_room} DeviceBlocks.take_one of device_blocks.py",
         "append in a window": f"{no_room} Growth.append of growth.py (window)",

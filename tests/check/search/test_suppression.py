@@ -15,7 +15,7 @@ from kvproof.check.search.suppression import Features, disabled_features, every_
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.spec.trace import Operation
 
-FORKS = ("refcount-exact", "fork: refcount of block: the specification says the subject")
+FORKS = ("refcount-exact", "fork: refcount of block: the specification says the subject, too small")
 
 
 class TwoFaults(BuiltIn):

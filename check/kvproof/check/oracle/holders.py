@@ -7,7 +7,7 @@ from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.hits import HitJudge
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.protocol.adapter_check import check_answer
-from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.finding import Finding, direction
 from kvproof.check.protocol.manager import Refused
 from kvproof.spec.text import operations
 from kvproof.spec.text.identity import Key
@@ -134,7 +134,10 @@ class HolderJudge:
             return None
         if len(blocks) != num_blocks:
             sentence = f"{context} gave $observed blocks: {blocks}"
-            raise Finding("admission-sound", sentence, expected=num_blocks, observed=len(blocks), blocks=blocks)
+            about, num_given = direction([(num_blocks, len(blocks))]), len(blocks)
+            raise Finding(
+                "admission-sound", sentence, expected=num_blocks, observed=num_given, blocks=blocks, about=about
+            )
         self.reply.text = _named(blocks)
         return blocks
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from kvproof.check.oracle.refinement import Explainer
-from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.finding import Finding, direction
 from kvproof.spec.text import operations
 from kvproof.spec.text.state import GPU, HOST, RESERVED, USED
 
@@ -32,24 +32,27 @@ def compare_pool(explainer: Explainer, context: str, is_at_rest: Callable[[], bo
                 call=context,
                 expected=unused,
                 observed=observed.free[pool],
+                about=direction([(unused, observed.free[pool])]),
             )
 
 
 def _compare_refcounts(explainer: Explainer, refs: list[int], context: str) -> None:
-    expected = explainer.state.refcount
-    for block in range(max(len(refs), len(expected))):
-        one, other = (r[block] if block < len(r) else None for r in (expected, refs))
-        if one != other:
-            if one is not None and other is not None and one < other <= one + explainer.state.pins[block]:
-                continue  # the subject may count what is in flight as holders
-            raise Finding(
-                "refcount-exact",
-                f"refcount of block {block}: the specification says $expected, the subject $observed",
-                call=context,
-                expected=one,
-                observed=other,
-                blocks=[block],
-            )
+    expected, pins = explainer.state.refcount, explainer.state.pins
+    if len(refs) != len(expected):
+        sentence = "the subject has refcounts of $observed blocks, of $expected"
+        raise Finding("refcount-exact", sentence, call=context, expected=len(expected), observed=len(refs))
+    # The subject may count what is in flight as holders.
+    wrong = [block for block, refs_ in enumerate(refs) if not 0 <= refs_ - expected[block] <= pins[block]]
+    for block in wrong[:1]:
+        raise Finding(
+            "refcount-exact",
+            f"refcount of block {block}: the specification says $expected, the subject $observed",
+            call=context,
+            expected=expected[block],
+            observed=refs[block],
+            blocks=[block],
+            about=direction((expected[one], refs[one]) for one in wrong),
+        )
 
 
 def _compare_free_ids(explainer: Explainer, free_ids: list[int], context: str) -> None:
@@ -72,7 +75,8 @@ def _compare_free_ids(explainer: Explainer, free_ids: list[int], context: str) -
         raise Finding("lists-agree", sentence, call=context, observed=sorted(free_ids))
     if len(free_ids) != sum(explainer.observed.free):
         sentence, num_free = "$observed blocks in the free lists, $expected counted", sum(explainer.observed.free)
-        raise Finding("lists-agree", sentence, call=context, expected=num_free, observed=len(free_ids))
+        about = direction([(num_free, len(free_ids))])
+        raise Finding("lists-agree", sentence, call=context, expected=num_free, observed=len(free_ids), about=about)
 
 
 def _set_aside(explainer: Explainer, reserved: tuple[int, ...]) -> None:

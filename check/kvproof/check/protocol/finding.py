@@ -7,7 +7,8 @@ signature. The signature is made of what the judge knows when it raises the find
 - the claim that was broken: the sentence before any value is put into it. If a guard of the specification refused, its
   rule is named too. If the subject raised, it is the function that raised, and the name of its file;
 - the question whose answer OK was not kept, if it is not the call's own question;
-- what the call was about, such as the end of a transfer whose lease was over;
+- what the call was about, such as the end of a transfer whose lease was over; of a number that is compared, whether it
+  is too large or too small;
 - the features of the configuration that the shortest run uses (`Counterexample.identity`).
 
 How many requests, sequences or tokens a run has, which ids and which values are no part of it, nor a line number or a
@@ -16,7 +17,7 @@ known finding covers one that is found, and `former_signature` what an older kvp
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from kvproof.spec.trace import CodePlace, Operation
@@ -74,9 +75,10 @@ class Finding(Exception):
         super().__init__(property, self.text, cause)
 
     def of_property(self, property: str, about: str = "") -> "Finding":
-        """The same finding under another property, which says more exactly what is wrong."""
+        """The same finding under another property, which says more exactly what is wrong, and what more it is about."""
         names = (*TEXTS, "expected", "observed", "blocks", "frames", "values")
-        fields = {name: getattr(self, name) for name in names} | ({"about": about} if about else {})
+        fields = {name: getattr(self, name) for name in names}
+        fields["about"] = ", ".join(filter(None, (self.about, about)))
         return Finding(property, self.sentence, self.cause, **fields)
 
     @property
@@ -126,6 +128,15 @@ class Finding(Exception):
     def contract(self) -> str:
         """The assumption that the call broke, if it was outside the contract of the engine."""
         return self.cause.removeprefix(CONTRACT) if self.cause.startswith(CONTRACT) else ""
+
+
+def direction(pairs: Iterable[tuple[int, int]]) -> str:
+    """Whether the observed numbers are too large or too small, for what a finding is about.
+
+    pairs: expected and observed numbers, which differ. A leak and a block that is freed too early are two faults.
+    """
+    is_less = {observed < expected for expected, observed in pairs}
+    return "some too large, others too small" if len(is_less) == 2 else "too small" if True in is_less else "too large"
 
 
 def operation_of(operations: Sequence[Operation]) -> str:

@@ -18,7 +18,7 @@ from kvproof.check.oracle.scheduler.service import (
 )
 from kvproof.check.oracle.scheduler.step_text import step_text
 from kvproof.check.protocol.adapter_check import check_answer
-from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.finding import Finding, direction
 from kvproof.check.protocol.scheduler import Access, ScheduledStep
 from kvproof.spec.text.budgets import is_within_budget, is_within_threshold
 from kvproof.spec.text.state import GPU
@@ -187,7 +187,8 @@ def judge_access(access: Access) -> None:
     num_expected, num_observed = len(access.places), len(access.observed)
     if num_observed != num_expected:
         sentence = f"a step {'computes' if access.what == 'token' else 'reads'} $observed positions of $expected"
-        raise Finding("read-back", sentence, expected=num_expected, observed=num_observed)
+        about = direction([(num_expected, num_observed)])
+        raise Finding("read-back", sentence, expected=num_expected, observed=num_observed, about=about)
     for (request, position), expected, observed in zip(access.places, access.expected, access.observed, strict=True):
         if observed == expected:
             continue

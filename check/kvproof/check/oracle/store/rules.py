@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.finding import Finding, direction
 from kvproof.check.protocol.operations import count
 from kvproof.check.protocol.store import NO_SLOT, StoreConfig, StoreObservation
 from kvproof.spec.compilation import Guard
@@ -303,7 +303,8 @@ class StoreRules:
             return
         property = "no-leak-at-rest" if is_at_rest and num_free < expected else "conservation"
         sentence = "$expected slots have no entry, and the store counts $observed"
-        raise Finding(property, sentence, call=context, expected=expected, observed=num_free)
+        about = direction([(expected, num_free)])
+        raise Finding(property, sentence, call=context, expected=expected, observed=num_free, about=about)
 
     def num_used(self) -> int:
         """How many slots have an entry."""
@@ -330,8 +331,9 @@ class StoreRules:
             if observed != expected and not 0 <= expected < (observed or 0) <= expected + self.lapsed_loads[key]:
                 sentence = f"the count of key {key}: the specification says $expected, the store $observed"
                 property = "hit-written" if expected < 0 <= refs.get(key, expected) else "refcount-exact"
+                about = "" if observed is None else direction([(expected, observed)])
                 raise Finding(
-                    property, sentence, call=context, expected=expected, observed=refs.get(key), blocks=[slot]
+                    property, sentence, call=context, expected=expected, observed=observed, blocks=[slot], about=about
                 )
 
     def _compare_free_ids(self, free_ids: list[int], context: str) -> None:
