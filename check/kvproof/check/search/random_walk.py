@@ -4,7 +4,7 @@ Some of the first runs are repeated and must give the same answers. The seed det
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from random import Random
@@ -21,7 +21,7 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.search import suppression
 from kvproof.check.search.result import UNLIMITED, SearchResult
-from kvproof.check.search.strategies import OperationGenerator, Strategy
+from kvproof.check.search.strategies import Strategy
 from kvproof.check.search.worlds import NUM_SMALL_RUNS, draw_length, draw_small, has_large_sizes, sizes_of
 from kvproof.spec.trace import Operation
 
@@ -88,75 +88,129 @@ def walk(
     fixed: fields that every configuration keeps. progress: called with the number of operations after each run.
     Raises AdapterError.
     """
-    done, began, random = SearchResult(), monotonic(), Random(seed)
+    began, random = monotonic(), Random(seed)
     for _ in range(options.first_run):
         random.getrandbits(64)
-    end = min(max_operations, options.pause_after)
-    call_seconds = min(options.call_seconds, max(CALL_SECONDS_MIN, seconds / 4))
-    while done.num_operations < end and monotonic() - began < seconds:
-        run: OperationGenerator | None = None
-        found: Counterexample | None = None
-        parts: Parts | None = None
-        run_random = Random(random.getrandbits(64))
-        without = options.disabled | suppression.disabled_features(run_random, options.known)
-        draw = partial(strategy.draw_config, run_random, capabilities_of(subject), suppression.plain(fixed, without))
+    under_way = _Walk(strategy, subject, fixed, max_operations, began + seconds, options)
+    under_way.call_seconds = min(options.call_seconds, max(CALL_SECONDS_MIN, seconds / 4))
+    done = under_way.done
+    while under_way.is_left():
+        if under_way.do(Random(random.getrandbits(64))) and done.counterexample is None:
+            options.keep(done)
+            if progress:
+                progress(done.num_operations)
+    done.seconds = monotonic() - began
+    return done
+
+
+@dataclass
+class _Run:
+    """A run that was drawn. judge, parts: once the subject was opened in its configuration."""
+
+    config: Config
+    operations: list[Operation]
+    length: int
+    without: frozenset[str]
+    is_repeated: bool
+    recorder: CallRecorder | None
+    sizes: list[str]
+    judge: Any = None
+    parts: "Parts | None" = None
+
+
+@dataclass
+class _Walk:
+    """A walk under way. deadline: when its time is over. done: what it did so far."""
+
+    strategy: Strategy
+    subject: Any
+    fixed: dict[str, Any] | None
+    max_operations: int
+    deadline: float
+    options: WalkOptions
+    call_seconds: float = CALL_SECONDS_MAX
+    done: SearchResult = field(default_factory=SearchResult)
+
+    def is_left(self) -> bool:
+        """Whether the walk goes on with another run."""
+        done, end = self.done, min(self.max_operations, self.options.pause_after)
+        is_over = done.counterexample is not None or done.is_unsupported or done.num_operations >= end
+        return not is_over and monotonic() < self.deadline
+
+    def do(self, random: Random) -> bool:
+        """Draw a run and do it. Whether it counts: the configuration was accepted, and something was done or found."""
+        run = self._drawn(random)
+        self.done.num_drawn += 1
+        self.done.sizes.update(run.sizes)
+        try:
+            found = self._found(run, random)
+        except Unsupported as error:
+            self.done.refuse(str(error))
+            _end_if_in_vain(self.done)
+            return False
+        if found is not None:
+            found = located(self.subject, found, run.parts.num_good if run.parts else 0)
+            if self.options.ends(found):
+                self.done.counterexample = found
+            elif not run.operations:
+                self._add_vain(run, found.finding)
+                return False
+        self._add(run)
+        return True
+
+    def _drawn(self, random: Random) -> _Run:
+        strategy, options, done = self.strategy, self.options, self.done
+        without = options.disabled | suppression.disabled_features(random, options.known)
+        can, fixed = capabilities_of(self.subject), suppression.plain(self.fixed, without)
+        draw = partial(strategy.draw_config, random, can, fixed)
         is_first = options.first_run + done.num_drawn < NUM_SMALL_RUNS
         config = draw_small(draw) if is_first else draw()
         operations = options.begin(config)
-        usual, num_left = strategy.run_length, max_operations - done.num_operations
+        usual, num_left = strategy.run_length, self.max_operations - done.num_operations
         is_usual = is_first and not has_large_sizes(config)
-        length = min(num_left, usual if is_usual else draw_length(run_random, config, usual))
+        length = min(num_left, usual if is_usual else draw_length(random, config, usual))
         is_repeated = _is_repeated(options.runs_before + done.num_runs + 1, is_last=length == num_left)
         calls = strategy.level.calls.all if is_repeated and not is_large(config) else ()
-        recorder = CallRecorder(subject, calls, keeps_answers=False) if calls else None
-        done.num_drawn += 1
-        sizes = [*sizes_of(config)]
-        done.sizes.update(sizes)
+        recorder = CallRecorder(self.subject, calls, keeps_answers=False) if calls else None
+        return _Run(config, operations, length, without, is_repeated, recorder, [*sizes_of(config)])
+
+    def _found(self, run: _Run, random: Random) -> Counterexample | None:
+        """Do a run. Raises Unsupported if the subject does not have its configuration."""
+        config, operations = run.config, run.operations
         try:
-            with time_limit_of(subject, call_seconds, operations.__len__) as start_time:
-                run = strategy.generator(recorder or subject, run_random, config, without)
-                parts = Parts(run.judge, config, operations, start_time, began + seconds)
-                run.pause = parts.end
-                run.run(operations, length)
-                parts.end_run()
-            if is_repeated and len(operations) <= NUM_REPEATED_OPERATIONS:
-                found = _repeated_otherwise(subject, config, operations, recorder)
-        except Unsupported as error:
-            done.refuse(str(error))
-            if _ends_in_vain(done):
-                break
-            continue
+            with time_limit_of(self.subject, self.call_seconds, operations.__len__) as start_time:
+                generator = self.strategy.generator(run.recorder or self.subject, random, config, run.without)
+                run.judge = generator.judge
+                run.parts = Parts(run.judge, config, operations, start_time, self.deadline)
+                generator.pause = run.parts.end
+                generator.run(operations, run.length)
+                run.parts.end_run()
+            if run.is_repeated and len(operations) <= NUM_REPEATED_OPERATIONS:
+                return _repeated_otherwise(self.subject, config, operations, run.recorder)
         except OutOfTime:
-            if monotonic() - began < seconds and seconds_left() > 0:  # the subject raised it
+            if monotonic() < self.deadline and seconds_left() > 0:  # the subject raised it
                 raise
-            seconds = 0.0
+            self.deadline = -inf
         except Finding as finding:
-            found = Counterexample(config, operations, finding)
-        if found is not None:
-            found = located(subject, found, parts.num_good if parts else 0)
-            if options.ends(found):
-                done.counterexample = found
-            elif not operations:  # a run can do nothing where the finding that is known comes first
-                first = f"{found.finding.property} is refuted before the first operation: {found.finding.text}"
-                done.vain[first.partition("\n")[0]] += not done.num_runs
-                done.coverage.update(sizes)  # it was seen in them
-                if _ends_in_vain(done):
-                    break
-                continue
+            return Counterexample(config, operations, finding)
+        return None
+
+    def _add_vain(self, run: _Run, finding: Finding) -> None:
+        """Count a run that could do nothing, because a finding that is known comes first."""
+        first = f"{finding.property} is refuted before the first operation: {finding.text}"
+        self.done.vain[first.partition("\n")[0]] += not self.done.num_runs
+        self.done.coverage.update(run.sizes)  # it was seen in them
+        _end_if_in_vain(self.done)
+
+    def _add(self, run: _Run) -> None:
+        done, operations = self.done, run.operations
         done.num_operations += len(operations)
         done.num_runs += bool(operations)
-        done.coverage.update(sizes if operations else ())
+        done.coverage.update(run.sizes if operations else ())
         done.kinds.update(operation[0] for operation in operations)
-        if run is not None:
+        if run.judge is not None:
             done.coverage.update(run.judge.coverage)
             done.notes.update(run.judge.notes)
-        if done.counterexample is not None:
-            break
-        options.keep(done)
-        if progress:
-            progress(done.num_operations)
-    done.seconds = monotonic() - began
-    return done
 
 
 def _is_repeated(number: int, *, is_last: bool) -> bool:
@@ -166,11 +220,10 @@ def _is_repeated(number: int, *, is_last: bool) -> bool:
     )
 
 
-def _ends_in_vain(done: SearchResult) -> bool:
-    """Whether the walk ends because too many configurations were drawn in vain before its first run."""
+def _end_if_in_vain(done: SearchResult) -> None:
+    """End the walk if too many configurations were drawn in vain before its first run."""
     num_drawn = done.refusals.total() + done.vain.total()
     done.is_unsupported = not done.num_runs and num_drawn > NUM_REFUSED_CONFIGS_MAX
-    return done.is_unsupported
 
 
 class Parts:
