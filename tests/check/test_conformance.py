@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import MethodType
 from typing import Any, cast
@@ -329,3 +330,18 @@ def test_a_prefix_cache_that_is_declared_must_be_hit(
     with pytest.raises(AssertionError, match=r"500 operations never reached hit, so this was not checked"):
         run_conformance(make, config={"caching": True}, **limits)
     run_conformance(make, config={"caching": False}, **limits)
+
+
+def test_a_subject_that_refuses_everything_after_some_runs_is_checked_in_part(
+    altered: Altered, example: Factory, tmp_path: Path
+) -> None:
+    num_opened = count()
+
+    def make(self: Any, config: Config) -> Any:
+        if next(num_opened) > 18:
+            raise Unsupported("no memory is left")
+        return cast(ManagerAdapter, example()).make(config)
+
+    limits: dict[str, Any] = {"operations": 9_000, "config": {"num_gpu_blocks": 40}, "expect": ("admit",)}
+    with pytest.raises(AssertionError, match=r"checked in part: .* of 9,000 operations; then no configuration gave"):
+        run_conformance(altered(make=make), **limits, crashes=tmp_path, isolation=False)

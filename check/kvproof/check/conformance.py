@@ -89,12 +89,15 @@ def run_conformance(
             here(lambda: subject, call_seconds=ANSWER_SECONDS_MAX),
             Walk(Judged(name), seed, operations, config),
         )
-        for one in head.walk_on(hunted, monotonic() + limit):
+        deadline = monotonic() + limit
+        for one in head.walk_on(hunted, deadline):
             if one.counterexample is not None:
                 _fail(make, name, "walker", hunted.total, seed, Path(crashes))
         done = hunted.total
         expected = _default_witnesses(strategy, subject, config or {}, done) if expect is None else set(expect)
         _check_reach(subject.name, done, expected, strategy.level)
+        if monotonic() < deadline and (lacking := done.lacking(operations)):
+            raise AssertionError(f"nothing was refuted, but {subject.name} was checked in part: {lacking}")
     except AdapterError as error:
         raise AdapterError(str(located(error, subject))) from None  # the text has the frames of the adapter
     finally:

@@ -77,6 +77,13 @@ def test_a_subject_that_takes_no_configuration_is_unknown(monkeypatch: pytest.Mo
     assert set(found.values()) == {(Verdict.UNKNOWN, f"{NOTHING_ACCEPTED}; the most frequent reason: no swap")}
 
 
+def test_a_walk_that_could_begin_no_further_run_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = SearchResult(num_operations=1200, num_runs=15, refusals=Counter({"no memory is left": 1001}))
+    found = verdicts(said_of(refused, monkeypatch))
+    text = "then no configuration gave a run; the most frequent reason: no memory is left"
+    assert set(found.values()) == {(Verdict.UNKNOWN, f"1,200 of {unit.SMALL:,} operations; {text}")}
+
+
 def test_a_missed_hit_is_noted_beside_the_other_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
     walk = SearchResult(num_operations=1_000_000, notes=Counter({"hit-complete": 3}))
     said = said_of(walk, monkeypatch)

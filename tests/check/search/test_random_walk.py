@@ -1,13 +1,13 @@
 """What a walk does to the process that it runs in, and when it ends."""
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
 
 from kvproof.check.protocol.finding import AdapterError
-from kvproof.check.protocol.manager import Config, ManagerSubject
+from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.search import random_walk
 from kvproof.check.search.random_walk import NUM_NEW_OBJECTS, NUM_REPEATED_RUNS, REPEATED_STEP, WalkOptions, walk
@@ -58,7 +58,7 @@ class Short(OwnPool):
 def test_a_walk_ends_although_every_run_is_refuted_by_a_known_finding_before_its_first_operation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(random_walk, "NUM_REFUSED_CONFIGS_MAX", 20)
+    monkeypatch.setattr(random_walk, "NUM_VAIN_MAX", 20)
     first = walk(POOLS, Short(), 1, max_operations=1000, seconds=60)
     assert first.counterexample is not None
     assert (first.counterexample.operations, first.num_runs, first.is_unsupported) == ([], 0, False)
@@ -68,6 +68,34 @@ def test_a_walk_ends_although_every_run_is_refuted_by_a_known_finding_before_its
     assert (again.num_operations, again.is_unsupported) == (0, True)
     assert again.refusal.startswith(f"; the most frequent reason: {known[0]} is refuted before the first operation: ")
     assert (again.vain.total(), again.refusals.total()) == (21, 0)
+
+
+class Refusing(BuiltIn):
+    """It opens some of the first times that it is asked, and refuses otherwise. opens: the numbers of these times."""
+
+    def __init__(self, opens: Collection[int]) -> None:
+        super().__init__()
+        self.opens, self.num_asked = opens, 0
+
+    def open(self, config: Config) -> None:
+        self.num_asked += 1
+        if self.num_asked not in self.opens:
+            raise Unsupported("not now")
+        super().open(config)
+
+
+def test_a_walk_ends_although_the_subject_refuses_everything_after_some_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random_walk, "NUM_VAIN_MAX", 20)
+    done = walk(MANAGERS, Refusing((1, 30, 31)), 1, max_operations=5000, seconds=60)
+    assert (done.num_runs, done.is_unsupported, done.refusals) == (1, False, {"not now": 21})
+    done = walk(MANAGERS, Refusing((1, 3, 21)), 1, max_operations=5000, seconds=60)
+    assert (done.num_runs, done.refusals) == (3, {"not now": 1 + 17 + 21})
+
+
+def test_a_subject_that_refuses_a_configuration_that_it_accepted_is_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random_walk, "FIRST_REPEATED", 1)
+    with pytest.raises(AdapterError, match="is refused when the subject is opened in it once more: not now"):
+        walk(MANAGERS, Refusing((1,)), 1, max_operations=5000, seconds=60)
 
 
 class Leaking(BuiltIn):

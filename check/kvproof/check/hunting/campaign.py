@@ -40,7 +40,7 @@ GROWTH = 4  # how many times as many units a search has done after a round as be
 
 @dataclass
 class SearchRow:
-    """A search in the table of a campaign. planned: its operations. reason: why it was not searched, or empty."""
+    """A search in the table of a campaign. planned: its operations. reason: why not all is done."""
 
     subject: str
     fixed: dict[str, Any]
@@ -149,6 +149,7 @@ class Campaign:
             done = walk.total
             if not row.operations and not row.reason:
                 row.reason = NOTHING_ACCEPTED + done.refusal
+            row.reason = row.reason or done.lacking(walk.max_operations)
             for one in refused_by_subject(row.subject, done.refusals, done.num_drawn):
                 self.result.messages.append(refusal_line(one))
         decided = {one.subject for one in self.result.findings} | {row.subject for row in rows if row.reason}

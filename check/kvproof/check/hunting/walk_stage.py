@@ -124,6 +124,8 @@ class WalkReport:
             stopped = budget.stopped_after(total.num_operations, planned, "operations")
             if total.num_operations < planned < UNLIMITED:
                 outcome.verdict, outcome.text = Verdict.UNKNOWN, stopped
+        elif outcome.verdict is Verdict.NOT_REFUTED and (lacking := total.lacking(planned)):
+            outcome.verdict, outcome.text = Verdict.UNKNOWN, lacking
         outcome.notes = notes(total.notes, total.num_operations, "operations")
 
     def outputs(self, budget: StageBudget, checks: list[Check], expected: dict[str, bool]) -> Iterator[StageOutput]:

@@ -9,7 +9,7 @@ from functools import partial
 from math import inf
 from random import Random
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 
 from kvproof.check.hosts.garbage_collection import collecting_seldom
 from kvproof.check.hosts.time_limit import OutOfTime, seconds_left, time_limit_of
@@ -17,7 +17,7 @@ from kvproof.check.oracle.firing import is_large
 from kvproof.check.oracle.repetition import unrepeated
 from kvproof.check.oracle.replay import CallRecorder, Counterexample, ReplayResult, interval_of, located
 from kvproof.check.protocol.adapter_check import capabilities_of
-from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.search import suppression
 from kvproof.check.search.result import UNLIMITED, SearchResult
@@ -26,7 +26,7 @@ from kvproof.check.search.worlds import NUM_SMALL_RUNS, draw_length, draw_small,
 from kvproof.spec.trace import Operation
 
 CALL_SECONDS_MAX, CALL_SECONDS_MIN = 20.0, 3.0  # for an operation in this process; less with little time
-NUM_REFUSED_CONFIGS_MAX = 1000
+NUM_VAIN_MAX = 1000  # configurations in a row in which the subject does nothing
 NUM_REPEATED_RUNS, REPEATED_STEP = 160, 8  # of the first runs one in eight: a walk is short until its first finding
 FIRST_REPEATED = 4  # or the last run of a walk that has fewer: many faults are seen in the first runs
 NUM_REPEATED_OPERATIONS = 500  # a run of more is not repeated
@@ -120,7 +120,7 @@ class _Run:
 
 @dataclass
 class _Walk:
-    """A walk under way. deadline: when its time is over. done: what it did so far."""
+    """A walk under way. deadline: when its time is over. done: what it did so far. num_vain: since its last run."""
 
     strategy: Strategy
     subject: Any
@@ -130,11 +130,12 @@ class _Walk:
     options: WalkOptions
     call_seconds: float = CALL_SECONDS_MAX
     done: SearchResult = field(default_factory=SearchResult)
+    num_vain: int = 0
 
     def is_left(self) -> bool:
-        """Whether the walk goes on with another run."""
+        """Whether the walk goes on with another run. It ends if too many configurations in a row were in vain."""
         done, end = self.done, min(self.max_operations, self.options.pause_after)
-        is_over = done.counterexample is not None or done.is_unsupported or done.num_operations >= end
+        is_over = done.counterexample is not None or done.num_operations >= end or self.num_vain > NUM_VAIN_MAX
         return not is_over and monotonic() < self.deadline
 
     def do(self, random: Random) -> bool:
@@ -146,16 +147,16 @@ class _Walk:
             found = self._found(run, random)
         except Unsupported as error:
             self.done.refuse(str(error))
-            _end_if_in_vain(self.done)
-            return False
+            return self._vain()
         if found is not None:
             found = located(self.subject, found, run.parts.num_good if run.parts else 0)
             if self.options.ends(found):
                 self.done.counterexample = found
             elif not run.operations:
                 self._add_vain(run, found.finding)
-                return False
+                return self._vain()
         self._add(run)
+        self.num_vain = 0
         return True
 
     def _drawn(self, random: Random) -> _Run:
@@ -200,7 +201,12 @@ class _Walk:
         first = f"{finding.property} is refuted before the first operation: {finding.text}"
         self.done.vain[first.partition("\n")[0]] += not self.done.num_runs
         self.done.coverage.update(run.sizes)  # it was seen in them
-        _end_if_in_vain(self.done)
+
+    def _vain(self) -> Literal[False]:
+        """Count a configuration in which nothing was done: its run does not count."""
+        self.num_vain += 1
+        self.done.is_unsupported = not self.done.num_runs and self.num_vain > NUM_VAIN_MAX
+        return False
 
     def _add(self, run: _Run) -> None:
         done, operations = self.done, run.operations
@@ -218,12 +224,6 @@ def _is_repeated(number: int, *, is_last: bool) -> bool:
     return number <= NUM_REPEATED_RUNS and (
         number % REPEATED_STEP == FIRST_REPEATED or (is_last and number < FIRST_REPEATED)
     )
-
-
-def _end_if_in_vain(done: SearchResult) -> None:
-    """End the walk if too many configurations were drawn in vain before its first run."""
-    num_drawn = done.refusals.total() + done.vain.total()
-    done.is_unsupported = not done.num_runs and num_drawn > NUM_REFUSED_CONFIGS_MAX
 
 
 class Parts:
@@ -270,7 +270,12 @@ def _repeated_otherwise(
 ) -> Counterexample | None:
     """The finding that the same operations, on the subject opened again, get other answers; None if they do not.
 
-    recorder: has the calls of the run; None if the run was not recorded.
+    recorder: has the calls of the run; None if the run was not recorded. Raises AdapterError if the subject refuses the
+    configuration now.
     """
     run = None if recorder is None else ReplayResult(recorder.calls)
-    return unrepeated(lambda: subject, config, operations, None, run)
+    try:
+        return unrepeated(lambda: subject, config, operations, None, run)
+    except Unsupported as error:
+        text = "a configuration was accepted, and is refused when the subject is opened in it once more"
+        raise AdapterError(f"{text}: {error}. Whether it is refused may depend on the configuration alone") from None

@@ -58,6 +58,12 @@ class SearchResult:
         reasons = self.refusals + self.vain
         return f"; the most frequent reason: {reasons.most_common(1)[0][0]}" if reasons else ""
 
+    def lacking(self, planned: int) -> str:
+        """How little a walk that ended by itself did of the planned operations; empty if it did them."""
+        if self.num_operations >= min(planned, UNLIMITED):
+            return ""
+        return f"{self.num_operations:,} of {planned:,} operations; then no configuration gave a run{self.refusal}"
+
     def refuse(self, reason: str) -> None:
         """Count a configuration that the subject refused. Its text may be long, and different each time."""
         text = reason.partition("\n")[0][:REASON_MAX]
