@@ -147,7 +147,7 @@ def read_campaign(path: Path) -> None:
 
 def read_hunt(path: Path) -> None:
     """What `kvproof hunt --resume` does with the plan and the results of a hunt."""
-    store, _ = resumed(path.parent)
+    store, _ = resumed(path.parent, HuntPlan)
     try:
         store.result_of("a", SearchResult)
     finally:
@@ -219,7 +219,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
     path = folder / "r.jsonl"
     record_run(BuiltIn, 3, 30, path, {"num_gpu_blocks": 6})
     recording = [decoded(line) for line in path.read_bytes().splitlines()]
-    hunt = HuntPlan("kvproof", 1, {"caching": False}, ["no-leak"], "quick")
+    hunt = HuntPlan("kvproof", 1, "quick", [], {"caching": False}, ["no-leak"])
     settings = {
         "subject": "kvproof", "effort": "quick", "budget": 3.5, "seed": 7, "out": "out", "judges": ["walker"],
         "trusted_subjects": ["a.py:*"], "fix": {"caching": False, "window": 3},

@@ -182,11 +182,13 @@ def test_an_inconclusive_run_says_what_to_do(passed: Result) -> None:
     assert refused.startswith("More work does not decide the checks of explorer: every configuration was refused.")
     assert "needed by walker." in reach
     passed.run.is_complete = False
+    for command in ("hunt", "verify"):
+        passed.run.command = command
+        assert advice(passed)[0].endswith(
+            f"again, or continue it with `kvproof {command} --resume` and its --out folder."
+        )
+    passed.run.command = "explore"
     assert advice(passed)[0] == "The run did not finish: run the command again."
-    passed.run.command = "hunt"
-    assert advice(passed)[0].endswith("again, or continue it with `kvproof hunt --resume` and its --out folder.")
-    passed.run.host = {"workers": "2 processes"}  # a walk in units is not resumed
-    assert advice(passed)[0].endswith("run the command again.")
 
 
 def test_one_of_a_kind_is_written_without_an_s() -> None:

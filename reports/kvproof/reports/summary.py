@@ -238,6 +238,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 MORE_WORK = {"verify": "--effort", "hunt": "--effort", "explore": "--effort", "device": "--budget"}  # by command
+RESUMED = ("hunt", "verify")  # commands
 BY_TIME = "--budget"
 OUT_OF_TIME = (BY_TIME, "no time was left")  # a reason with one of them was the time limit
 REFUSED = "the subject supports no configuration"  # a reason that begins so is not for lack of work
@@ -256,8 +257,8 @@ def advice(result: Result) -> list[str]:
     if option and any(words in text for text in reasons for words in OUT_OF_TIME):
         option = f"{BY_TIME}, or leave it out"
     if not result.run.is_complete:
-        is_resumed = result.run.command == "hunt" and "workers" not in result.run.host
-        rest = ", or continue it with `kvproof hunt --resume` and its --out folder" if is_resumed else ""
+        command = f"kvproof {result.run.command} --resume"
+        rest = f", or continue it with `{command}` and its --out folder" if result.run.command in RESUMED else ""
         sentences.append(f"The run did not finish: run the command again{rest}.")
     elif open_judges and option:
         sentences.append(

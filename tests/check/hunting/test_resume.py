@@ -121,7 +121,7 @@ def test_a_hunt_without_space_for_its_results_goes_on_and_can_be_resumed(
         patch.setattr(ResultStore, "__init__", small)
         assert hunt(*options).exit_code == 1
     assert _checks(folder / ".kvproof") == _checks(folder / "whole")
-    store, _ = resumed(folder / ".kvproof")
+    store, _ = resumed(folder / ".kvproof", HuntPlan)
     (num_results,) = store._execute("SELECT count(*) FROM results").fetchone()
     store.close()
     assert num_results < 8  # the plan, and what there was space for
@@ -172,7 +172,7 @@ def test_a_finding_of_another_property_is_reported_and_is_no_failure(folder: Pat
 
 
 def _plan(folder: Path) -> HuntPlan:
-    store, plan = resumed(folder / ".kvproof")
+    store, plan = resumed(folder / ".kvproof", HuntPlan)
     store.close()
     return plan
 

@@ -255,7 +255,7 @@ def test_a_gate_walks_a_correct_subject_and_says_what_the_level_does_not_decide(
 ) -> None:
     nothing = Stage("nothing", 1, [], lambda budget: ())
     monkeypatch.setattr("kvproof.check.proving.stage.prover_stage", lambda share, level: nothing)
-    monkeypatch.setattr(explore_stage, "specification_stage_of", lambda level, share: nothing)
+    monkeypatch.setattr(explore_stage, "specification_stage_of", lambda level, share, saving: nothing)
     code, checks = judged("Shelf", "verify", "--budget", "3")
 
     decided = {(one["judge"], one["property"]): one["verdict"] for one in checks if one["verdict"] != "unsupported"}

@@ -1,6 +1,5 @@
 """`kvproof hunt`: search for counterexamples of one subject."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,6 +17,7 @@ from kvproof.check.cli.options import (
     KnownOption,
     LikeOption,
     OutOption,
+    ResumeOption,
     SeedOption,
     TrustOption,
     WorkersOption,
@@ -61,9 +61,6 @@ FixOption = Annotated[
         help="Fix a field of the configuration in every run, for example caching=false. Repeatable.",
     ),
 ]
-ResumeOption = Annotated[
-    Path | None, typer.Option("--resume", metavar="DIR", help="Continue the hunt whose --out folder this is.")
-]
 
 
 def hunt(
@@ -98,9 +95,8 @@ def hunt(
         from kvproof.check.hunting.hunt import hunt as run
 
         if resume is not None:  # the configuration is about new hunts
-            subject, seed, fix = (
-                typed(context, name, value) for name, value in (("subject", subject), ("seed", seed), ("fix", fix))
-            )
+            given = {"subject": subject, "seed": seed, "effort": effort, "fix": fix}
+            subject, seed, effort, fix = (typed(context, name, value) for name, value in given.items())
         options = HuntOptions(
             subject=of_checkout(subject, like),
             seed=settled_seed(seed) if resume is None else seed,

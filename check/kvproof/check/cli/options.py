@@ -165,6 +165,9 @@ HistoryOption = Annotated[
         "file that `history` in kvproof.toml names.",
     ),
 ]
+ResumeOption = Annotated[
+    Path | None, typer.Option("--resume", metavar="DIR", help="Continue the run whose --out folder this is.")
+]
 TrustOption = Annotated[
     bool,
     typer.Option(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from kvproof.check.cli.config import options_to_repeat, place_in
+from kvproof.check.cli.config import options_to_repeat, place_in, typed
 from kvproof.check.cli.device import DeviceOption, settled_device
 from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
@@ -22,6 +23,7 @@ from kvproof.check.cli.options import (
     LikeOption,
     OutOption,
     RequireOption,
+    ResumeOption,
     SeedOption,
     SubjectOption,
     WorkersOption,
@@ -32,12 +34,17 @@ from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.extras import reason_missing
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kvproof.check.hosts.workers import StatefulWorkers
     from kvproof.check.hunting.findings import Saving
+    from kvproof.check.hunting.resume import VerifyPlan
+    from kvproof.check.hunting.store import ResultStore
     from kvproof.check.oracle.level import Level
     from kvproof.check.protocol.manager import ManagerSubject
     from kvproof.check.runs.effort import Effort
     from kvproof.check.runs.judges import Judges
+    from kvproof.check.runs.run import RunOptions
     from kvproof.check.runs.session import Stage
     from kvproof.reports.data_plane_result import DataPlane
 
@@ -51,6 +58,7 @@ def verify(
     judges: JudgesOption = None,
     require: RequireOption = None,
     seed: SeedOption = None,
+    resume: ResumeOption = None,
     device: DeviceOption = "auto",
     workers: WorkersOption = None,
     isolation: IsolationOption = None,
@@ -65,41 +73,86 @@ def verify(
 
     It searches the subject exhaustively in small scopes (a scheduler has none), runs it at random, and drives it with
     Hypothesis. For kvproof's own subjects it also proves the specification for all sizes and searches it; for any other
-    subject the report says in which release that was done.
+    subject the report says in which release that was done. The folder keeps what the searches have done, so that
+    --resume continues a run that was stopped.
     For built-in subjects it also checks the bytes that the engine moves and the text that it generates. For other
     managers that swap or fork, it moves the blocks of the mappings that they emit. A judge that needs an extra of
     kvproof which is not installed is left out, and the report says so; with --require it is a failure.
     """
-    with error_boundary(json, place_in(context)):
+    with error_boundary(json, place_in(context)), ExitStack() as ending:
         from kvproof.check.hosts.choice import opened
         from kvproof.check.hunting.findings import saving_of
         from kvproof.check.runs.arguments import factory_of
         from kvproof.check.runs.data_plane_stage import SUBJECTS
-        from kvproof.check.runs.effort import effort_of
-        from kvproof.check.runs.history import require_recordable
         from kvproof.check.runs.judges import settled_judges
-        from kvproof.check.runs.run import RunOptions, run_stages
+        from kvproof.check.runs.run import run_stages
         from kvproof.check.search.strategies import strategy_of
         from kvproof.check.subjects.loading.shipping import SHIPPING
 
-        require_recordable(history)
-        subject = of_checkout(subject, like) or subject
-        effort_chosen = effort_of(effort, budget, subject)
+        plan, results = _planned(context) if resume is None else _resumed(context, resume, ending)
+        subject = plan.subject
+        options = _run_options(context, plan, resume or out)
         if device != "auto" and subject not in SUBJECTS:
             raise UsageError(f"--device {device}: {subject} moves no bytes on a device; leave --device out")
         make, one = factory_of(subject, isolation, budget)
-        chosen = settled_judges(judges or [], subject, strategy_of(one), subject in SUBJECTS, require or [])
-        options = RunOptions(
-            "verify", subject, settled_seed(seed), budget, out, json, known, contract_fails, effort_chosen
-        )
-        options.assumptions, options.messages, options.baseline = chosen.assumptions, chosen.messages, baseline
-        options.history, options.words, options.required = history, options_to_repeat(context), chosen.required
+        chosen = settled_judges(plan.judges, subject, strategy_of(one), subject in SUBJECTS, plan.required)
+        options.assumptions, options.messages, options.required = chosen.assumptions, chosen.messages, chosen.required
         saving = saving_of(options, make, isolation)
         moved = _bytes_stages(chosen, device, saving, one)
-        with opened(workers, SHIPPING) as pool:
-            facts = moved.environment | ({} if pool is None else {"workers": pool.name})
-            stages = _stages(chosen, saving, one, effort_chosen, moved.stages, pool)
-            raise typer.Exit(run_stages(options, stages, one, data_plane=moved.plane, environment=facts))
+        pool = ending.enter_context(opened(workers, SHIPPING))
+        saving.results = _claimed(options, plan, results, ending)
+        facts = moved.environment | ({} if pool is None else {"workers": pool.name})
+        stages = _stages(chosen, saving, one, options.effort, moved.stages, pool)
+        raise typer.Exit(run_stages(options, stages, one, data_plane=moved.plane, environment=facts))
+
+
+def _planned(context: typer.Context) -> tuple[VerifyPlan, None]:
+    """What a new run does."""
+    from kvproof.check.hunting.resume import VerifyPlan
+    from kvproof.check.runs.effort import effort_of
+
+    given = context.params
+    subject = of_checkout(given["subject"], given["like"]) or given["subject"]
+    effort, words = effort_of(given["effort"], given["budget"], subject).name, options_to_repeat(context)
+    judges, required = given["judges"] or [], given["require"] or []
+    return VerifyPlan(subject, settled_seed(given["seed"]), effort, words, judges, required), None
+
+
+def _resumed(context: typer.Context, folder: Path, ending: ExitStack) -> tuple[VerifyPlan, ResultStore]:
+    """The plan of the run in this folder, and its results. The configuration is about new runs."""
+    from kvproof.check.hunting.resume import VerifyPlan, continued
+
+    given = {name: typed(context, name, value) for name, value in context.params.items()}
+    for name in ("judges", "require"):
+        if given[name]:
+            raise UsageError(f"--resume continues with the options of the first run; leave --{name} out")
+    subject = of_checkout(given["subject"], given["like"])
+    results, plan = continued(folder, VerifyPlan, subject, given["seed"], given["effort"], context.params["budget"])
+    ending.enter_context(closing(results))
+    return plan, results
+
+
+def _run_options(context: typer.Context, plan: VerifyPlan, folder: Path) -> RunOptions:
+    from kvproof.check.runs.effort import effort_of
+    from kvproof.check.runs.history import require_recordable
+    from kvproof.check.runs.run import RunOptions
+
+    given = context.params
+    require_recordable(given["history"])
+    effort = effort_of(plan.effort or None, given["budget"], plan.subject)
+    options = RunOptions("verify", plan.subject, plan.seed, given["budget"], folder, given["json"], given["known"])
+    options.contract_fails, options.effort = given["contract_fails"], effort
+    options.baseline, options.history = given["baseline"], given["history"]
+    options.words = plan.words_with(options_to_repeat(context))
+    return options
+
+
+def _claimed(options: RunOptions, plan: VerifyPlan, results: ResultStore | None, ending: ExitStack) -> ResultStore:
+    """The store of the run, whose folder is kept from other runs."""
+    from kvproof.check.hunting.resume import begun
+
+    options.store.claim()
+    return ending.enter_context(closing(begun(options.folder, plan))) if results is None else results
 
 
 def _stages(
@@ -128,7 +181,7 @@ def _stages(
     if chosen.has(PROVER):
         stages.append(_prover(strategy.level, share=120))
     if chosen.has(SPECIFICATION):
-        stages.append(specification_stage_of(strategy.level, share=40))
+        stages.append(specification_stage_of(strategy.level, share=40, saving=saving))
     if chosen.has(EXPLORER):
         scopes, most = strategy.exhaustive.gate, effort.transitions
         units = None if pool is None else ScopeUnits(pool, saving.judged)
@@ -136,7 +189,7 @@ def _stages(
     stages += bytes_stages
     if chosen.has(strategy.judge):
         share = 20 if strategy.level is MANAGER else 60
-        head = here(make) if pool is None else Head(pool)
+        head = here(make, saving.results) if pool is None else Head(pool, store=saving.results)
         stages.append(walker_stage(make, one, saving, share, effort.operations, head=head))
     if chosen.has(HYPOTHESIS):
         stages.append(hypothesis_stage(make, one, saving, 10, effort))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from kvproof.check.hosts.time_limit import search_ends_after, time_limit_of
 from kvproof.check.hunting.findings import Saving
-from kvproof.check.hunting.scope_unit import OnCount, Past, ScopeUnits, Search, kept, key_of_scope
+from kvproof.check.hunting.scope_unit import EXPLORER, OnCount, Past, ScopeUnits, Search, kept, key_of_scope
 from kvproof.check.isolation.remote_search import explore
 from kvproof.check.oracle.coverage import properties_of_the_specification
 from kvproof.check.oracle.level import Level
@@ -45,7 +45,6 @@ SPECIFICATION = "specification"
 EXCUSED = "the search ended at a finding that is excused, and could not go past it"
 PAST_NOTE = "it went past {:,} operations with excused findings in {}; what comes after these was not searched"
 PAST = "every state was searched but those that come after an operation with an excused finding: {} of them"
-EXPLORER = "explorer"
 OPEN_SECONDS_MAX = 20.0  # to open a subject in this process
 
 
@@ -235,11 +234,13 @@ def specification_stage(
     max_transitions: int = UNLIMITED,
     reader: Callable[..., SearchResult] = explore_specification,
     judge: str = SPECIFICATION,
+    saving: Saving | None = None,
 ) -> Stage:
     """Search every reachable state of the specification in each scope.
 
     is_whole: the scopes together must fire every rule and observe every witness; one scope alone need not. reader: the
-    search, if the text is not read in Python; judge: its name in the result.
+    search, if the text is not read in Python; judge: its name in the result. saving: of the run, in whose store the
+    results are kept.
     """
 
     def search(scope: Scope, seconds: float, max_transitions: int, progress: OnCount, past: Past) -> SearchResult:
@@ -248,7 +249,7 @@ def specification_stage(
     names = [*(rule.__name__ for rule in COLLECTED.rules), *WITNESSES]
     planned_checks = planned_checks_of_scopes(judge, scopes, None)
     expected = dict.fromkeys(names, is_whole)
-    searches = Searches(judge, scopes, planned_checks, search, _told, expected)
+    searches = Searches(judge, scopes, planned_checks, _kept_by(saving, search), _told, expected)
     searches.max_transitions = max_transitions
     return Stage(judge, share, planned_checks, searches.run)
 
@@ -298,10 +299,17 @@ def subject_stage(
     return Stage(EXPLORER, share, shown, searches.run, (strategy.exhaustive.assumption,))
 
 
-def specification_stage_of(level: Level, share: float) -> Stage:
+def _kept_by(saving: Saving | None, search: Search) -> Search:
+    """The same search of the specification, with results in the store of a run if it has one."""
+    if saving is None or saving.results is None:
+        return search
+    return kept(search, saving.judged, saving.results, SPECIFICATION)
+
+
+def specification_stage_of(level: Level, share: float, saving: Saving | None = None) -> Stage:
     """The stage of a gate that searches the specification of a level: of stores, or of block managers."""
     if level.system is not STORES:
-        return specification_stage(SPECIFICATION_SCOPES, share, is_whole=True)
+        return specification_stage(SPECIFICATION_SCOPES, share, is_whole=True, saving=saving)
     names = [rule.__name__ for rule in STORES.collected.rules]
     planned = [
         undecided(SPECIFICATION, property, scope)
@@ -313,7 +321,7 @@ def specification_stage_of(level: Level, share: float) -> Stage:
         return explore_stores(scope, seconds=seconds, max_transitions=max_transitions)
 
     scopes: Mapping[str, Any] = STORE_SCOPES
-    searches = Searches(SPECIFICATION, scopes, planned, search, _told, dict.fromkeys(names, True))
+    searches = Searches(SPECIFICATION, scopes, planned, _kept_by(saving, search), _told, dict.fromkeys(names, True))
     return Stage(SPECIFICATION, share, planned, searches.run)
 
 

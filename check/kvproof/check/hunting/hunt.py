@@ -11,7 +11,7 @@ from kvproof.check.hosts.workers import StatefulWorkers
 from kvproof.check.hunting.explore_stage import subject_stage
 from kvproof.check.hunting.findings import Saving, saving_of
 from kvproof.check.hunting.head import Head, here
-from kvproof.check.hunting.resume import HuntPlan, begun, keep_plan, require_same, resumed
+from kvproof.check.hunting.resume import HuntPlan, begun, continued
 from kvproof.check.hunting.scope_unit import ScopeUnits
 from kvproof.check.hunting.seeds import saved_runs, seeds_stage
 from kvproof.check.hunting.store import ResultStore
@@ -35,14 +35,11 @@ from kvproof.check.runs.run import RunOptions, run_stages
 from kvproof.check.runs.session import Stage
 from kvproof.check.runs.store import Store
 from kvproof.check.runs.terminal import output, say
-from kvproof.check.runs.trust import trust
 from kvproof.check.runs.verdicts import planned_checks
 from kvproof.check.search.strategies import Strategy, strategy_of
 from kvproof.check.subjects.loading.shipping import SHIPPING
 from kvproof.spec.verdict import Exit
 
-RESUME = "kvproof hunt --resume {file} --subject {subject}"
-BEFORE = "before"  # the stage of what was found before the hunt was resumed
 EXPLORER_SHARE, EXPLORER_SECONDS_MAX = 15.0, 15.0  # percent of the budget; the walker gets the rest
 
 
@@ -108,24 +105,20 @@ def _plan_of(given: HuntOptions, store: Store, ending: ExitStack) -> tuple[Resul
         assert given.seed is not None
         fixed, wanted = fixed_fields(given.fix), wanted_properties(given.wanted)
         effort = effort_of(given.effort, given.budget, given.subject).name
-        return None, HuntPlan(given.subject, given.seed, fixed, wanted, effort)
+        return None, HuntPlan(given.subject, given.seed, effort, given.words, fixed, wanted)
     if given.fix or given.wanted:
         option = "--fix" if given.fix else "--property"
         raise UsageError(f"--resume continues with the options of the first hunt; leave {option} out")
-    results, plan = resumed(given.resume)
+    results, plan = continued(
+        given.resume, HuntPlan, given.subject, given.seed, given.effort, given.budget, given.is_trusted
+    )
     ending.enter_context(closing(results))
-    trusted = trust(is_total=given.is_trusted, command=RESUME)
-    require_same(given.resume, plan, given.subject, given.seed, trusted)
-    if given.effort is None and given.budget is None:
-        given.effort = plan.effort or None
-    plan.effort = effort_of(given.effort, given.budget, plan.subject).name
-    keep_plan(results, plan)
     store.claim()
     return results, plan
 
 
 def _run_options(given: HuntOptions, plan: HuntPlan, store: Store, impossible: dict[str, str]) -> RunOptions:
-    effort = effort_of(given.effort, given.budget, plan.subject)
+    effort = effort_of(plan.effort or None, given.budget, plan.subject)
     options = RunOptions(
         "hunt",
         plan.subject,
@@ -138,7 +131,7 @@ def _run_options(given: HuntOptions, plan: HuntPlan, store: Store, impossible: d
         effort,
         baseline=given.baseline,
         history=given.history,
-        words=given.words,
+        words=plan.words_with(given.words),
     )
     options.store = store
     options.messages = tuple(f"--property {name}: {reason}" for name, reason in impossible.items())

@@ -6,6 +6,7 @@ from typing import Any
 
 from kvproof.check.hosts.time_limit import search_ends_after
 from kvproof.check.hunting.findings import Saving
+from kvproof.check.hunting.unit import key_of
 from kvproof.check.isolation.remote_search import despite_a_late_answer
 from kvproof.check.protocol.finding import FindingKey
 from kvproof.check.protocol.manager import ManagerSubject
@@ -40,6 +41,20 @@ def driven(subject: ManagerSubject, seed: int, past: Collection[FindingKey] = ()
     return despite_a_late_answer(subject, lambda: drive(subject, seed, **limits))
 
 
+def _round(
+    make: Callable[[], ManagerSubject], saving: Saving, seed: int, past: list[FindingKey], seconds: float
+) -> SearchResult:
+    """A round of Hypothesis, unless its result is in the store of the run."""
+
+    def search() -> SearchResult:
+        with search_ends_after(seconds):
+            return driven(make(), seed, past)
+
+    if saving.results is None:
+        return search()
+    return saving.results.find_or_search(key_of(JUDGE, saving.judged, seed, past), search, seconds)
+
+
 def hypothesis_stage(
     make: Callable[[], ManagerSubject],
     subject: ManagerSubject,
@@ -64,8 +79,7 @@ def hypothesis_stage(
                 if effort.is_fixed:
                     outcome.verdict, outcome.text = Verdict.UNKNOWN, stopped
                 break
-            with search_ends_after(began + budget.seconds - time.monotonic()):
-                done = driven(make(), budget.seed + number, past)
+            done = _round(make, saving, budget.seed + number, past, began + budget.seconds - time.monotonic())
             outcome.counts["operations"] += done.num_operations
             outcome.counts["runs"] += done.num_runs
             total.continue_with(done)

@@ -1,75 +1,129 @@
-"""What a hunt keeps in its folder, so that `kvproof hunt --resume DIR` can continue it: its plan, and its results.
+"""What a run keeps in its folder, so that `--resume DIR` can continue it: its plan, and its results.
 
-A hunt that is resumed is the same hunt: it does all its units again, and those whose results are in the store take no
-time. So it ends as one that was never stopped. With a larger effort, it goes on where the smaller one ended.
+A run of `hunt` or of `verify` that is resumed is the same run: it does all its units again, and those whose results are
+in the store take no time. So it ends as one that was never stopped. With a larger effort, it goes on where the smaller
+one ended.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-from kvproof.check.hunting.store import HUNT, ResultStore
+from kvproof.check.hunting.store import HUNT, VERIFY, ResultStore
+from kvproof.check.runs.effort import effort_of
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError
-from kvproof.check.runs.trust import Trust, UntrustedSubject
+from kvproof.check.runs.trust import Trust, UntrustedSubject, trust
 
 PLAN = "plan"  # the key of the plan
 OLD_FILE = "hunt.json"  # of version 0.2
-MANY = "the hunt in {folder} has {name} {kept}; leave --{name} out, or begin another hunt"
+RESUME = "--resume {file} --subject {subject}"
 
 
-class HuntPlan(msgspec.Struct, forbid_unknown_fields=True):
-    """What a hunt searches.
+class RunPlan(msgspec.Struct, forbid_unknown_fields=True):
+    """What a run searches.
 
-    effort: as `--effort` takes it; empty if the time alone limits the hunt. saved: the files with the runs of earlier
-    hunts that are replayed first.
+    effort: as `--effort` takes it; empty if the time alone limits the run. words: the options that repeat it.
     """
+
+    COMMAND: ClassVar[str]
+    FILE: ClassVar[str]  # of the store
+    WHAT: ClassVar[str]  # what a message calls the run
 
     subject: str
     seed: int
+    effort: str = ""
+    words: list[str] = []
+
+    def words_with(self, typed: list[str]) -> list[str]:
+        """The options that repeat the run when it is continued with these."""
+        return self.words if typed == self.words else [*self.words, *typed]
+
+
+class HuntPlan(RunPlan):
+    """What a hunt searches. saved: the files with the runs of earlier hunts that are replayed first."""
+
+    COMMAND, FILE, WHAT = "hunt", HUNT, "hunt"
+
     fixed: dict[str, Any] = {}
     properties: list[str] = []
-    effort: str = ""
     saved: list[str] = []
 
 
-def begun(folder: Path, plan: HuntPlan) -> ResultStore:
-    """The empty store of a new hunt in this folder. Raises StoreError, UsageError."""
-    store = ResultStore(folder / HUNT, is_needed=False)
+class VerifyPlan(RunPlan):
+    """What a run of `kvproof verify` searches. judges, required: as `--judges` and `--require` take them."""
+
+    COMMAND, FILE, WHAT = "verify", VERIFY, "run of verify"
+
+    judges: list[str] = []
+    required: list[str] = []
+
+
+Plan = TypeVar("Plan", bound=RunPlan)
+
+
+def begun(folder: Path, plan: RunPlan) -> ResultStore:
+    """The empty store of a new run in this folder. Raises StoreError, UsageError."""
+    store = ResultStore(folder / plan.FILE, is_needed=False)
     store.clear()
     keep_plan(store, plan)
     return store
 
 
-def keep_plan(store: ResultStore, plan: HuntPlan) -> None:
-    """Write the plan of a hunt, in place of an earlier one."""
+def keep_plan(store: ResultStore, plan: RunPlan) -> None:
+    """Write the plan of a run, in place of an earlier one."""
     store.put(PLAN, msgspec.to_builtins(plan))
 
 
-def resumed(folder: Path) -> tuple[ResultStore, HuntPlan]:
-    """The store and the plan of the hunt in this folder. Raises UsageError if there is none."""
-    if not (folder / HUNT).exists():
-        if (folder / OLD_FILE).exists():
+def resumed(folder: Path, kind: type[Plan]) -> tuple[ResultStore, Plan]:
+    """The store and the plan of the run in this folder. Raises UsageError if there is none."""
+    if not (folder / kind.FILE).exists():
+        if kind is HuntPlan and (folder / OLD_FILE).exists():
             raise UsageError(
                 f"{folder} holds a hunt of an earlier version of kvproof ({OLD_FILE}), which is not "
                 "continued; begin the hunt again, with its --subject and --seed"
             )
-        raise UsageError(f"{folder} holds no hunt that can be resumed: it has no {HUNT}")
-    store = ResultStore(folder / HUNT, is_needed=False)
+        raise UsageError(f"{folder} holds no {kind.WHAT} that can be resumed: it has no {kind.FILE}")
+    store = ResultStore(folder / kind.FILE, is_needed=False)
     try:
         store.check()
-        return store, msgspec.convert(store.find(PLAN), HuntPlan)
+        return store, msgspec.convert(store.find(PLAN), kind)
     except (msgspec.ValidationError, StoreError) as error:
         store.close()
-        raise UsageError(f"the hunt in {folder} cannot be resumed: {error}") from error
+        raise UsageError(f"the {kind.WHAT} in {folder} cannot be resumed: {error}") from error
 
 
-def require_same(folder: Path, plan: HuntPlan, subject: str | None, seed: int | None, trusted: Trust) -> None:
-    """Raise UsageError if the command asks for another hunt, or the plan names code that is not trusted."""
+def continued(
+    folder: Path,
+    kind: type[Plan],
+    subject: str | None,
+    seed: int | None,
+    effort: str | None,
+    budget: float | None,
+    is_trusted: bool = False,
+) -> tuple[ResultStore, Plan]:
+    """As `resumed`, of a command with these options; an effort that it has is from now on that of the plan."""
+    store, plan = resumed(folder, kind)
+    try:
+        _require_same(
+            folder, plan, subject, seed, trust(is_total=is_trusted, command=f"kvproof {kind.COMMAND} {RESUME}")
+        )
+        plan.effort = effort_of(effort or plan.effort or None, budget, plan.subject).name
+        keep_plan(store, plan)
+    except BaseException:
+        store.close()
+        raise
+    return store, plan
+
+
+def _require_same(folder: Path, plan: RunPlan, subject: str | None, seed: int | None, trusted: Trust) -> None:
+    """Raise UsageError if the command asks for another run, or the plan names code that is not trusted."""
     for name, given, kept in (("subject", subject, plan.subject), ("seed", seed, plan.seed)):
         if given is not None and given != kept:
-            raise UsageError(MANY.format(folder=folder, name=name, kept=kept))
+            raise UsageError(
+                f"the {plan.WHAT} in {folder} has {name} {kept}; leave --{name} out, or begin another {plan.WHAT}"
+            )
     if subject is None:
         try:
             trusted.subject_of(folder, plan.subject)

@@ -7,7 +7,7 @@ other; its result does not depend on the units of the walk, so workers can do th
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import strategy_of
 
+EXPLORER = "explorer"
 OnCount = Callable[[int], None]
 Past = tuple[FindingKey, ...]  # excused findings, which do not end a search
 Search = Callable[[Scope, float, int, OnCount, Past], SearchResult]  # of a scope: seconds, transitions, progress
@@ -96,8 +97,9 @@ class ScopeUnits:
             if past:
                 return self._again(scope, seconds, num_left, past)
             if not begun:
-                results = self.workers.results(explore_unit, self._units(scopes, max_transitions, seconds))
-                begun.append(zip(scopes.values(), results, strict=False))
+                left = [*scopes.values()][[*scopes.values()].index(scope) :]  # those before it are in the store
+                results = self.workers.results(explore_unit, self._units(left, max_transitions, seconds))
+                begun.append(zip(left, results, strict=False))
             return _result(next(packed for one, (packed,) in begun[0] if one == scope))
 
         return search
@@ -144,9 +146,9 @@ class ScopeUnits:
         """Whether the search of a hunt is done beside its walk, and not before it."""
         return self.subject.budget is None and not stops_at_first
 
-    def _units(self, scopes: Mapping[str, Scope], max_transitions: int, seconds: float) -> Iterator[ScopeUnit]:
+    def _units(self, scopes: Iterable[Scope], max_transitions: int, seconds: float) -> Iterator[ScopeUnit]:
         deadline = time.monotonic() + seconds
-        for scope in scopes.values():
+        for scope in scopes:
             yield ScopeUnit(self.subject, (scope,), max_transitions, max(0.0, deadline - time.monotonic()))
 
 
@@ -164,21 +166,23 @@ def _result(packed: Any) -> SearchResult:
     return done
 
 
-def key_of_scope(subject: Judged, scope: Scope, max_transitions: int, past: Past = ()) -> str:
+def key_of_scope(subject: Judged, scope: Any, max_transitions: int, past: Past = (), judge: str = EXPLORER) -> str:
     """The key of the search of a scope: it is the same whoever does it, and together with which others."""
-    return key_of("explore", subject, repr(scope), max_transitions, past)
+    return key_of(judge, subject, repr(scope), max_transitions, past)
 
 
-def kept(search: Search, subject: Judged, store: ResultStore) -> Search:
-    """The same search, which finds in the store what was searched before. What the time has ended is not kept."""
+def kept(search: Search, subject: Judged, store: ResultStore, judge: str = EXPLORER) -> Search:
+    """The same search, which finds in the store what was searched before.
+
+    A finding of another judge than the explorer is not kept: no subject has the run.
+    """
 
     def find_or_search(scope: Scope, seconds: float, num_left: int, progress: OnCount, past: Past = ()) -> SearchResult:
-        key, began = key_of_scope(subject, scope, num_left, past), time.monotonic()
-        if (found := store.result_of(key, SearchResult)) is not None:
-            return found
-        done = search(scope, seconds, num_left, progress, past)
-        if time.monotonic() - began < seconds:
-            store.add(key, "", done.seconds, pack(done))
-        return done
+        key = key_of_scope(subject, scope, num_left, past, judge)
+
+        def do() -> SearchResult:
+            return search(scope, seconds, num_left, progress, past)
+
+        return store.find_or_search(key, do, seconds, keeps_findings=judge == EXPLORER)
 
     return find_or_search

@@ -1,4 +1,4 @@
-"""The results of a hunt or of a campaign in an SQLite database, which only its head writes.
+"""The results of a hunt, a campaign or a run of verify in an SQLite database, which only its head writes.
 
 A unit has a key that is made of everything its result depends on. Its result is written in one transaction, so a hunt
 that is killed has each unit as a whole or not at all, and a unit that is done twice is kept once. To resume is to find
@@ -6,6 +6,8 @@ a key. Results of units that the hunt no longer has stay in the file and are ign
 """
 
 import sqlite3
+import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -14,15 +16,16 @@ import msgspec
 
 from kvproof.check.counterexample.trace_schema import CounterexampleError
 from kvproof.check.hosts.channel import ChannelError
-from kvproof.check.isolation.messages import unpack
+from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.isolation.search_process import require_possible
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError, explained
+from kvproof.check.search.result import SearchResult
 from kvproof.reports.run_page import RUN_PAGE
 from kvproof.spec.database import has_tables_of
 from kvproof.spec.verdict import Exit
 
-CAMPAIGN, HUNT = "campaign.sqlite", "hunt.sqlite"
+CAMPAIGN, HUNT, VERIFY = "campaign.sqlite", "hunt.sqlite", "verify.sqlite"
 DOCUMENT = "campaign.json"
 APPLICATION_ID = 0x6B767063  # "kvpc"
 TABLE = "CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, worker TEXT, seconds REAL, result BLOB)"
@@ -99,6 +102,18 @@ class ResultStore:
             return cast(Result, result)
         except (TypeError, ChannelError, CounterexampleError) as error:
             raise self.damaged(error) from error
+
+    def find_or_search(
+        self, key: str, search: Callable[[], SearchResult], seconds: float, keeps_findings: bool = True
+    ) -> SearchResult:
+        """The result of a search, which is done unless it was done before. What the time ends is not kept."""
+        began = time.monotonic()
+        if (found := self.result_of(key, SearchResult)) is None:
+            found = search()
+            is_kept = keeps_findings or found.counterexample is None
+            if is_kept and time.monotonic() - began < seconds:
+                self.add(key, "", found.seconds, pack(found))
+        return found
 
     def damaged(self, error: Exception) -> StoreError:
         """The error that a result in the database is none."""
