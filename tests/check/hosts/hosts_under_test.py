@@ -135,10 +135,12 @@ def pool() -> Iterator[Ask]:
     """A worker of a pool."""
     with closing(LocalWorkers(1)) as workers:
         workers.prepare(run, "pass")
-        yield _asking(workers)
+        yield asking(workers)
 
 
-def _asking(workers: Workers, seconds: float = SECONDS) -> Ask:
+def asking(workers: Workers, seconds: float = SECONDS) -> Ask:
+    """What asks workers for one unit."""
+
     def ask(code: str) -> str:
         try:
             (result,) = workers.results(run, [code], Handling(seconds, num_tries=1, is_loss_a_result=True))
@@ -183,7 +185,7 @@ def ray_worker() -> Iterator[Ask]:
     from kvproof.check.hosts.on_ray import RayWorkers
 
     with closing(RayWorkers()) as workers:
-        yield _asking(workers, seconds=60.0)
+        yield asking(workers, seconds=60.0)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The workers that `--workers` names: a number of processes of this machine, or a Ray cluster."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kvproof.check.hosts.workers import Shipping, StatefulWorkers
@@ -15,11 +15,33 @@ def is_number(workers: str) -> bool:
     return workers.isascii() and workers.isdigit() and 1 <= int(workers) <= NUM_PROCESSES_MAX
 
 
-def is_valid(workers: str) -> bool:
-    """Whether `--workers` takes this text."""
+def _is_ray(workers: str) -> bool:
     host, colon, port = workers.removeprefix(RAY_CLIENT).rpartition(":")
     is_address = workers.startswith(RAY_CLIENT) and bool(host and colon) and port.isascii() and port.isdigit()
-    return is_number(workers) or workers == RAY or is_address
+    return workers == RAY or is_address
+
+
+def _processes(workers: str, shipping: Shipping | None) -> StatefulWorkers:
+    from kvproof.check.hosts.pool import LocalWorkers
+
+    return LocalWorkers(int(workers))
+
+
+def _ray(workers: str, shipping: Shipping | None) -> StatefulWorkers:
+    require_extra("ray", f"--workers {workers}")
+    from kvproof.check.hosts.on_ray import RayWorkers
+
+    return RayWorkers(None if workers == RAY else workers, shipping)
+
+
+Open = Callable[[str, Shipping | None], StatefulWorkers]
+# Each kind of workers: whether a text of `--workers` names it, and how it is opened.
+KINDS: dict[Callable[[str], bool], Open] = {is_number: _processes, _is_ray: _ray}
+
+
+def is_valid(workers: str) -> bool:
+    """Whether `--workers` takes this text."""
+    return any(is_named(workers) for is_named in KINDS)
 
 
 @contextmanager
@@ -33,16 +55,7 @@ def opened(workers: str | None, shipping: Shipping | None = None) -> Iterator[St
     if workers is None:
         yield None
         return
-    pool: StatefulWorkers
-    if is_number(workers):
-        from kvproof.check.hosts.pool import LocalWorkers
-
-        pool = LocalWorkers(int(workers))
-    else:
-        require_extra("ray", f"--workers {workers}")
-        from kvproof.check.hosts.on_ray import RayWorkers
-
-        pool = RayWorkers(None if workers == RAY else workers, shipping)
+    pool = next(open_kind for is_named, open_kind in KINDS.items() if is_named(workers))(workers, shipping)
     try:
         yield pool
     finally:
