@@ -47,7 +47,7 @@ def saved(saving: Saving, *runs: list[Operation]) -> list[ReportedFinding]:
 
 def test_what_one_method_does_wrong_in_two_operations_has_one_signature(leaking: Factory, tmp_path: Path) -> None:
     first, second = saved(Saving(leaking, "leaking", 1, Store(tmp_path)), PREEMPTED, ENDED)
-    assert first.signature == second.signature == "preempt: GPU: blocks in tables so are free"
+    assert first.signature == second.signature == "preempt: GPU: blocks in tables so are free, too small"
     assert first.trace != second.trace
 
 
@@ -64,7 +64,7 @@ def test_what_two_methods_do_wrong_has_two_signatures(altered: Altered, tmp_path
 
 def test_a_known_finding_keeps_its_signature(leaking: Factory, tmp_path: Path) -> None:
     saving = Saving(leaking, "leaking", 1, Store(tmp_path))
-    accepted = "free: GPU: blocks in tables so are free"
+    accepted = "free: GPU: blocks in tables so are free, too small"
     saving.accepted = frozenset({Identity("no-leak-at-rest", accepted)})
     first, second = saved(saving, PREEMPTED, ENDED)
     assert (first.excused, second.signature) == ("", accepted)
