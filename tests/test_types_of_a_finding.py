@@ -25,10 +25,6 @@ TYPES = {
 }
 ON_THE_WAY = {  # between two of the five, while a finding is saved; each may become a field of one of them
     "KeptFinding": "a counterexample while it is replayed, shortened and saved, and what failed of that",
-    "ReportedFinding": "a saved counterexample, until it is a check",
-    "InterruptedFinding": "ends a run with the check that was being saved",
-    "FindingRow": "a check in the table of a campaign, whose searches have several subjects",
-    "CampaignFinding": "what a page, which imports nothing of check, reads of such a row",
     "PlaceRefuted": "a finding with its place in a search whose parts are in several processes",
 }
 NO_FINDINGS = {
@@ -79,7 +75,7 @@ def test_a_finding_has_five_types_and_each_other_class_that_looks_like_one_has_a
     names = {name for root, name in counted() if root != "audit"}
     assert names == {*TYPES, *ON_THE_WAY, *NO_FINDINGS}
     assert {name for root, name in counted() if root == "audit"} == set()
-    assert (len(TYPES), len(ON_THE_WAY)) == (5, 6)
+    assert (len(TYPES), len(ON_THE_WAY)) == (5, 2)
 
 
 def test_the_name_of_a_type_of_a_finding_means_nothing_else() -> None:

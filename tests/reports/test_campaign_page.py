@@ -1,5 +1,6 @@
 """The page of a campaign."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,15 +20,14 @@ def search(subject: str, **others: Any) -> Any:
 def test_the_page_of_a_campaign_has_each_finding_with_its_steps_and_each_search(
     refuted: Result, tmp_path: Path
 ) -> None:
-    check = refuted.checks[2]
-    found = SimpleNamespace(subject="vllm-v0==0.2.7", judge="walker", property=check.property, text=check.text)
-    found.trace, found.signature, found.excused = check.trace, "", ""
-    excused = SimpleNamespace(**{**vars(found), "excused": "fixed in <0.3>", "trace": "../outside.json"})
+    found = refuted.checks[2]
+    excused = replace(found, excused="fixed in <0.3>", trace="../outside.json")
 
     left_out = search("nano-vllm")
     left_out.reason = "the engine is not there"
     searches = [search("vllm-v0==0.2.7"), left_out]
-    page = campaign_page(searches, [excused, found], ["interrupted"], Exit.REFUTED, tmp_path)
+    findings = [(searches[0], excused), (searches[0], found)]
+    page = campaign_page(searches, findings, ["interrupted"], Exit.REFUTED, tmp_path)
 
     assert "<h1>2 searches, 24,690 operations, 1 finding</h1>" in page
     assert page.index("fork(&#34;p&#34;, &#34;c&#34;)") < page.index("No failure: fixed in &lt;0.3&gt;")

@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 from kvproof.reports.counterexample import FindingView
 from kvproof.reports.document import DocumentError, inside, read
-from kvproof.reports.evidence import Reported, refuted
 from kvproof.reports.explorer_data import frames_beside
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Check
@@ -14,7 +13,7 @@ from kvproof.reports.run_page import BADGES, COLOURS, FRAMES_BYTES_MAX
 from kvproof.reports.summary import number
 from kvproof.reports.template import render
 from kvproof.spec.trace import Trace
-from kvproof.spec.verdict import Exit, Verdict
+from kvproof.spec.verdict import Exit
 
 TEMPLATE = "campaign_page.html"
 
@@ -33,29 +32,17 @@ class CampaignSearch(Protocol):
     reason: str
 
 
-class CampaignFinding(Protocol):
-    """A finding of a campaign; its fields are those of a check."""
-
-    subject: str
-    property: str
-    signature: str
-    text: str
-    trace: str | None
-    excused: str
-    judge: str
-
-
 def campaign_page(
     searches: Sequence[CampaignSearch],
-    findings: Sequence[CampaignFinding],
+    findings: Sequence[tuple[CampaignSearch, Check]],
     messages: Sequence[str],
     exit_code: Exit,
     folder: Path,
 ) -> str:
-    """Render the page. folder: where the traces of the findings are."""
+    """Render the page. findings: each with its search. folder: where their traces are."""
     views, left = [], FRAMES_BYTES_MAX
-    for index, one in enumerate(sorted(findings, key=lambda found: bool(found.excused)), 1):
-        view = _view(f"finding-{index}", one, folder, left)
+    for index, (search, check) in enumerate(sorted(findings, key=lambda one: bool(one[1].excused)), 1):
+        view = _view(f"finding-{index}", search.subject, check, folder, left)
         left -= len(view.frames)
         views.append(view)
     operations = sum(one.operations for one in searches)
@@ -65,7 +52,7 @@ def campaign_page(
         colour=COLOURS.get(exit_code, "open"),
         badge=BADGES.get(exit_code, "inconclusive"),
         sentence=f"{number(len(searches), 'search', 'searches')}, {number(operations, 'operation', 'operations')}, "
-        f"{number(sum(not one.excused for one in findings), 'finding', 'findings')}",
+        f"{number(sum(not check.excused for _, check in findings), 'finding', 'findings')}",
         views=views,
         rows=[
             (
@@ -73,7 +60,7 @@ def campaign_page(
                 printable(", ".join(f"{name}={value}" for name, value in one.fixed.items())) or "–",
                 one,
                 printable(cut(one.reason)),
-                sum(found.subject == one.subject for found in findings),
+                sum(search.subject == one.subject for search, _ in findings),
             )
             for one in searches
         ],
@@ -81,22 +68,13 @@ def campaign_page(
     )
 
 
-def _view(name: str, one: CampaignFinding, folder: Path, frames_max: int) -> FindingView:
+def _view(name: str, subject: str, check: Check, folder: Path, frames_max: int) -> FindingView:
     """A finding with its run, if the run is there and fits."""
-    check = Check(
-        f"{one.judge}/{one.property}/{one.subject}",
-        one.judge,
-        one.property,
-        Verdict.UNKNOWN,
-        trace=one.trace,
-        signature=one.signature,
-        excused=one.excused,
-    )
-    found = FindingView(refuted(check, Reported(one.text, one.judge)), one.subject, name=name)
-    if one.trace is None:
+    found = FindingView(check, subject, name=name)
+    if check.trace is None:
         return found
     try:
-        found.path = inside(folder, one.trace)
+        found.path = inside(folder, check.trace)
         found.trace = read(found.path, Trace)
     except DocumentError as error:
         found.not_replayed = printable(str(error))

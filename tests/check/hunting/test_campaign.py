@@ -76,7 +76,7 @@ def test_a_campaign_that_is_killed_twice_ends_with_the_table_of_one_that_is_not(
     here = Here()
     expected = run(replace(plan, folder=plan.folder / "other"), here, news)
     assert 10**9 - here.num_left == 16 + 4 + 4  # units of walks, the rest of four after a finding, and these to shorten
-    assert [(one.property, one.signature) for one in expected.findings] == [
+    assert [(one.property, one.signature) for _, one in expected.findings] == [
         ("refcount-exact", "fork: refcount of block: the specification says the subject, too small"),
         ("total-calls", "preempt RuntimeError: raised in Fussy.preempt of faulty_campaign.py"),
     ]
@@ -89,7 +89,7 @@ def test_a_campaign_that_is_killed_twice_ends_with_the_table_of_one_that_is_not(
     assert run(plan, Here()) == expected
     assert run(plan, Here(0)) == expected  # everything is in the store
     assert {path.name for path in (plan.folder / "crashes").iterdir() if path.suffix == ".json"} == {
-        Path(one.trace).name for one in expected.findings if one.trace
+        Path(one.trace).name for _, one in expected.findings if one.trace
     }
 
 

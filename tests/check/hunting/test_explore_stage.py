@@ -13,7 +13,7 @@ from kvproof.check.protocol.manager import Admitted, Config, Refused, Unsupporte
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.session import INTERRUPTED, StageBudget, StageOutput
 from kvproof.check.runs.store import Store
-from kvproof.check.runs.verdicts import ReportedFinding, planned_checks_of_scopes
+from kvproof.check.runs.verdicts import planned_checks_of_scopes
 from kvproof.check.search.result import SearchResult
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.reports.result import Check, Refusals
@@ -33,7 +33,7 @@ def hunt(answers: list[Answer], num_transitions: int = 100) -> tuple[Iterator[St
             raise answer
         return answer
 
-    def save(*_: object) -> ReportedFinding:
+    def save(*_: object) -> Check:
         raise AssertionError("there is no finding")
 
     planned = planned_checks_of_scopes("explorer", SCOPES, BuiltIn())

@@ -10,8 +10,8 @@ from kvproof.check.hunting.findings import Saving
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.runs.store import Store
-from kvproof.check.runs.verdicts import ReportedFinding
 from kvproof.reports.identity import Identity
+from kvproof.reports.result import Check
 from kvproof.spec.trace import Operation
 
 Factory = Callable[[], ManagerSubject]
@@ -36,12 +36,12 @@ def leaking(altered: Altered) -> Factory:
     return altered(release=lambda self, seq: leaks(self.manager, seq), refcounts=lambda self: None)
 
 
-def saved(saving: Saving, *runs: list[Operation]) -> list[ReportedFinding]:
+def saved(saving: Saving, *runs: list[Operation]) -> list[Check]:
     found = []
     for operations in runs:
         finding = finding_of(saving.make(), CONFIG, operations)
         assert finding is not None
-        found.append(saving.save("walker", Counterexample(CONFIG, operations, finding), 0))
+        found.append(saving.save("walker", Counterexample(CONFIG, operations, finding), 0)[0])
     return found
 
 

@@ -71,7 +71,7 @@ def campaigned(subject: str, seed: int, effort: str, folder: Path) -> Hunted:
     campaign.run()
     store.close()
     (row,) = campaign.result.searches
-    kinds = sorted((one.property, one.signature, run_of(folder, one.trace)) for one in campaign.result.findings)
+    kinds = sorted((one.property, one.signature, run_of(folder, one.trace)) for _, one in campaign.result.findings)
     return row.operations, row.runs, kinds
 
 

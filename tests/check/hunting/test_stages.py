@@ -17,9 +17,12 @@ from kvproof.check.protocol.manager import Config, ManagerSubject, Refused
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.session import StageBudget, StageOutput
 from kvproof.check.runs.store import Store
-from kvproof.check.runs.verdicts import NOTHING_ACCEPTED, SHOWN_BY, STOPPED, ReportedFinding
+from kvproof.check.runs.verdicts import NOTHING_ACCEPTED, SHOWN_BY, STOPPED, refuted_by
 from kvproof.check.search.result import REASON_MAX, REASONS_MAX, SearchResult
+from kvproof.check.search.suppression import Features
 from kvproof.check.subjects.registry import find
+from kvproof.reports.evidence import SavedRun
+from kvproof.reports.identity import Identity
 from kvproof.reports.result import PROMISED_BY_NOBODY, Check, Refusals, WitnessCount
 from kvproof.spec.verdict import Verdict
 
@@ -30,8 +33,8 @@ FINDING = Finding("read-back", "position 3")
 class Remembering(Saving):
     """Saves nothing."""
 
-    def save(self, judge: str, *_: Any) -> ReportedFinding:
-        return ReportedFinding("read-back", "position 3", "crashes/x.json")
+    def save(self, judge: str, *_: Any) -> tuple[Check, Features]:
+        return refuted_by(judge, Identity("read-back", ""), SavedRun("position 3", "crashes/x.json")), ()
 
 
 def said_of(walk: SearchResult, monkeypatch: pytest.MonkeyPatch, seconds: float = 10.0) -> list[StageOutput]:
@@ -123,8 +126,8 @@ def test_texts_of_a_subject_that_differ_each_time_make_no_endless_report() -> No
 
 
 def test_nothing_is_refuted_without_a_run_that_shows_it() -> None:
-    with pytest.raises(ValueError, match="read-back is not refuted without a run"):
-        ReportedFinding("read-back", "position 3")
+    with pytest.raises(ValueError, match="nothing is refuted by SavedRun without trace"):
+        refuted_by("walker", Identity("read-back", ""), SavedRun("position 3", ""))
 
 
 @pytest.mark.parametrize(("slack", "verdict"), [(None, Verdict.UNSUPPORTED), (0, Verdict.REFUTED)])

@@ -124,7 +124,7 @@ def _print(console: "Output", result: "CampaignResult") -> None:
     rows = [("subject", "configuration", "seed", "effort", "operations", "runs", "rules", "findings")]
     for one in result.searches:
         fixed = ", ".join(f"{name}={value}" for name, value in one.fixed.items()) or "–"
-        num_found = sum(found.subject == one.subject for found in result.findings)
+        num_found = sum(search.subject == one.subject for search, _ in result.findings)
         counts = (f"{one.operations:,}", f"{one.runs:,}", str(one.rules), str(num_found))
         rows.append((one.subject, fixed, str(one.seed), one.effort, *counts))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -134,15 +134,15 @@ def _print(console: "Output", result: "CampaignResult") -> None:
     for subject, reason in {(one.subject, one.reason): None for one in result.searches if one.reason}:
         say(console, f"not searched: {subject}: {reason}", "yellow")
     say(console, "")
-    for found in result.findings:
+    for search, found in result.findings:
         first = found.text.partition("\n")[0]
         excuse = f" (excused: {found.excused})" if found.excused else ""
-        say(console, f"{found.subject}: {found.property}: {first}{excuse}", "bold red" if not excuse else "")
+        say(console, f"{search.subject}: {found.property}: {first}{excuse}", "bold red" if not excuse else "")
         if found.trace:
             say(console, f"  Saved: {found.trace}")
     for message in result.messages:
         say(console, message, "yellow")
-    num = sum(not found.excused for found in result.findings)
+    num = sum(not found.excused for _, found in result.findings)
     end = "" if result.is_complete else "; not complete"
     searches = number(len(result.searches), "search", "searches")
     say(console, f"{searches}, {number(num, 'finding', 'findings')}{end}.")

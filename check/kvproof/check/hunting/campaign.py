@@ -12,7 +12,7 @@ saved. What another search of the same subject has reported before is not report
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from kvproof.check.hosts.workers import Workers
@@ -32,6 +32,7 @@ from kvproof.check.runs.store import Store
 from kvproof.check.runs.verdicts import NOTHING_ACCEPTED, refused_by_subject
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.suppression import Features, KnownFailure, is_duplicate
+from kvproof.reports.result import Check
 from kvproof.reports.summary import refusal_line
 from kvproof.spec.verdict import Exit
 
@@ -54,29 +55,15 @@ class SearchRow:
 
 
 @dataclass
-class FindingRow:
-    """A finding in the table of a campaign; its fields are those of a result. seed: of the search that found it."""
-
-    subject: str
-    property: str
-    signature: str
-    text: str
-    trace: str | None
-    excused: str
-    seed: int
-    judge: str
-
-
-@dataclass
 class CampaignResult:
     """The document of a campaign. is_complete: everything that was planned is done.
 
-    unreached: subjects without a finding whose searches together never reached a situation that their capabilities
-    promise. The messages name these; the document has no further field for them.
+    findings: each with the search that found it. unreached: subjects without a finding whose searches together never
+    reached a situation that their capabilities promise. The messages name these; the document has no field for them.
     """
 
     searches: list[SearchRow]
-    findings: list[FindingRow] = field(default_factory=list)
+    findings: list[tuple[SearchRow, Check]] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     is_complete: bool = False
     schema_version: int = 1
@@ -84,7 +71,7 @@ class CampaignResult:
 
     def exit_code(self) -> Exit:
         """The exit code of the campaign, as of a run."""
-        if any(not one.excused for one in self.findings):
+        if any(not found.excused for _, found in self.findings):
             return Exit.REFUTED
         if not any(one.operations for one in self.searches):
             return Exit.NOTHING_CHECKED
@@ -152,7 +139,7 @@ class Campaign:
             row.reason = row.reason or done.lacking(walk.max_operations)
             for one in refused_by_subject(row.subject, done.refusals, done.num_drawn):
                 self.result.messages.append(refusal_line(one))
-        decided = {one.subject for one in self.result.findings} | {row.subject for row in rows if row.reason}
+        decided = {search.subject for search, _ in self.result.findings} | {row.subject for row in rows if row.reason}
         places: dict[str, list[int]] = {}
         for place, row in enumerate(rows):
             if row.subject not in decided:
@@ -253,24 +240,15 @@ class Campaign:
         """Replay, save and report a finding; the features of its runs."""
         saving = self._saving(one.place)
         judge = strategy_of(saving.make()).judge
-        reported = saving.save(judge, one.found, one.num_before)
-        self._reported[saving.subject].append((*one.found.kind, reported.features))
-        row = FindingRow(
-            saving.subject,
-            reported.property,
-            reported.signature,
-            reported.text,
-            reported.trace,
-            reported.excused,
-            saving.seed,
-            judge,
-        )
-        if all(replace(other, seed=row.seed) != row for other in self.result.findings):
-            self.result.findings.append(row)
-            where = f": {self.plan.folder / row.trace}" if row.trace else ""
-            excuse = f" (excused: {row.excused})" if row.excused else ""
-            self.watch.say(f"refuted: {row.subject}: {row.property}: {row.signature}{excuse}{where}")
-        return reported.features
+        found, features = saving.save(judge, one.found, one.num_before)
+        self._reported[saving.subject].append((*one.found.kind, features))
+        row = self.result.searches[one.place]
+        if all((search.subject, before) != (row.subject, found) for search, before in self.result.findings):
+            self.result.findings.append((row, found))
+            where = f": {self.plan.folder / found.trace}" if found.trace else ""
+            excuse = f" (excused: {found.excused})" if found.excused else ""
+            self.watch.say(f"refuted: {row.subject}: {found.property}: {found.signature}{excuse}{where}")
+        return features
 
     def _saving(self, place: int) -> Saving:
         """What replays and saves the findings of a search. The searches of one subject share it."""
@@ -309,4 +287,10 @@ def check_fields(plan: Plan) -> dict[str, str]:
 
 def as_data(result: CampaignResult) -> dict[str, Any]:
     """The result as the data of its JSON document."""
-    return {name: value for name, value in asdict(result).items() if name != "unreached"}
+    data = {name: value for name, value in asdict(result).items() if name != "unreached"}
+    names = ("property", "signature", "text", "trace", "excused", "judge")
+    data["findings"] = [
+        {"subject": search.subject, "seed": search.seed} | {name: getattr(found, name) for name in names}
+        for search, found in result.findings
+    ]
+    return data

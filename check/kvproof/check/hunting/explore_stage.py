@@ -22,11 +22,11 @@ from kvproof.check.runs.verdicts import (
     NO_STEP,
     STOPPED,
     JudgeOutcome,
-    ReportedFinding,
-    named_if_excused,
+    named,
     notes,
     planned_checks_of_scopes,
     refused_by_subject,
+    refuted_by,
     resolve_checks,
     undecided,
     witness_counts,
@@ -35,6 +35,8 @@ from kvproof.check.search.exhaustive.specification import explore_specification
 from kvproof.check.search.exhaustive.store_rules import StoreScope, explore_stores
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import strategy_of
+from kvproof.reports.evidence import PrintedRun
+from kvproof.reports.identity import Identity
 from kvproof.reports.result import Check
 from kvproof.spec.language import COLLECTED
 from kvproof.spec.store.machine import STORES
@@ -63,7 +65,7 @@ class Searches:
     scopes: Mapping[str, Scope]
     planned_checks: list[Check]
     explore: Search
-    save: Callable[[Counterexample, int], ReportedFinding]
+    save: Callable[[Counterexample, int], Check]
     expected: dict[str, bool] = field(default_factory=dict)
     is_hunt: bool = False
     keeps_going: bool = False
@@ -81,7 +83,7 @@ class Searches:
         if not self.is_hunt:
             for name, outcome in refused.items():
                 yield from self._decided(name, outcome)
-        for number, (name, scope) in enumerate(self.scopes.items()):
+        for number, name in enumerate(self.scopes):
             if name in refused:
                 continue
             left = deadline - time.monotonic()
@@ -92,7 +94,7 @@ class Searches:
                 yield from self._decided(name, JudgeOutcome(Verdict.UNKNOWN, {}, 0.0, STOPPED))
                 continue
             try:
-                done, found, num_done = self._past_excused(scope, deadline, num_left, budget.further(num_states))
+                done, found, num_done = self._past_excused(name, deadline, num_left, budget.further(num_states))
             except Unsupported as error:  # of a subject that had the configuration when it was asked
                 refused[name] = _without(str(error))
                 if not self.is_hunt:
@@ -143,8 +145,8 @@ class Searches:
         return resolve_checks(self.judge, mine, outcome, name)
 
     def _past_excused(
-        self, scope: Scope, deadline: float, num_left: int, progress: OnCount
-    ) -> tuple[SearchResult, list[ReportedFinding], int]:
+        self, name: str, deadline: float, num_left: int, progress: OnCount
+    ) -> tuple[SearchResult, list[Check], int]:
         """The search of a scope, its findings, and the transitions of the first search.
 
         After an excused finding the search begins again, and goes past such findings.
@@ -153,14 +155,17 @@ class Searches:
         What a hunt does once more is not taken from what it may do in the scopes after this one: workers may have
         searched these already.
         """
-        found: dict[FindingKey, ReportedFinding] = {}
-        num_of_first = 0
+        found: dict[FindingKey, Check] = {}
+        scope, num_of_first = self.scopes[name], 0
         while True:
             left = max(0.0, deadline - time.monotonic())
             done = self.explore(scope, left, num_left - num_of_first, progress, tuple(found))
             if done.counterexample is None or done.counterexample.kind in found:
                 break
-            one = named_if_excused(self.save(done.counterexample, done.num_operations), found.values())
+            one = self.save(done.counterexample, done.num_operations)
+            one.id = f"{one.id}/{name}"
+            if one.excused:
+                named(one, found.values())
             if self.is_hunt and not found:
                 num_of_first = done.num_operations
             found[done.counterexample.kind] = one
@@ -168,7 +173,7 @@ class Searches:
                 break
         return done, list(found.values()), num_of_first or done.num_operations
 
-    def _outcome(self, done: SearchResult, found: list[ReportedFinding], is_late: bool) -> JudgeOutcome:
+    def _outcome(self, done: SearchResult, found: list[Check], is_late: bool) -> JudgeOutcome:
         counts = {"states": done.num_states, "transitions": done.num_operations}
         outcome = JudgeOutcome(Verdict.NOT_REFUTED if self.is_hunt else Verdict.UNKNOWN, counts, done.seconds)
         outcome.claims, outcome.claims_left_out = done.claims, done.claims_left_out
@@ -217,14 +222,15 @@ def _refusal_by(subject: ManagerSubject, scope: Scope) -> Refusal | None:
     return None
 
 
-def _told(found: Counterexample, num_transitions: int) -> ReportedFinding:
+def _told(judge: str, found: Counterexample, num_transitions: int) -> Check:
     """A finding of the specification, with its steps as text.
 
     No subject could replay them, and a search of the scope repeats them.
     """
     calls = [f"{name}({', '.join(map(str, arguments))})" for name, *arguments in found.operations]
     steps = "\n".join(f"  {number}  {call}" for number, call in enumerate(calls, start=1)) or NO_STEP
-    return ReportedFinding(found.finding.property, f"the specification itself: {found.finding.text}", steps=steps)
+    shown = PrintedRun(f"the specification itself: {found.finding.text}", steps)
+    return refuted_by(judge, Identity(found.finding.property, ""), shown)
 
 
 def specification_stage(
@@ -249,7 +255,7 @@ def specification_stage(
     names = [*(rule.__name__ for rule in COLLECTED.rules), *WITNESSES]
     planned_checks = planned_checks_of_scopes(judge, scopes, None)
     expected = dict.fromkeys(names, is_whole)
-    searches = Searches(judge, scopes, planned_checks, _kept_by(saving, search), _told, expected)
+    searches = Searches(judge, scopes, planned_checks, _kept_by(saving, search), partial(_told, judge), expected)
     searches.max_transitions = max_transitions
     return Stage(judge, share, planned_checks, searches.run)
 
@@ -274,8 +280,8 @@ def subject_stage(
 
     strategy = strategy_of(subject)
 
-    def save(found: Counterexample, num_transitions: int) -> ReportedFinding:
-        return saving.save(EXPLORER, found, num_transitions)
+    def save(found: Counterexample, num_transitions: int) -> Check:
+        return saving.save(EXPLORER, found, num_transitions)[0]
 
     def search(scope: Scope, seconds: float, max_transitions: int, progress: OnCount, past: Past) -> SearchResult:
         bounds: dict[str, Any] = {"seconds": seconds, "max_transitions": max_transitions, "past": past}
@@ -321,7 +327,8 @@ def specification_stage_of(level: Level, share: float, saving: Saving | None = N
         return explore_stores(scope, seconds=seconds, max_transitions=max_transitions)
 
     scopes: Mapping[str, Any] = STORE_SCOPES
-    searches = Searches(SPECIFICATION, scopes, planned, _kept_by(saving, search), _told, dict.fromkeys(names, True))
+    save = partial(_told, SPECIFICATION)
+    searches = Searches(SPECIFICATION, scopes, planned, _kept_by(saving, search), save, dict.fromkeys(names, True))
     return Stage(SPECIFICATION, share, planned, searches.run)
 
 

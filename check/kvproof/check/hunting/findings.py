@@ -17,22 +17,21 @@ from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.known_findings import KnownFindings, known_findings
 from kvproof.check.runs.run import RunOptions
-from kvproof.check.runs.session import InterruptedFinding
 from kvproof.check.runs.store import Store, StoreError, explained
-from kvproof.check.runs.verdicts import NO_STEP, NOT_WANTED, JudgeOutcome, ReportedFinding, refuted_by
+from kvproof.check.runs.verdicts import NO_STEP, NOT_WANTED, refuted_by
 from kvproof.check.search.result import UNLIMITED
 from kvproof.check.search.shrinking_worlds import sizes_needed
 from kvproof.check.search.suppression import Features, KnownFailure, features_of, is_duplicate
 from kvproof.reports.baseline import ACCEPTED, findings, is_known, read_baseline
 from kvproof.reports.document import DocumentError
+from kvproof.reports.evidence import PrintedRun, SavedRun
 from kvproof.reports.identity import Identity, what_broke
+from kvproof.reports.result import Check
 from kvproof.spec.trace import CodePlace, Trace
-from kvproof.spec.verdict import Verdict
 
 SHORTEN_SECONDS_MIN, SHORTEN_SECONDS_MAX = 2.0, 10.0
 SHORTEN_SHARE = 1 / 8  # of the budget, to shorten one finding: there may be many
 UNWANTED_SHARE = 0.2  # of the effort to shorten a finding, for one that is not hunted for
-STOPPED_HERE = JudgeOutcome(Verdict.UNKNOWN, {}, 0.0)  # of a judge that was interrupted in a finding
 
 
 @dataclass
@@ -52,26 +51,25 @@ class Saving:
     isolation: bool | None = None  # of the subject, where a worker makes it
     budget: float | None = None  # of the run, in seconds
     results: ResultStore | None = None  # which keeps the shortest runs
-    _saved: list[tuple[str, KnownFailure, ReportedFinding]] = field(
-        default_factory=list, init=False
-    )  # with their judges
+    _saved: list[tuple[KnownFailure, Check]] = field(default_factory=list, init=False)
     # Of each finding without an exception: its property, what broke, and the method; and what it was reported as
-    _reported: dict[tuple[str, str, CodePlace], ReportedFinding] = field(default_factory=dict, init=False)
+    _reported: dict[tuple[str, str, CodePlace], Identity] = field(default_factory=dict, init=False)
 
     @property
     def judged(self) -> Judged:
         """The subject as a worker makes it."""
         return Judged(self.subject, self.isolation, self.budget)
 
-    def save(self, judge: str, found: Counterexample, num_before: int) -> ReportedFinding:
-        """Save the shortest run that can be found, if the subject repeats itself.
+    def save(self, judge: str, found: Counterexample, num_before: int) -> tuple[Check, Features]:
+        """Save the shortest run that can be found, if the subject repeats itself: its check, and its features.
 
-        num_before: operations of the search before this run. A run that cannot be saved is reported with its steps.
-        Raises AdapterError, and InterruptedFinding if the user interrupts it.
+        num_before: operations of the search before this run. A run that cannot be saved is reported with its steps. The
+        features are those that the shortest run uses and could do without.
+        Raises AdapterError, and KeyboardInterrupt with the check as it is if the user interrupts it.
         """
-        for by, kind, saved in self._saved:
-            if by == judge and self._is_same(kind, found):
-                return replace(saved)
+        for kind, saved in self._saved:
+            if saved.judge == judge and self._is_same(kind, found):
+                return replace(saved), kind[-1]
         kept, folder = KeptFinding(found), self.store.crashes
         try:
             kept.keep(
@@ -85,36 +83,26 @@ class Saving:
                 num_operations_before=num_before,
             )
         except KeyboardInterrupt as error:
-            reported = self._report(kept)
-            raise InterruptedFinding(refuted_by(judge, reported, STOPPED_HERE)) from error
-        reported = self._report(kept)
-        reported.features = features_of_both(found, kept.found)
-        self._name_as_before(reported, kept)
-        self._excuse(reported, kept.found)
-        self._saved.append((judge, (*found.kind, reported.features), reported))
-        return replace(reported)
+            raise KeyboardInterrupt(self._check_of(judge, kept)) from error
+        check, features = self._check_of(judge, kept), features_of_both(found, kept.found)
+        self._saved.append(((*found.kind, features), check))
+        return replace(check), features
 
-    def report_again(self, path: Path, found: Counterexample) -> ReportedFinding:
+    def report_again(self, judge: str, path: Path, found: Counterexample) -> Check:
         """A finding whose run this file of the result's folder has."""
         text, place = narrated(found.finding, found.config, found.operations), str(path.relative_to(self.store.folder))
-        identity = found.identity
-        reported = ReportedFinding(identity.property, text, place, path.stem, identity.signature)
-        reported.former = identity.former
-        self._excuse(reported, found)
-        return reported
+        return self._refuted(judge, found, found.identity, text, place, name=path.stem)
 
-    def _name_as_before(self, reported: ReportedFinding, kept: KeptFinding) -> None:
-        """Give the finding the signature of an earlier one that says the same of the same method.
+    def _identity_as_before(self, kept: KeptFinding) -> Identity:
+        """The identity of the finding, or of an earlier one that says the same of the same method.
 
         Several operations may lead to one method: a leak of `release` shows when a sequence ends, and when it is
         preempted.
         """
-        finding, method = kept.found.finding, None if kept.trace is None else kept.trace.method
-        if finding.cause or method is None or self._excuse_of(kept.found):
-            return
-        about = reported.property, what_broke(reported.signature), method
-        before = self._reported.setdefault(about, reported)
-        reported.signature, reported.former = before.signature, before.former
+        identity, method = kept.found.identity, None if kept.trace is None else kept.trace.method
+        if kept.found.finding.cause or method is None or self._excuse_of(kept.found):
+            return identity
+        return self._reported.setdefault((identity.property, what_broke(identity.signature), method), identity)
 
     @staticmethod
     def _is_same(kind: KnownFailure, found: Counterexample) -> bool:
@@ -123,35 +111,43 @@ class Saving:
         except Exception:  # a fault of kvproof: the finding counts as a new one
             return False
 
-    def _report(self, kept: KeptFinding) -> ReportedFinding:
+    def _check_of(self, judge: str, kept: KeptFinding) -> Check:
         """The finding with its file, or with its steps if it has none; and what could not be done with it."""
         path = kept.path or (kept.raw if kept.unsaved is None else None)
-        trace = None if path is None else str(path.relative_to(self.store.folder))
-        steps = "" if trace else told(kept)
-        identity = kept.found.identity
-        reported = ReportedFinding(identity.property, kept.text, trace, signature=identity.signature, steps=steps)
-        reported.former = identity.former
+        trace = "" if path is None else str(path.relative_to(self.store.folder))
+        text, steps = kept.text, "" if trace else told(kept)
         if needed := sizes_needed(kept.found.config):
-            reported.text += f"\n{needed}"
+            text += f"\n{needed}"
         if kept.unsaved is not None and kept.path is None:
             try:
                 with explained(self.store.crashes):
                     raise kept.unsaved
             except StoreError as error:
                 raw = "" if kept.raw is None else f"\nThe run as it was found is in {kept.raw}"
-                reported.steps += f"\nThis run is not saved: {error}{raw}"
+                steps += f"\nThis run is not saved: {error}{raw}"
         if kept.tracebacks:
             with suppress(StoreError):
                 self.store.write_log("\n".join(kept.tracebacks))
-        return reported
+        return self._refuted(judge, kept.found, self._identity_as_before(kept), text, trace, steps)
 
-    def _excuse(self, reported: ReportedFinding, found: Counterexample) -> None:
-        """Say why the finding is no failure, or that it was none until a day."""
-        reported.excused = self._excuse_of(found) or self._excuse_of_identity(reported.identity)
-        if not reported.excused and not self._is_wanted(found.finding):
-            reported.excused = NOT_WANTED
-        if not reported.excused and (expired := self.known.expired(reported.identity, self.subject)):
-            reported.text += f"\n{expired}"
+    def _refuted(
+        self,
+        judge: str,
+        found: Counterexample,
+        identity: Identity,
+        text: str,
+        trace: str,
+        steps: str = "",
+        name: str = "",
+    ) -> Check:
+        """The check of a finding, with the reason why it is no failure, or that it was none until a day."""
+        excused = self._excuse_of(found) or self._excuse_of_identity(identity)
+        if not excused and not self._is_wanted(found.finding):
+            excused = NOT_WANTED
+        if not excused and (expired := self.known.expired(identity, self.subject)):
+            text += f"\n{expired}"
+        shown = PrintedRun(text, steps) if steps else SavedRun(text, trace)
+        return refuted_by(judge, identity, shown, excused, name)
 
     def is_excused(self, found: Counterexample) -> bool:
         """Whether the finding is excused for what it is, and not because another property is hunted for."""

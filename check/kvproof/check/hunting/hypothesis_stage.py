@@ -17,7 +17,7 @@ from kvproof.check.runs.verdicts import (
     NOTHING_ACCEPTED,
     STOPPED,
     JudgeOutcome,
-    named_if_excused,
+    named,
     notes,
     planned_checks,
     refused_by_subject,
@@ -88,10 +88,10 @@ def hypothesis_stage(
                 outcome.verdict, outcome.text = Verdict.UNKNOWN, NOTHING_ACCEPTED + done.refusal
                 break
             if done.counterexample is not None:
-                found = saving.save(JUDGE, done.counterexample, outcome.counts["operations"])
+                found, _ = saving.save(JUDGE, done.counterexample, outcome.counts["operations"])
                 past.append(done.counterexample.kind)
                 if all(found.signature != before.signature for before in outcome.refutations):
-                    outcome.refutations.append(named_if_excused(found, outcome.refutations))
+                    outcome.refutations.append(named(found, outcome.refutations) if found.excused else found)
                 if not found.excused:
                     outcome.verdict, outcome.text = Verdict.UNKNOWN, STOPPED
                     break

@@ -21,10 +21,8 @@ from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.runs.arguments import agrees
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.store import CRASHES
-from kvproof.check.runs.verdicts import JudgeOutcome, refuted_by
 from kvproof.check.subjects.loading.checkouts import without_folders
 from kvproof.reports.summary import number
-from kvproof.spec.verdict import Verdict
 
 JUDGE = "saved runs"
 SHARE = 1.0  # percent of the budget
@@ -60,9 +58,8 @@ def seeds_stage(saving: Saving, names: list[str], fixed: dict[str, Any], keeps_g
                 if found is None or found.kind in kinds:
                     continue
                 kinds.add(found.kind)
-                reported = saving.report_again(path, found)
-                yield refuted_by(JUDGE, reported, JudgeOutcome(Verdict.REFUTED, {}, 0.0))
-                if not keeps_going and not reported.excused:
+                yield (check := saving.report_again(JUDGE, path, found))
+                if check.is_failure and not keeps_going:
                     break
         if num_done:
             budget.notes.append(

@@ -14,14 +14,14 @@ from kvproof.check.runs.arguments import Narrowed
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
     NO_TIME,
+    NOT_WANTED,
     NOTHING_ACCEPTED,
     STOPPED,
     JudgeOutcome,
-    ReportedFinding,
+    named,
     notes,
     planned_checks,
     refused_by_subject,
-    refuted_by,
     resolve_checks,
     sizes_expected,
     witness_counts,
@@ -29,7 +29,6 @@ from kvproof.check.runs.verdicts import (
 from kvproof.check.search.result import UNLIMITED
 from kvproof.check.search.strategies import Strategy, strategy_of
 from kvproof.check.search.suppression import KnownFailure
-from kvproof.reports.identity import operation_named
 from kvproof.reports.result import Check
 from kvproof.spec.verdict import Verdict
 
@@ -88,7 +87,7 @@ class WalkReport:
     keeps_going: bool
     outcome: JudgeOutcome = field(default_factory=lambda: JudgeOutcome(Verdict.NOT_REFUTED, {}, 0.0))
     has_known: bool = False
-    reported: dict[KnownFailure, None] = field(default_factory=dict)
+    reported: set[KnownFailure] = field(default_factory=set)  # findings of equal kind are one finding in a report
 
     def findings(self, head: Head, deadline: float) -> Iterator[StageOutput]:
         """Walk on, and yield a check for each finding that is new."""
@@ -101,13 +100,16 @@ class WalkReport:
 
     def _finding(self, counterexample: Counterexample) -> Iterator[StageOutput]:
         judge, outcome, total = self.strategy.judge, self.outcome, self.walk.total
-        found = self.saving.save(judge, counterexample, total.num_operations)
-        self.walk.known.append((*counterexample.kind, found.features))
-        self.has_known = self.has_known or found.is_known
-        if _is_new(self.reported, found, self.keeps_going):
+        found, features = self.saving.save(judge, counterexample, total.num_operations)
+        self.walk.known.append((*counterexample.kind, features))
+        self.has_known = self.has_known or (bool(found.excused) and found.excused != NOT_WANTED)
+        if (kind := (found.property, found.signature, features)) not in self.reported:
+            self.reported.add(kind)
+            found.seconds = total.seconds
+            if self.keeps_going or found.excused:
+                named(found, outcome.refutations)
             outcome.refutations.append(found)
-            outcome.seconds = total.seconds
-            yield refuted_by(judge, found, outcome)
+            yield found
         if not self.keeps_going and not found.excused:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, STOPPED
 
@@ -141,24 +143,3 @@ class WalkReport:
         yield from witness_counts(judge, total.coverage, {} if is_cut_short else situations)
         yield from refused_by_subject(judge, total.refusals, total.num_drawn)
         yield from witness_counts(f"{judge} operations", total.kinds, {})
-
-
-def _kind(found: ReportedFinding) -> KnownFailure:
-    """Findings of equal kind are one finding in a report."""
-    return found.property, found.signature, found.features
-
-
-def _is_new(reported: dict[KnownFailure, None], found: ReportedFinding, keeps_going: bool) -> bool:
-    """Whether no finding of this kind was reported before. If several may be reported, each gets a name of its own."""
-    kind = _kind(found)
-    if kind in reported:
-        return False
-    if keeps_going or found.excused:
-        name = operation_named(found.signature).replace(" ", "-")
-        number = 1 + sum(
-            property == found.property and operation_named(signature).replace(" ", "-") == name
-            for property, signature, _ in reported
-        )
-        found.scope = name if number == 1 else f"{name}-{number}"
-    reported[kind] = None
-    return True

@@ -103,14 +103,6 @@ def left_out(judge: str, checks: list[Check], reason: str) -> Stage:
     return Stage(judge, 0, [replace(check, verdict=Verdict.UNSUPPORTED, text=reason) for check in checks], lambda _: ())
 
 
-class InterruptedFinding(KeyboardInterrupt):
-    """The run was interrupted while a finding was shrunk or saved. check: the finding as it is."""
-
-    def __init__(self, check: Check) -> None:
-        super().__init__()
-        self.check = check
-
-
 @dataclass
 class Session:
     """Runs the stages; collects their output in the result and writes it to the store."""
@@ -137,8 +129,8 @@ class Session:
                 code = self._run_stages(begin)
         except KeyboardInterrupt as error:
             code = Exit.INCONCLUSIVE
-            if isinstance(error, InterruptedFinding):
-                self._take(error.check)
+            for one in error.args:  # the check of a finding that was being shrunk or saved
+                self._take(one)
             self._note(f"{INTERRUPTED}: the checks that were not decided are unknown")
         except AdapterError as error:
             code = Exit.USAGE

@@ -3,11 +3,10 @@
 A check is one property, as one judge sees it. Before the search each check is undecided, or unsupported with a reason.
 The findings of the search refute their properties; every other planned check gets the verdict of the outcome.
 
-No property is refuted without the run that shows it: a `ReportedFinding` cannot be made without one. What a search
-merely counts, because no capability of the subject rules it out, is a note, and refutes nothing.
+No property is refuted without the run that shows it. What a search merely counts, because no capability of the subject
+rules it out, is a note, and refutes nothing.
 """
 
-import builtins
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,8 +19,7 @@ from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.session import NOT_RUN
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import STRATEGIES
-from kvproof.check.search.suppression import Features
-from kvproof.reports.evidence import Evidence, PrintedRun, SavedRun, refuted
+from kvproof.reports.evidence import PrintedRun, SavedRun, refuted
 from kvproof.reports.identity import Identity, operation_named
 from kvproof.reports.result import PROMISED_BY_NOBODY, Check, Refusals, WitnessCount
 from kvproof.reports.summary import REFUSED
@@ -43,59 +41,20 @@ EXCUSED_ONLY = "its only findings are excused"
 
 
 @dataclass
-class ReportedFinding:
-    """A finding as a result reports it.
-
-    text: what broke, and where. trace: the path of the saved trace, relative to the result's folder. scope: a part of
-    the check's id that distinguishes several findings of one property. signature, former: see `Check`. excused: why it
-    is not a failure; empty if it is one. features: those that its shortest run uses and could do without. steps: the
-    run, of a finding whose trace no file has. Raises ValueError without a run.
-    """
-
-    property: str
-    text: str
-    trace: str | None = None
-    scope: str = ""
-    signature: str = ""
-    former: str = ""
-    excused: str = ""
-    features: Features = ()
-    steps: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.trace and not self.steps:
-            raise ValueError(f"{self.property} is not refuted without a run that shows it")
-
-    @builtins.property
-    def shown(self) -> Evidence:
-        """The run."""
-        return PrintedRun(self.text, self.steps) if self.steps else SavedRun(self.text, self.trace or "")
-
-    @builtins.property
-    def identity(self) -> Identity:
-        """What makes it the same finding as that of another run."""
-        return Identity(self.property, self.signature, self.former)
-
-    @builtins.property
-    def is_known(self) -> bool:
-        """Whether it is excused for what it is: it is a known finding, or the baseline's, or breaks no promise."""
-        return bool(self.excused) and self.excused != NOT_WANTED
-
-
-@dataclass
 class JudgeOutcome:
     """The outcome of a search.
 
     verdict: of every property that it did not refute. counts: what it did, such as operations or states. text: the
-    reason of the verdict. claims, claims_left_out: as in a `SearchResult`; a property is at most not refuted if a claim
-    about it was left out. notes: what was seen and is no finding, by property.
+    reason of the verdict. refutations: the checks of findings (`refuted_by`). claims, claims_left_out: as in a
+    `SearchResult`; a property is at most not refuted if a claim about it was left out. notes: what was seen and is no
+    finding, by property.
     """
 
     verdict: Verdict
     counts: dict[str, int]
     seconds: float
     text: str = ""
-    refutations: list[ReportedFinding] = field(default_factory=list)
+    refutations: list[Check] = field(default_factory=list)
     claims: Mapping[str, list[str]] = field(default_factory=dict)
     claims_left_out: Mapping[str, list[str]] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
@@ -143,27 +102,25 @@ def _id(*parts: str) -> str:
     return "/".join(part for part in parts if part)
 
 
-def refuted_by(judge: str, found: ReportedFinding, outcome: JudgeOutcome, scope: str = "") -> Check:
-    check = Check(
-        _id(judge, found.property, scope, found.scope),
-        judge,
-        found.property,
-        Verdict.UNKNOWN,
-        outcome.seconds,
-        {} if found.scope else outcome.counts,  # one search is counted once
-        trace=found.trace,
-        signature=found.signature,
-        excused=found.excused,
-        former=found.former,
-    )
-    return refuted(check, found.shown)
+def refuted_by(
+    judge: str, identity: Identity, shown: SavedRun | PrintedRun, excused: str = "", name: str = ""
+) -> Check:
+    """The check of a finding, refuted by its run.
+
+    excused: why it is no failure; empty if it is one. name: a part of the id, of a finding that is one of several.
+    """
+    property, signature, former = identity.property, identity.signature, identity.former
+    check = Check(_id(judge, property, name), judge, property, Verdict.UNKNOWN, signature=signature, former=former)
+    check.excused = excused
+    return refuted(check, shown)
 
 
 def resolve_checks(judge: str, planned: list[Check], outcome: JudgeOutcome, scope: str = "") -> Iterator[Check]:
     """The checks after the search. A finding refutes its property even if its check was planned as unsupported."""
     refuted = {found.property for found in outcome.refutations if not found.excused}
     for found in outcome.refutations:
-        yield refuted_by(judge, found, outcome, scope)
+        is_named = found.id != _id(judge, found.property, scope)  # one search is counted once
+        yield replace(found, seconds=outcome.seconds, counts={} if is_named else outcome.counts)
     excused = {found.property for found in outcome.refutations} - refuted
     noted = {name: text for name, text in outcome.notes.items() if name not in refuted}
     yield from _noted(judge, planned, noted, outcome, scope)
@@ -184,17 +141,15 @@ def _with_claims(check: Check, outcome: JudgeOutcome) -> Check:
     return replace(check, verdict=verdict, text=text, claims=asked, claims_left_out=left_out)
 
 
-def named_if_excused(found: ReportedFinding, others: Iterable[ReportedFinding] = ()) -> ReportedFinding:
-    """Give an excused finding its own check id, so that it does not decide the property's verdict.
+def named(found: Check, others: Iterable[Check]) -> Check:
+    """Give a finding a check id of its own, so that it does not decide the property's verdict.
 
     others: findings of the same search. None of them has the same id.
     """
-    if found.excused:
-        cause = operation_named(found.signature).replace(" ", "-")
-        name = "-".join(part for part in (found.scope, cause) if part)
-        taken = {other.scope for other in others if other.property == found.property}
-        names = chain([name], (f"{name}-{number}" for number in count(2)))
-        found.scope = next(one for one in names if one not in taken)
+    cause = operation_named(found.signature).replace(" ", "-")
+    ids = chain([_id(found.id, cause)], (_id(found.id, f"{cause}-{number}") for number in count(2)))
+    taken = {other.id for other in others}
+    found.id = next(one for one in ids if one not in taken)
     return found
 
 

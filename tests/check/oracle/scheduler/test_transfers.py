@@ -268,7 +268,7 @@ def test_a_finding_with_transfers_is_saved(tmp_path: Path) -> None:
     done = walk(SCHEDULERS, NeverLetsGo(), 1, max_operations=20_000, seconds=100.0, fixed={"transfers": True})
     assert done.counterexample is not None
     saving = Saving(NeverLetsGo, "NeverLetsGo", 1, Store(tmp_path), seconds=2.0)  # type: ignore[arg-type]
-    found = saving.save("loop", done.counterexample, 0)
+    found, _ = saving.save("loop", done.counterexample, 0)
     assert found.property == done.counterexample.finding.property
     assert found.trace is not None
     assert (tmp_path / found.trace).is_file()
