@@ -19,8 +19,8 @@ import torch
 
 from kvproof.check.data_plane.compare.compare import comparer_for
 from kvproof.check.data_plane.executors import named
-from kvproof.check.data_plane.memory.arena import Arena
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout
+from kvproof.check.data_plane.memory.world import Arena
 from kvproof.check.data_plane.speed.stopwatch import Stopwatch, one_thread
 from kvproof.check.data_plane.speed.trial import Load, Trial
 from kvproof.check.data_plane.steps.moves import PoolId

@@ -167,7 +167,7 @@ def facts_of_host(device: str, label: str) -> dict[str, str]:
     """The name of the machine and what else a comparison of machines needs."""
     import torch
 
-    from kvproof.check.data_plane.host_facts import host_facts
+    from kvproof.check.data_plane.device import host_facts
 
     return host_facts(torch.device(device), label)
 

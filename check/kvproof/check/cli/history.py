@@ -43,7 +43,7 @@ def history(
         from kvproof.check.runs.terminal import output, say
         from kvproof.reports.document import write_atomically
         from kvproof.reports.history import histories
-        from kvproof.reports.history_text import as_data, history_lines
+        from kvproof.reports.history_page import as_data, history_lines
 
         file = _named(history)
         runs = recorded_runs(file)
@@ -83,7 +83,7 @@ def compare(
     """
     with error_boundary():
         from kvproof.check.runs.terminal import output, say
-        from kvproof.reports.comparison import compare as compared
+        from kvproof.reports.baseline import compare as compared
 
         runs: list[RecordedRun] = []
         (old, first), (new, second) = (_result_of(text, history, runs) for text in (before, now))

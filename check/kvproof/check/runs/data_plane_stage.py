@@ -108,7 +108,7 @@ def correctness_stage(options: DataPlaneOptions, share: float) -> Stage:
             return
         with uninterrupted():
             from kvproof.check.data_plane.run.correctness import CorrectnessConfig, run_correctness
-            from kvproof.check.data_plane.run.reporting import add_cases, add_correctness
+            from kvproof.check.data_plane.run.results import add_cases, add_correctness
 
         began = time.monotonic()
         try:
@@ -318,7 +318,7 @@ def generating_stage(options: DataPlaneOptions, share: float) -> Stage:
         with uninterrupted():
             from kvproof.check.data_plane.end_to_end.comparing import run_end_to_end
         from kvproof.check.data_plane.end_to_end.workloads import WORKLOADS
-        from kvproof.check.data_plane.run.reporting import add_end_to_end
+        from kvproof.check.data_plane.run.results import add_end_to_end
 
         began, done = time.monotonic(), 0
 

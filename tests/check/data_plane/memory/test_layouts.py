@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from kvproof.check.data_plane.memory.arena import Arena
 from kvproof.check.data_plane.memory.layouts import DTYPES, Geometry, Layout, UnknownSetting, dtype_named, layout_named
 from kvproof.check.data_plane.memory.pattern import Kind, unpack
-from kvproof.check.data_plane.memory.world import World
+from kvproof.check.data_plane.memory.world import Arena, World
 from kvproof.check.data_plane.steps.moves import PoolId
 
 CPU = torch.device("cpu")

@@ -19,8 +19,7 @@ from kvproof.check.data_plane.run.results import CaseResult, FindingKind
 from kvproof.check.data_plane.simulated_cuda import new_races, simulated_cuda
 from kvproof.check.data_plane.simulated_cuda.accesses import Accesses, words_of, words_of_rows
 from kvproof.check.data_plane.steps.moves import Moves
-from kvproof.check.data_plane.steps.ordering import HOST, Cell, EventLog
-from kvproof.check.data_plane.steps.ordering_self_test import LOGS, LogCase
+from kvproof.check.data_plane.steps.ordering import HOST, LOGS, Cell, EventLog, LogCase
 from kvproof.impl import row_copier
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvproof.check.data_plane.mappings import KINDS, scenario
-from kvproof.check.data_plane.steps.linter import RULES, lint
-from kvproof.check.data_plane.steps.linter_self_test import CASES, judge_lints
+from kvproof.check.data_plane.steps.linter import CASES, RULES, judge_lints, lint
 from kvproof.check.data_plane.steps.moves import Moves
 
 

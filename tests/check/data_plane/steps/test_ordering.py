@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvproof.check.data_plane.steps.ordering import HOST, Cell, EventLog
-from kvproof.check.data_plane.steps.ordering_self_test import LOGS, LogCase, judge_races
+from kvproof.check.data_plane.steps.ordering import HOST, LOGS, Cell, EventLog, LogCase, judge_races
 
 A: Cell = ("the GPU pool", 1)
 B: Cell = ("the CPU pool", 2)

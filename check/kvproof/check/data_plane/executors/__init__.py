@@ -9,7 +9,7 @@ later work of the current stream. Source and target ids count from 0 in each poo
 
 import difflib
 
-from kvproof.check.data_plane.executors import sglang_operators, store, vllm_operators
+from kvproof.check.data_plane.executors import built_in, sglang_operators, vllm_operators
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks, own_executor
 from kvproof.check.data_plane.executors.built_in import EXECUTORS
 from kvproof.check.data_plane.memory.layouts import UnknownSetting
@@ -18,7 +18,7 @@ __all__ = ["BUILT_IN", "Executor", "MoveBlocks", "named"]
 
 _ENGINES = (vllm_operators, sglang_operators)
 BUILT_IN: dict[str, Executor] = {one.name: one for one in (*EXECUTORS, *(engine.EXECUTOR for engine in _ENGINES))}
-_NAMED = (store.EXECUTOR, *(engine.REFERENCE for engine in _ENGINES))
+_NAMED = (built_in.EXECUTOR, *(engine.REFERENCE for engine in _ENGINES))
 REFERENCES: dict[str, Executor] = {one.name: one for one in _NAMED}
 
 

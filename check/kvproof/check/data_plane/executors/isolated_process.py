@@ -15,9 +15,8 @@ import torch
 
 from kvproof.check.data_plane.executors.base import MoveBlocks, own_executor
 from kvproof.check.data_plane.executors.isolation import mapped
-from kvproof.check.data_plane.memory.arena import Arena
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout, UnknownSetting
-from kvproof.check.data_plane.memory.world import caches_of
+from kvproof.check.data_plane.memory.world import Arena, caches_of
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
 from kvproof.check.protocol.finding import error_text
 

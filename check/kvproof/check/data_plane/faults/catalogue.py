@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from kvproof.check.data_plane.memory.arena import Arena
 from kvproof.check.data_plane.memory.layouts import Geometry
+from kvproof.check.data_plane.memory.world import Arena
 from kvproof.check.data_plane.run.results import WrongClass
 from kvproof.check.data_plane.steps.moves import POOLS, Moves, Pair, PoolId, Step, Write
 from kvproof.check.protocol.planted_fault import PlantedFault

@@ -26,10 +26,9 @@ from kvproof.check.data_plane.run.harness import DEFAULT_STREAM, NO_STREAM, OWN_
 from kvproof.check.data_plane.run.pairwise import Row, every_pair, every_value
 from kvproof.check.data_plane.run.results import CaseResult, CorrectnessResult, FindingKind
 from kvproof.check.data_plane.simulated_cuda import is_simulated
-from kvproof.check.data_plane.steps.linter import lint
-from kvproof.check.data_plane.steps.linter_self_test import judge_lints
+from kvproof.check.data_plane.steps.linter import judge_lints, lint
 from kvproof.check.data_plane.steps.moves import Scenario
-from kvproof.check.data_plane.steps.ordering_self_test import judge_races
+from kvproof.check.data_plane.steps.ordering import judge_races
 from kvproof.check.hosts.time_limit import OutOfTime, require_time, search_ends_after
 from kvproof.impl import free_bytes
 

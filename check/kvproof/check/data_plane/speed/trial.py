@@ -16,9 +16,8 @@ import torch
 from kvproof.check.data_plane.compare import compare, triton_verify
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
 from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolation, Raised
-from kvproof.check.data_plane.memory.arena import Arena
 from kvproof.check.data_plane.memory.layouts import Geometry
-from kvproof.check.data_plane.memory.world import World
+from kvproof.check.data_plane.memory.world import Arena, World
 from kvproof.check.data_plane.speed.stopwatch import Stopwatch
 from kvproof.check.data_plane.speed.workload import (
     COMPARED,
