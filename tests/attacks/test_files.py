@@ -52,12 +52,11 @@ from kvproof.models.solvers.solver_effort import Efforts
 from kvproof.models.solvers.solving import Answer, Settings
 from kvproof.reports import device_baseline
 from kvproof.reports.baseline import BaselineComparison, findings, read_baseline
-from kvproof.reports.comparison import compare as compared
+from kvproof.reports.baseline import compare as compared
 from kvproof.reports.data_plane_result import Bandwidth, DataPlane, Speed, Spread
 from kvproof.reports.document import DocumentError, encode, read
 from kvproof.reports.history import histories
-from kvproof.reports.history_page import history_page
-from kvproof.reports.history_text import as_data, history_lines
+from kvproof.reports.history_page import as_data, history_lines, history_page
 from kvproof.reports.hosts import compare_hosts, hosts_page
 from kvproof.reports.result import Check, Result, Run, WitnessCount
 from kvproof.reports.terminal import print_report

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from kvproof.reports.counterexample import FindingView, counterexamples, page_of
-from kvproof.reports.counterexample_page import counterexample_page
-from kvproof.reports.explorer_data import frames_as_json, frames_beside
+from kvproof.reports.counterexample_page import counterexample_page, frames_as_json, frames_beside
 from kvproof.reports.frames import Block, Choice, EntryFrame, Lane, Move, PoolFrame, ReplayFrames, StepFrame
 from kvproof.reports.result import Result
 from kvproof.spec.trace import CodePlace

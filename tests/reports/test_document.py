@@ -9,10 +9,10 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import msgspec
 import pytest
+from docs.generate.schemas import FILES, FOLDER, text
 
 from kvproof.reports.document import DocumentError, decode, encode, read, write, write_atomically
 from kvproof.reports.result import SCHEMA_VERSION, Check, Result, Run
-from kvproof.reports.schemas import FILES, FOLDER, text
 from kvproof.spec.trace import Trace
 from kvproof.spec.verdict import Verdict
 
@@ -128,7 +128,7 @@ def test_a_pipe_is_written_into_and_not_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_published_schema_is_current(name: str) -> None:
-    assert (FOLDER / name).read_text(encoding="utf-8") == text(FILES[name]), "python -m kvproof.reports.schemas"
+    assert (FOLDER / name).read_text(encoding="utf-8") == text(FILES[name]), "python -m docs.generate.schemas"
 
 
 def published(name: str) -> Any:

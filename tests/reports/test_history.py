@@ -9,8 +9,7 @@ import pytest
 
 from kvproof.reports.baseline import difference
 from kvproof.reports.history import FIXED, FLAKY, GONE, OPEN, histories
-from kvproof.reports.history_page import chart, history_page
-from kvproof.reports.history_text import as_data, history_lines
+from kvproof.reports.history_page import as_data, chart, history_lines, history_page
 from kvproof.reports.recorded_run import (
     RecordedRun,
     RecordedVerdict,

@@ -1,4 +1,7 @@
-"""Speeds of data planes over time: a slower move is named with what has changed, and noise is not."""
+"""Speeds of data planes over time: a slower move is named with what has changed, and noise is not.
+
+Which measurement is out of line.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ import pytest
 from kvproof.check.runs.history import record, recorded_runs
 from kvproof.reports.document import read
 from kvproof.reports.history import histories
-from kvproof.reports.history_page import history_page
-from kvproof.reports.history_text import as_data, history_lines
+from kvproof.reports.history_page import as_data, history_lines, history_page
 from kvproof.reports.recorded_run import RecordedRun, RecordedSpeed
 from kvproof.reports.result import Result
+from kvproof.reports.speed_history import Usual, usual
 from kvproof.spec.verdict import Exit
 
 H200 = Path(__file__).parents[2] / "docs" / "gpu" / "h200"
@@ -90,3 +93,21 @@ def test_of_the_runs_on_an_h200_the_one_with_copies_made_twice_is_slower_in_each
     assert sorted(speed.what.split(":move, ")[1] for speed in subject.slow) == [
         f"{move}, {order}, ratio" for move in ("copy", "swap in", "swap out") for order in ("in a row", "scattered")
     ]
+
+
+def test_two_measurements_say_nothing_about_what_is_usual() -> None:
+    assert usual([1.0, 2.0]) is None
+
+
+def test_a_measurement_that_is_far_off_hardly_moves_the_median_or_the_band() -> None:
+    found = usual([100, 101, 50])
+    assert found == Usual(100, 10.0, 3)  # MAD 1, so a tenth of the median is the wider band
+    assert (found.is_out(50), found.is_out(101), found.is_out(110)) == (True, False, False)
+
+
+def test_a_wide_spread_makes_a_wide_band() -> None:
+    found = usual([80, 90, 100, 110, 120])
+    assert found is not None
+    assert abs(found.band - 3 * 1.4826 * 10) < 1e-9
+    assert (found.is_below(60), found.is_below(50)) == (False, True)
+    assert (found.is_below(200), found.is_out(200)) == (False, True)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kvproof.reports.counterexample import FindingView
+from kvproof.reports.counterexample_page import frames_beside
 from kvproof.reports.document import DocumentError, inside, read
-from kvproof.reports.explorer_data import frames_beside
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Check
 from kvproof.reports.run_page import BADGES, COLOURS, FRAMES_BYTES_MAX

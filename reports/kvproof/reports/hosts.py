@@ -14,9 +14,9 @@ from kvproof.reports.data_plane_result import Bandwidth, Speed
 from kvproof.reports.device_baseline import SAME
 from kvproof.reports.document import DocumentError
 from kvproof.reports.result import Result
+from kvproof.reports.speed_history import NEEDED, RULE, usual
 from kvproof.reports.summary import sentence
 from kvproof.reports.template import render
-from kvproof.reports.usual import NEEDED, RULE, usual
 from kvproof.spec.verdict import Exit
 
 TEMPLATE = "hosts_page.html"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kvproof.reports.counterexample import FindingView, counterexamples, page_of, shortest_first
+from kvproof.reports.counterexample_page import frames_beside
 from kvproof.reports.device_page import data_plane_values
-from kvproof.reports.explorer_data import frames_beside
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Check, Result
 from kvproof.reports.summary import (

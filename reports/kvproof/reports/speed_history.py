@@ -3,16 +3,32 @@
 Two kinds of speed are kept. A search has operations per second of processor time; they are compared among complete runs
 with the same command, effort, budget, judges and findings, because what a run searches and shortens decides its speed,
 too. A data plane has the ratio of each executor and mapping to a plain copy; it is compared among complete runs that
-measured the same: device, layout, element type and block size. At most the last `EARLIER_MAX` runs count, `usual.RULE`
+measured the same: device, layout, element type and block size. At most the last `EARLIER_MAX` runs count, `RULE`
 says what is out of line, and the noise of a ratio widens its band. If facts of the machine or releases have changed
 since the run before, a slower speed names them: they may be the cause.
+
+The usual value of a quantity is the median: measurements that are far off, if they are fewer than half, hardly move it.
+The spread is the median distance from the median (MAD). For normally distributed noise, 1.4826 MAD is the standard
+deviation. A measurement is out of line if it is farther from the median than three of these deviations, and farther
+than a tenth of the median. The second bound is there because a few measurements may agree by chance. Source: F. R.
+Hampel, The influence curve and its role in robust estimation, JASA 69 (1974).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from kvproof.reports.recorded_run import RecordedRun
-from kvproof.reports.usual import RULE, Usual, usual
+
+NEEDED = 3  # measurements; fewer say nothing about what is usual
+DEVIATION_OF_MAD = 1.4826
+DEVIATIONS = 3.0
+FLOOR = 0.10  # of the median
+RULE = (
+    f"A measurement is out of line if it differs from the median by more than {DEVIATIONS:g} × {DEVIATION_OF_MAD} × "
+    f"MAD (the median distance from the median) and by more than {FLOOR:.0%}; at least {NEEDED} measurements are "
+    "needed."
+)
 
 EARLIER_MAX = 20  # runs that a speed is compared with
 OPERATIONS = "operations per processor second"
@@ -22,6 +38,36 @@ HOW_DECIDED = (
     f"with at most {EARLIER_MAX} earlier complete runs of the same subject, command, effort, judges and findings, or "
     f"of the same device, layout, element type and block size, on the same host. {RULE}"
 )
+
+
+@dataclass(frozen=True)
+class Usual:
+    """The median of `count` measurements, and the distance from it beyond which a measurement is out of line."""
+
+    median: float
+    band: float
+    count: int
+
+    def band_for(self, noise: float) -> float:
+        """The distance for a measurement whose own relative uncertainty is `noise`."""
+        return max(self.band, noise * self.median)
+
+    def is_below(self, value: float, noise: float = 0.0) -> bool:
+        """Whether a measurement is out of line, and less than usual."""
+        return value < self.median - self.band_for(noise)
+
+    def is_out(self, value: float, noise: float = 0.0) -> bool:
+        """Whether a measurement is out of line."""
+        return abs(value - self.median) > self.band_for(noise)
+
+
+def usual(values: Sequence[float]) -> Usual | None:
+    """What is usual among these measurements; None if there are fewer than `NEEDED`."""
+    if len(values) < NEEDED:
+        return None
+    middle = median(values)
+    mad = median(abs(value - middle) for value in values)
+    return Usual(middle, max(DEVIATIONS * DEVIATION_OF_MAD * mad, FLOOR * abs(middle)), len(values))
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The published JSON schemas, generated from the classes. `python -m kvproof.reports.schemas` writes the files."""
+"""The published JSON schemas, generated from the classes. `python -m docs.generate.schemas` writes the files."""
 
 import inspect
 import json
@@ -11,7 +11,7 @@ from kvproof.reports.document import NOUNS, SCHEMA_VERSIONS, write_atomically
 from kvproof.reports.result import Result
 from kvproof.spec.trace import Trace
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).resolve().parents[2] / "reports" / "kvproof" / "reports"
 FILES: dict[str, type] = {"result.schema.json": Result, "trace.schema.json": Trace}
 
 
