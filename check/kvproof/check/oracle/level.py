@@ -30,8 +30,7 @@ from kvproof.check.oracle.frame import frame_of, frame_of_pool
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
-from kvproof.check.oracle.store.frame import frame_of_store
-from kvproof.check.oracle.store.judge import StoreJudge
+from kvproof.check.oracle.store.judge import StoreJudge, frame_of_store
 from kvproof.check.oracle.store.rules import StoreRules
 from kvproof.check.protocol import features
 from kvproof.check.protocol.adapter_check import MANAGER_CALLS, RequiredCalls, check_adapter

@@ -2,8 +2,8 @@
 
 The oracle calls the subject, observes it after each call, checks that the tables of other sequences did not change, and
 compares the pool with the specification. A judge, and each of its parts, holds it. What more than one judge asks has a
-file of its own: what a group needs (`needed_blocks`), which hits there are (`hits`), whether a window is kept
-(`windows`), whether every block holds what was written there (`memory`). The rules are those of the specification.
+file of its own: what a group and a window need (`needed_blocks`), which hits there are (`hits`), whether every block
+holds what was written there (`memory`). The rules are those of the specification.
 
 A judge of a large pool may be *sparse*. After a call it then compares only what the call was about: the tables of its
 sequences, the counts of free blocks, and the memory that the step wrote. Who drives it calls `compare_all` from time to
@@ -16,12 +16,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import lcm
 
+from kvproof.check.oracle.comparison import compare_pool, has_blocks, leaked, table_changed, tables_left, what_counts
 from kvproof.check.oracle.enabled import Reply
 from kvproof.check.oracle.expected import WAITING, ExpectedSequence, Group
 from kvproof.check.oracle.firing import is_large, num_entries_max, num_seqs_max
-from kvproof.check.oracle.frame_findings import has_blocks, leaked, table_changed, tables_left, what_counts
 from kvproof.check.oracle.named_prefixes import NamedPrefixes
-from kvproof.check.oracle.pool_comparison import compare_pool
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.oracle.subject_calls import ObservedSubject, SubjectCalls
 from kvproof.check.protocol.adapter_check import check_new, check_observation

@@ -2,10 +2,12 @@
 
 A long run of a large pool is replayed by a sparse judge (`oracle.oracle`), which compares everything at intervals only.
 `located` repeats the last part of such a run with a complete comparison after every operation.
+
+A run adds to the identity of the finding in which it ends: the features of the configuration that it uses.
 """
 
 import marshal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -13,10 +15,10 @@ from itertools import accumulate
 from typing import Any
 
 from kvproof.check.hosts.time_limit import OutOfTime, time_limit_of
+from kvproof.check.oracle.comparison import unordered
 from kvproof.check.oracle.firing import is_large
-from kvproof.check.oracle.level import LevelJudge, level_of_config
-from kvproof.check.oracle.signature import features_used
-from kvproof.check.oracle.unordered import unordered
+from kvproof.check.oracle.level import LevelJudge, level_of_config, typed
+from kvproof.check.protocol import features
 from kvproof.check.protocol.finding import Finding, operation_of
 from kvproof.check.protocol.former_signature import former_signature
 from kvproof.check.protocol.manager import Config, Observation, Unsupported
@@ -28,6 +30,18 @@ NUM_TIMED = 80  # operations for which a time limit holds
 NUM_COMPARED_MAX = 200_000  # blocks that the complete comparisons of one run look at before the judge is made sparse
 INTERVAL_MIN, BLOCKS_OF_INTERVAL = 16, 8  # a complete comparison comes after one operation for each so many blocks
 FORM_VERSION = 2  # of `marshal`: the last one whose bytes depend on nothing but the values
+
+
+def features_used(config: Config, operations: Iterable[Operation]) -> set[str]:
+    """The fields of the configuration that the run uses and could do without.
+
+    Keys, images and encoders are used by prompts; the configuration only allows them.
+    """
+    used = {f.field for f in features.FEATURES if not f.argument and f.is_on(config)}
+    by_argument = {f.argument: f.field for f in features.FEATURES if f.argument}
+    for operation in map(typed, operations):
+        used.update(field for argument, field in by_argument.items() if operation.has(argument))
+    return used
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from itertools import count
 from typing import Any, cast
 
 from kvproof.check.oracle.store.ending import EndJudge, sharpened
-from kvproof.check.oracle.store.loading import LoadingJudge
-from kvproof.check.oracle.store.looking_up import LookUpJudge
+from kvproof.check.oracle.store.looking_up import LoadingJudge, LookUpJudge
 from kvproof.check.oracle.store.oracle import StoreOracle
 from kvproof.check.oracle.store.rules import NO_END, TIER, StoreRules, Transfer
 from kvproof.check.oracle.store.storing import StoringJudge

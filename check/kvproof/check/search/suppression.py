@@ -12,8 +12,7 @@ from random import Random
 from typing import Any
 
 from kvproof.check.oracle.level import optional_kinds
-from kvproof.check.oracle.replay import Counterexample
-from kvproof.check.oracle.signature import features_used
+from kvproof.check.oracle.replay import Counterexample, features_used
 from kvproof.check.protocol import features
 from kvproof.check.protocol.manager import Config
 from kvproof.spec.trace import Operation

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kvproof.check.oracle.manager import ManagerJudge
-from kvproof.check.oracle.manager.resetting import RECORDS_OF_NEW
+from kvproof.check.oracle.manager.releasing import RECORDS_OF_NEW
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.records import num_records

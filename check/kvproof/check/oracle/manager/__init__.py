@@ -8,8 +8,8 @@ step.
 The order inside a step is that of engines: swap in; admit, extend and append; preempt and swap out; then `run`. Forks,
 frees and new tokens come between steps.
 
-The judge holds one object for each kind of operation (`admitting`, `growing`, `releasing`, `swapping`, `step`,
-`resetting`) and one for the questions that come before a call. They share the oracle, which is what is observed and
+The judge holds one object for each kind of operation (`admitting`, `growing`, `releasing`, `swapping`, `step`) and
+one for the questions that come before a call. They share the oracle, which is what is observed and
 expected now.
 """
 

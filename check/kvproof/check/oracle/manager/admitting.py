@@ -5,8 +5,7 @@ from typing import Any
 
 from kvproof.check.oracle.expected import RUNNING, ExpectedSequence, Group
 from kvproof.check.oracle.hits import HitJudge
-from kvproof.check.oracle.manager.questions import LATER, OK, Questions
-from kvproof.check.oracle.manager.slots import check_copies, chunk_end, require_slots
+from kvproof.check.oracle.manager.questions import LATER, OK, Questions, check_copies, chunk_end, require_slots
 from kvproof.check.oracle.manager.step import ADMITTING, StepJudge
 from kvproof.check.oracle.needed_blocks import may_end_for_good
 from kvproof.check.oracle.oracle import Oracle

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 from kvproof.check.oracle.expected import ExpectedSequence, Group
-from kvproof.check.oracle.manager.questions import Questions
-from kvproof.check.oracle.manager.slots import check_copies, chunk_end, require_slots
+from kvproof.check.oracle.manager.questions import Questions, check_copies, chunk_end, require_slots
 from kvproof.check.oracle.manager.step import GROWING, StepJudge
+from kvproof.check.oracle.needed_blocks import judge_window
 from kvproof.check.oracle.oracle import Oracle
-from kvproof.check.oracle.windows import judge_window
 from kvproof.check.protocol.adapter_check import check_answer, check_pairs
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission, Refused, Reserved

@@ -10,8 +10,7 @@ from kvproof.check.oracle.lockstep import LockstepJudge
 from kvproof.check.oracle.manager.admitting import AdmissionJudge
 from kvproof.check.oracle.manager.growing import GrowthJudge
 from kvproof.check.oracle.manager.questions import Questions
-from kvproof.check.oracle.manager.releasing import ReleaseJudge
-from kvproof.check.oracle.manager.resetting import ResetJudge
+from kvproof.check.oracle.manager.releasing import ReleaseJudge, ResetJudge
 from kvproof.check.oracle.manager.step import GROWING, SWAPPING_IN, StepJudge
 from kvproof.check.oracle.manager.swapping import SwapJudge
 from kvproof.check.oracle.oracle import Oracle

@@ -1,7 +1,9 @@
-"""Questions that are asked before a call, and what a manager may answer.
+"""Questions that are asked before a call, what a manager may answer, and what it must then give.
 
 The answer must be right as far as the specification decides it: an OK keeps the watermark free, a LATER has something
 to wait for, a NEVER holds for every later state of the pool. How many blocks a refusal may keep in reserve is declared.
+
+An admission or a growth must give slots for every token, and copies between blocks that exist.
 """
 
 from collections.abc import Sequence
@@ -9,10 +11,11 @@ from collections.abc import Sequence
 from kvproof.check.oracle.expected import ExpectedSequence, Group
 from kvproof.check.oracle.needed_blocks import may_end_for_good, num_blocks_needed
 from kvproof.check.oracle.oracle import Oracle
-from kvproof.check.protocol.adapter_check import check_answer
+from kvproof.check.protocol.adapter_check import check_answer, check_pairs
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Admission
+from kvproof.check.protocol.manager import Admission, Pair
 from kvproof.spec.text import operations
+from kvproof.spec.text.mapping import is_block_of
 from kvproof.spec.text.state import GPU
 
 OK, LATER, NEVER = Admission.OK, Admission.LATER, Admission.NEVER  # a look-up in an enumeration is a call in Python
@@ -122,3 +125,39 @@ class Questions:
     def num_blocks_to_move(self, group: Group) -> int:
         """Blocks that a swap of the group takes on the other device."""
         return operations.blocks_to_move(self.state, [part.slot for seq in group.all_seqs for part in seq.parts])
+
+
+def require_slots(oracle: Oracle, seq: ExpectedSequence, stop: int, num_beyond: int, context: str) -> None:
+    """Raise Finding unless the tables have slots up to position `stop`, and `num_beyond` further ones."""
+    have_slots = oracle.explainer.machine.function("have_slots")
+    for part in seq.parts:
+        beyond = 0 if part.layout.is_state else num_beyond
+        num_slots = part.layout.slots(stop + beyond)
+        if not have_slots(len(part.observed_table), num_slots, 0):
+            raise Finding(
+                "admission-sound",
+                f"$observed slots for {stop} tokens and {beyond} beyond",
+                call=context,
+                expected=stop + beyond,
+                observed=len(part.observed_table) * part.layout.num_tokens,
+                sequence=part.name,
+            )
+
+
+def check_copies(oracle: Oracle, answer: str, copies: Sequence[Pair], context: str) -> None:
+    """Raise Finding unless every pair is of blocks that exist, and AdapterError unless it is a pair."""
+    check_pairs(answer, copies)
+    num_blocks = oracle.explainer.num_blocks
+    for pair in copies:
+        if not all(is_block_of(block, num_blocks) for block in pair):
+            sentence = "copy $observed is outside $expected blocks"
+            raise Finding("cow-copied", sentence, call=context, expected=num_blocks, observed=pair, blocks=pair)
+    oracle.reply.text = "copy " + ", ".join(f"{source} -> {target}" for source, target in copies)
+
+
+def chunk_end(oracle: Oracle, seq: ExpectedSequence, start: int, num_tokens: int) -> int:
+    """Where the chunk that begins at `start` ends: with the prompt, at a block boundary, or anywhere."""
+    stop = start + max(1, num_tokens)
+    if oracle.config.caching and (oracle.capabilities.block_aligned_chunks or oracle.has_states):
+        stop = oracle.explainer.blocks_for(stop) * oracle.config.block_size
+    return min(seq.num_prompt, stop)

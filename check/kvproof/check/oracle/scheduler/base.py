@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from kvproof.check.oracle.comparison import has_blocks
 from kvproof.check.oracle.computed import explain_step
 from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
-from kvproof.check.oracle.frame_findings import has_blocks
 from kvproof.check.oracle.memory import compare_memory
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.oracle.refinement import Explainer

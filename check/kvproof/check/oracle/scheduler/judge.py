@@ -13,8 +13,8 @@ from kvproof.check.oracle.lockstep import LockstepJudge
 from kvproof.check.oracle.scheduler.arrivals import ArrivalJudge
 from kvproof.check.oracle.scheduler.base import SchedulerState
 from kvproof.check.oracle.scheduler.completion import CompletionJudge
-from kvproof.check.oracle.scheduler.sampling import Sampling
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
+from kvproof.check.oracle.scheduler.step_checks import Sampling
 from kvproof.check.oracle.scheduler.stepping import StepJudge
 from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject
 from kvproof.check.protocol.scheduler_operations import SchedulerOperation

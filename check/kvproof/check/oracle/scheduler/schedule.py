@@ -12,15 +12,14 @@ the swap make of the table before.
 
 from collections.abc import Sequence
 
+from kvproof.check.oracle.comparison import has_blocks, leaked, table_changed, tables_left
 from kvproof.check.oracle.expected import ExpectedSequence, Status
-from kvproof.check.oracle.frame_findings import has_blocks, leaked, table_changed, tables_left
 from kvproof.check.oracle.hits import HitJudge
-from kvproof.check.oracle.needed_blocks import may_end_for_good, num_blocks_kept, num_blocks_needed
+from kvproof.check.oracle.needed_blocks import judge_window, may_end_for_good, num_blocks_kept, num_blocks_needed
 from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState
 from kvproof.check.oracle.scheduler.service import judge_failed
 from kvproof.check.oracle.scheduler.step_checks import judge_places, judge_prompts, judge_room_left
 from kvproof.check.oracle.swaps import explain_swap
-from kvproof.check.oracle.windows import judge_window
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Pair
 from kvproof.check.protocol.scheduler import ABORTED, CAPPED, IGNORED, Chunk, Load, ScheduledStep

@@ -1,11 +1,13 @@
-"""What must hold of a step once it is explained: room is left, there are places, and each chunk is called rightly."""
+"""What must hold of a step once it is explained: room is left, there are places, and each chunk is called rightly; and
+which sequences of a step get a token, and which are over with it.
+"""
 
 from collections.abc import Sequence
 
 from kvproof.check.oracle.expected import ExpectedSequence, Status
-from kvproof.check.oracle.scheduler.base import SCHEDULE, SchedulerState
+from kvproof.check.oracle.scheduler.base import SCHEDULE, SchedulerState, UnderWay
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.scheduler import Chunk
+from kvproof.check.protocol.scheduler import Chunk, ScheduledStep
 from kvproof.spec.text.budgets import have_places, may_be_a_decode, must_be_a_decode
 from kvproof.spec.text.state import GPU
 
@@ -59,3 +61,36 @@ def judge_places(state: SchedulerState) -> None:
     if not state.capabilities.bounds_only_steps and not have_places(num_running, places):
         sentence = "somebody was let in, and $observed sequences run, $expected may"
         raise Finding("budget-kept", sentence, call=SCHEDULE, expected=places, observed=num_running)
+
+
+class Sampling:
+    """Samples for the steps of one scheduler."""
+
+    def __init__(self, scheduler: SchedulerState) -> None:
+        self.scheduler = scheduler
+
+    def of(self, step: ScheduledStep) -> list[ExpectedSequence]:
+        """The sequences that the step computes to the end of their tokens."""
+        seqs = [(seq, chunk.stop) for chunk in step.chunks if (seq := self.scheduler.seqs.get(chunk.seq))]
+        return [seq for seq, stop in seqs if self._samples(seq, stop)]
+
+    def sample(self, under: UnderWay, seqs: Sequence[ExpectedSequence], tokens: Sequence[int]) -> None:
+        for index, seq in enumerate(seqs):
+            if not any(
+                seq.id in earlier.over for earlier in self.scheduler.under_way
+            ):  # otherwise its result is not used
+                under.sampled[seq.id] = tokens[index % len(tokens)]
+                seq.grow(self.scheduler.oracle.identities, under.sampled[seq.id])
+                if self._is_over(seq):
+                    under.over.add(seq.id)
+
+    def is_doomed(self, seq: ExpectedSequence) -> bool:
+        """Whether the request of the sequence is over."""
+        return self.scheduler.requests[seq.group.id].is_doomed
+
+    def _samples(self, seq: ExpectedSequence, stop: int) -> bool:
+        return stop == len(seq.tokens) and not self.is_doomed(seq)
+
+    def _is_over(self, seq: ExpectedSequence) -> bool:
+        request = self.scheduler.requests[seq.group.id]
+        return request.num_left(seq) <= 0 or len(seq.tokens) >= self.scheduler.config.max_model_len

@@ -6,7 +6,6 @@ from functools import partial
 from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.scheduler.base import LAUNCH, SCHEDULE, SchedulerState, UnderWay, unfinished
-from kvproof.check.oracle.scheduler.sampling import Sampling
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
 from kvproof.check.oracle.scheduler.service import (
     held_up_in,
@@ -16,12 +15,30 @@ from kvproof.check.oracle.scheduler.service import (
     judge_partial_prompts,
     judges_waiting,
 )
-from kvproof.check.oracle.scheduler.step_text import step_text
+from kvproof.check.oracle.scheduler.step_checks import Sampling
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.finding import Finding, direction
-from kvproof.check.protocol.scheduler import Access, ScheduledStep
+from kvproof.check.protocol.scheduler import Access, HostStore, Load, ScheduledStep
 from kvproof.spec.text.budgets import is_within_budget, is_within_threshold
 from kvproof.spec.text.state import GPU
+
+
+def pairs_text(copy: Load | HostStore) -> str:
+    """The job and the (source, target) pairs of a copy to or from host memory; empty for other loads."""
+    pairs = ", ".join(f"{source} -> {target}" for source, target in copy.pairs)
+    return f" (copy {copy.job}: {pairs})" if copy.pairs else ""
+
+
+def step_text(step: ScheduledStep) -> str:
+    """A step as text."""
+    parts = [f"sequence {c.seq}: {c.start} to {c.stop}" + (f", hit {c.hit}" if c.hit else "") for c in step.chunks]
+    parts += [f"sequence {load.seq}: loads {load.hit} to {load.stop}{pairs_text(load)}" for load in step.loads]
+    parts += [f"store{pairs_text(store)}" for store in step.stores]
+    parts += [f"waits for copy {job}" for job in step.flushes]
+    for name in ("swap_in", "swap_out", "copies", "ignored", "failed"):
+        if getattr(step, name):
+            parts.append(f"{name.replace('_', ' ')} {list(getattr(step, name))}")
+    return "; ".join(parts) or "nothing"
 
 
 class StepJudge:

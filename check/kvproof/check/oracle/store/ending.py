@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from kvproof.check.oracle.enabled import enabled_when
-from kvproof.check.oracle.store.answers import check_slots
-from kvproof.check.oracle.store.oracle import StoreOracle
+from kvproof.check.oracle.store.oracle import StoreOracle, check_slots
 from kvproof.check.oracle.store.rules import NO_END, Transfer
 from kvproof.check.oracle.store.storing import StoringJudge
 from kvproof.check.protocol.adapter_check import check_answer

@@ -1,11 +1,13 @@
-"""Operations of a store that move nothing: keys are looked up and used, and a request is over."""
+"""Operations by which a store is read: keys are looked up and used, a load begins, and a request is over."""
 
 from collections.abc import Sequence
 
 from kvproof.check.oracle.enabled import enabled_when
-from kvproof.check.oracle.store.oracle import StoreOracle
+from kvproof.check.oracle.store.oracle import StoreOracle, slots_text
+from kvproof.check.oracle.store.rules import Transfer
 from kvproof.check.protocol.adapter_check import check_answer
-from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.protocol.finding import AdapterError, Finding
+from kvproof.check.protocol.manager import Refused
 from kvproof.check.protocol.store import ANSWERS, HIT, NO_SLOT, keys_text
 
 
@@ -58,4 +60,45 @@ class LookUpJudge:
             one.request == request for one in self.transfers.values()
         )
         self.store.settle(f"finish({request})")
+        return True
+
+
+class LoadingJudge:
+    """Does the operation begin_load."""
+
+    def __init__(self, store: StoreOracle) -> None:
+        self.store, self.explained, self.transfers = store, store.explained, store.transfers
+        self.capabilities, self.coverage, self.call = store.capabilities, store.coverage, store.call
+
+    @enabled_when()
+    def op_begin_load(self, transfer: int, request: int, keys: Sequence[int]) -> bool:
+        """The store holds the keys, and says where they are."""
+        is_there = self.capabilities.loads_any_key or all(map(self.explained.has, keys))
+        if transfer in self.transfers or not is_there or not self.store.fits(keys):
+            return False
+        context = f"begin_load({keys_text(keys)})"
+        slots = self.call("total-calls", "begin_load", transfer, request, list(keys))
+        check_answer("begin_load", slots, list, Refused)
+        if isinstance(slots, Refused):
+            self.store.reply.text = "refused"
+            self.store.require_unchanged(context)
+            if not self.capabilities.loads_any_key:
+                raise Finding("promise-kept", "was refused, and every key is there", call=context)
+            return True
+        if len(slots) != len(keys) or any(type(slot) is not int for slot in slots):
+            raise AdapterError(f"begin_load must return one slot for each of {len(keys)} keys; it returned {slots}")
+        given = {key: slot for key, slot in zip(keys, slots, strict=True) if slot != NO_SLOT}
+        self.store.reply.text = slots_text(list(given.values()))
+        self.store.judge_given(keys, given, context)
+        if given:
+            owner = self.explained.new_owner()
+            one = Transfer(transfer, request, True, owner, list(given), list(given.values()))
+            self.coverage["two loads of a key"] += any(
+                other.is_load and set(other.keys) & set(one.keys) for other in self.transfers.values()
+            )
+            one.until = self.store.until()
+            self.explained.begin(one, context)
+            self.transfers[transfer] = one
+        self.store.use(request, keys)
+        self.store.settle(context)
         return True

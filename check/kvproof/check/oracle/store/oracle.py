@@ -1,14 +1,17 @@
-"""What the parts of the judge of stores share: one opened store, what is expected, and the specification beside it."""
+"""What the parts of the judge of stores share: one opened store, what is expected, and the specification beside it.
+
+The types and the texts of what a store answers are here, too.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
 
+from kvproof.check.oracle.comparison import unordered
 from kvproof.check.oracle.enabled import Reply
 from kvproof.check.oracle.store.rules import NO_END, StoreRules, Transfer
 from kvproof.check.oracle.subject_calls import SubjectCalls
-from kvproof.check.oracle.unordered import unordered
 from kvproof.check.protocol.adapter_check import check_adapter
-from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.store import (
     STORE_CALLS,
     StoreConfig,
@@ -143,3 +146,19 @@ class StoreOracle:
         if not self.capabilities.leases:
             return NO_END
         return int(self.explained.state.clock[0]) + self.config.lease_seconds
+
+
+def are_ints(numbers: object) -> bool:
+    """Whether this is a list of numbers."""
+    return isinstance(numbers, list) and all(type(number) is int for number in numbers)
+
+
+def check_slots(name: str, keys: object, slots: object) -> None:
+    """Raise AdapterError unless these are lists of numbers, with one slot for each key."""
+    if not (isinstance(keys, list) and isinstance(slots, list) and are_ints(keys + slots) and len(keys) == len(slots)):
+        raise AdapterError(f"{name} must return lists of ints, one slot for each key; it returned {keys}, {slots}")
+
+
+def slots_text(slots: Sequence[int]) -> str:
+    """Slots as text."""
+    return f"slot{'s' if len(slots) != 1 else ''} {', '.join(map(str, slots))}" if slots else "no slot"

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from kvproof.check.oracle.enabled import enabled_when
-from kvproof.check.oracle.store.answers import are_ints, check_slots, slots_text
-from kvproof.check.oracle.store.oracle import StoreOracle
+from kvproof.check.oracle.store.oracle import StoreOracle, are_ints, check_slots, slots_text
 from kvproof.check.oracle.store.rules import Transfer
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.finding import AdapterError, Finding

@@ -12,8 +12,8 @@ by the next step.
 from collections.abc import Callable
 
 from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
-from kvproof.check.oracle.manager.slots import require_slots
-from kvproof.check.oracle.scheduler.self_forking import explain_birth, require_copies
+from kvproof.check.oracle.manager.questions import require_slots
+from kvproof.check.oracle.scheduler.completion import explain_birth, require_copies
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admitted, Pair, Refused, Reserved
 from kvproof.check.recording.format import Header, RecordedCall

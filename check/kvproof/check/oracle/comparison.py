@@ -1,13 +1,29 @@
-"""Compare the pool that a subject shows with the specification: refcounts, free lists, counters, blocks set aside."""
+"""Compare what a subject shows with the specification, and with what it showed before.
+
+Of its pool these are refcounts, free lists, counters and blocks that are set aside; of its tables, those that a call
+was not about. Free ids, blocks that it keeps, pairs of a mapping and entries of a store are answered in no order. A
+manager may sort its free list when it is asked, or keep its tables in a hash map whose order differs from process to
+process. So two answers are compared with these parts sorted. The order of a table, of the chunks of a step and of the
+ids that a pool gives is a part of the answer.
+"""
 
 from collections.abc import Callable
+from typing import Any
 
+from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.protocol.finding import Finding, direction
+from kvproof.check.protocol.manager import Observation, Reserved
+from kvproof.check.protocol.scheduler import ScheduledStep
+from kvproof.check.protocol.store import Staged, StoreObservation
 from kvproof.spec.text import operations
 from kvproof.spec.text.state import GPU, HOST, RESERVED, USED
 
 DEVICE = ("GPU", "host")
+
+
+SWAPS = ("swap_out", "swap_in")  # calls that answer with the pairs of a mapping
+EVICTIONS = ("evict",)  # and with keys
 
 
 def compare_pool(explainer: Explainer, context: str, is_at_rest: Callable[[], bool]) -> None:
@@ -85,3 +101,73 @@ def _set_aside(explainer: Explainer, reserved: tuple[int, ...]) -> None:
     for block in [one for one in reserved if not (0 <= one < len(status) and status[one] == RESERVED)]:
         explainer.run(operations.set_aside(explainer.state, block), "keeping a block for itself")
     explainer.num_reserved = len(reserved)
+
+
+def unordered(answer: Any, call: str = "") -> Any:
+    """The answer of a call, with every part sorted whose order says nothing. Raises TypeError for a wrong type."""
+    match answer:
+        case Observation() | StoreObservation() if answer.free_ids is not None:
+            answer = answer._replace(free_ids=sorted(answer.free_ids))
+    match answer:
+        case Observation():
+            return answer._replace(reserved=tuple(sorted(answer.reserved)))
+        case StoreObservation():
+            refs = None if answer.refs is None else dict(sorted(answer.refs.items()))
+            return answer._replace(entries=dict(sorted(answer.entries.items())), refs=refs)
+        case Staged() if answer.evicted is not None:
+            return answer._replace(evicted=sorted(answer.evicted))
+        case Reserved():
+            return Reserved(sorted(answer.copies))
+        case ScheduledStep():
+            mapping = {name: sorted(getattr(answer, name)) for name in ("swap_in", "swap_out", "copies")}
+            return answer._replace(**mapping)
+        case list() | tuple() if call in (*SWAPS, *EVICTIONS):
+            return sorted(answer)
+    return answer
+
+
+def has_blocks(tables: list[list[int]] | None) -> bool:
+    """Whether a sequence that is shown with these tables has blocks. Without blocks it may have empty ones, or none."""
+    return any(tables) if isinstance(tables, list) else bool(tables)
+
+
+def what_counts(observed: Observation) -> Observation:
+    """The observation without empty tables, and without an order where the order says nothing."""
+    observed = unordered(observed)
+    if not isinstance(observed.tables, dict):  # types are not checked at each call
+        return observed
+    return observed._replace(tables={seq: tables for seq, tables in observed.tables.items() if has_blocks(tables)})
+
+
+def table_changed(call: str, seq: ExpectedSequence, observed: list[list[int]] | None, which: str) -> Finding:
+    """The finding that a table of a sequence changed, which should not have; the first one that did."""
+    pairs = [(part, new) for part, new in zip(seq.parts, observed or [], strict=False) if part.observed_table != new]
+    part, table = pairs[0] if pairs else (seq, "gone")
+    return Finding(
+        "frame-kept",
+        f"the table of $sequence, which {which}, went $expected -> $observed",
+        call=call,
+        expected=part.observed_table,
+        observed=table,
+        sequence=part.name,
+    )
+
+
+def leaked(call: str, seq: ExpectedSequence, tables: list[list[int]]) -> Finding:
+    """The finding that a sequence that waits has blocks."""
+    sentence = "$sequence waits, but has $observed"
+    return Finding(
+        "no-leak-at-rest",
+        sentence,
+        call=call,
+        observed=tables,
+        blocks=[block for table in tables for block in table],
+        sequence=f"sequence {seq.id}",
+    )
+
+
+def tables_left(call: str, tables: dict[int, list[list[int]]]) -> Finding:
+    """The finding that sequences that are over still have tables."""
+    return Finding(
+        "no-leak-at-rest", "sequences that are over still have tables: $observed", call=call, observed=tables
+    )

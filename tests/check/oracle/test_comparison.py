@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from kvproof.check.oracle.comparison import unordered
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.repetition import difference
 from kvproof.check.oracle.replay import replay
-from kvproof.check.oracle.unordered import unordered
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Observation, Reserved
 from kvproof.check.protocol.scheduler import ScheduledStep
