@@ -84,7 +84,7 @@ MODULES = {"subprocess", "multiprocessing", "concurrent", "signal", "pty", "ray"
 RUNS_PROCESSES = MODULES | {f"os.{name}" for name in (*OF_OS, *EXECUTES)}
 RUN_PROCESSES_ELSEWHERE = {  # each with its reason
     # A fork writes the frames of its subject to its journal at a signal; the journal is no matter of hosts.
-    "isolation/stuck_place.py": {"signal", "os.kill"},
+    "isolation/journal.py": {"signal", "os.kill"},
 }
 
 # Folders of tests that are about no single folder of the product, each with its reason.
@@ -274,7 +274,7 @@ def test_work_in_another_process_is_built_twice() -> None:
     }
     assert users == {
         "subprocess": {"program"},
-        "multiprocessing": {"worker_process", "actors", "pool", "interrupt"},
+        "multiprocessing": {"worker_process", "pool", "interrupt"},
         "os.fork": {"fork_server", "descendants"},
         "ray": {"ray_cluster", "on_ray"},
     }

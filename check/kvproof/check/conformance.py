@@ -17,7 +17,7 @@ from typing import Any, NoReturn, cast
 
 from kvproof.check.counterexample.keeping import KeptFinding
 from kvproof.check.counterexample.store import refutation
-from kvproof.check.hosts.limits import Limits
+from kvproof.check.hosts.time_limit import Limits
 from kvproof.check.hunting.head import here
 from kvproof.check.hunting.unit import Judged, Walk, shortened
 from kvproof.check.isolation.factory import factory_for, isolated

@@ -7,7 +7,7 @@ import pytest
 
 from kvproof.audit.cli import fault_store
 from kvproof.audit.cli.fault_store import FaultStore
-from kvproof.check.hosts.sources import digest_of
+from kvproof.check.hosts.workers import digest_of
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError
 

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
-from kvproof.check.hosts.actors import LocalActors
 from kvproof.check.hosts.line_host import Ended, LineHost, LineTooLong
 from kvproof.check.hosts.output import SubjectOutput
 from kvproof.check.hosts.program import same_path
+from kvproof.check.hosts.worker_process import LocalActors
 from kvproof.check.hosts.workers import (
     USUAL,
     Handling,

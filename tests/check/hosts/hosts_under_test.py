@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.hosts.actors import LocalActors
 from kvproof.check.hosts.channel import ChannelError, Connection
 from kvproof.check.hosts.fork_client import ForkingProcess
 from kvproof.check.hosts.fork_server import ForkServer
@@ -23,6 +22,7 @@ from kvproof.check.hosts.line_host import Ended, LineHost, LineTooLong, NotRead
 from kvproof.check.hosts.output import SubjectOutput
 from kvproof.check.hosts.pool import LocalWorkers
 from kvproof.check.hosts.program import same_path
+from kvproof.check.hosts.worker_process import LocalActors
 from kvproof.check.hosts.workers import Handling, Lost, UnitLost, Workers
 
 Ask = Callable[[str], str]

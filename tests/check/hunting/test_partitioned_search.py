@@ -19,8 +19,8 @@ import pytest
 from kvproof.audit.faults.edits import Fault
 from kvproof.audit.mutation.mutants import mutated
 from kvproof.audit.mutation.operators import changed_statement
-from kvproof.check.hosts.actors import LocalActors
 from kvproof.check.hosts.pool import LocalWorkers
+from kvproof.check.hosts.worker_process import LocalActors
 from kvproof.check.hosts.workers import NUM_TRIES_MAX, Lost, Make, Request, WorkerLost
 from kvproof.check.hunting.partitioned_search import PartitionedReader
 from kvproof.check.protocol.scopes import SCOPES, Scope, sizes_of

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kvproof.check.hosts.ending import how_it_ended
 from kvproof.check.hosts.fork_client import ENDED_SERVER
+from kvproof.check.hosts.program import how_it_ended
 from kvproof.check.hunting.unit import unless_killed
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvproof.check import run_conformance
-from kvproof.check.hosts.limits import Limits
+from kvproof.check.hosts.time_limit import Limits
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.strategies import MANAGERS, STRATEGIES

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kvproof.check.hosts.channel import HEADER, MESSAGE_BYTES_MAX, ChannelError, Connection
-from kvproof.check.hosts.limits import Limits
+from kvproof.check.hosts.time_limit import Limits
 from kvproof.check.isolation import remote_search, search_process
 from kvproof.check.isolation.journal import SIZE_BYTES, Journal
 from kvproof.check.isolation.messages import pack, unpack

@@ -14,13 +14,12 @@ import pytest
 
 from kvproof.check.hosts import time_limit
 from kvproof.check.hosts.channel import Connection
-from kvproof.check.hosts.limits import Limits
+from kvproof.check.hosts.time_limit import Limits
 from kvproof.check.isolation import remote_search
 from kvproof.check.isolation.factory import factory_for, is_foreign
-from kvproof.check.isolation.fork_server_client import COMMAND
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.messages import Foreign, pack, unpack
-from kvproof.check.isolation.remote_subject import Raised, RemoteFactory
+from kvproof.check.isolation.remote_subject import COMMAND, Raised, RemoteFactory
 from kvproof.check.oracle.repetition import confirm
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission, Config, Observation, Refused, Unsupported

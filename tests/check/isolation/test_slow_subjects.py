@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.hosts.limits import Limits
-from kvproof.check.hosts.time_limit import GRACE_SECONDS, OutOfTime, calls_end_at, search_ends_after
+from kvproof.check.hosts.time_limit import GRACE_SECONDS, Limits, OutOfTime, calls_end_at, search_ends_after
 from kvproof.check.hunting import hypothesis_stage
 from kvproof.check.isolation import remote_search
 from kvproof.check.isolation.remote_subject import RemoteFactory

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kvproof.check.hosts.limits import Limits
+from kvproof.check.hosts.time_limit import Limits
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle.level import LEVELS, Level, compile_rules, compile_rules_of_stores
 from kvproof.check.protocol.manager import Config

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from kvproof.check.hosts.limits import Limits
+from kvproof.check.hosts.time_limit import Limits
 from kvproof.check.isolation import remote_subject
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.oracle.replay import finding_of

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
-from kvproof.check.hosts.sources import files_of
+from kvproof.check.hosts.workers import files_of
 from kvproof.check.proving.kept import ProofCheck, digest_of_files, folders, keep, kept
 from kvproof.check.proving.questions import answer_cache
 from kvproof.models.obligation import Obligation

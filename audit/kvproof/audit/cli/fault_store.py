@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from kvproof.check.hosts.sources import digest_of
+from kvproof.check.hosts.workers import digest_of
 from kvproof.check.hunting.store import ResultStore
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import explained

@@ -21,8 +21,8 @@ from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from kvproof.audit.faults.edits import Edit, Fault, NotPlanted, release_of
+from kvproof.check.hosts.program import variable
 from kvproof.check.isolation.remote_subject import RemoteFactory
-from kvproof.check.protocol.environment import variable
 from kvproof.check.subjects.loading import EngineError, download
 from kvproof.spec.syntax_trees import made_function
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import typer
 
 from kvproof.check.cli.config import options_to_repeat
-from kvproof.check.hosts.ending import how_it_ended
+from kvproof.check.hosts.program import how_it_ended
 from kvproof.check.runs.errors import UsageError, fail
 from kvproof.spec.verdict import Exit
 

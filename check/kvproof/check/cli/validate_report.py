@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from kvproof.check.protocol.former_signature import former_signature
+from kvproof.check.protocol.finding import former_signature
 from kvproof.check.recording.validate import Validation, unjudged_properties
 from kvproof.check.runs.verdicts import witness_counts
 from kvproof.reports.evidence import DivergingLine, refuted

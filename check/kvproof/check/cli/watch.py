@@ -134,7 +134,7 @@ def _verdict(judge: "JudgeProcess", is_whole: bool) -> Exit:
 
 def _ending(code: int, stopped: bool) -> str:
     """How the command ended, as a sentence. code: as `subprocess` has it. stopped: by a finding."""
-    from kvproof.check.hosts.ending import how_it_ended
+    from kvproof.check.hosts.program import how_it_ended
 
     return f"the command {'was stopped at the finding and ' if stopped else ''}{how_it_ended(code)}"
 

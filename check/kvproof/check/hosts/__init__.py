@@ -9,11 +9,11 @@ Nothing that it does holds this process up, and nothing that it sends is believe
 - programs that answer lines (`line_host`): a manager behind a pipe, an executor of the data plane. A supervisor starts
   them (`supervised_command`, `descendants`), so that nothing of them is left;
 - processes of kvproof's own code (`worker_process`): a pool of them does units of work (`pool`), an actor holds an
-  object between calls (`actors`);
+  object between calls;
 - the same elsewhere: the workers and actors of a Ray cluster (`on_ray`, `ray_cluster`).
 
 What they have in common is here once: the limits of a call, which do not count the time in which a process waits for a
-processor (`time_limit`), memory (`limits`), signals (`interrupt`), how an end is worded and how long it may take
-(`ending`), what a process prints (`output`), and framed messages (`channel`). Other programs, such as git and pip, are
-run by `program`. `tests/test_layout.py` holds that no other folder starts or signals a process.
+processor, and memory (`time_limit`), signals (`interrupt`), what a process prints (`output`), and framed messages
+(`channel`). Other programs, such as git and pip, are run by `program`, which also words how a process has ended.
+`tests/test_layout.py` holds that no other folder starts or signals a process.
 """

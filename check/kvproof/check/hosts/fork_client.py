@@ -13,9 +13,16 @@ from typing import Any, Protocol
 
 from kvproof.check.hosts.channel import ChannelError, Connection, text_of
 from kvproof.check.hosts.descendants import end_marked, marked, may_be_child
-from kvproof.check.hosts.ending import BY_ITSELF_SECONDS, KILLED_SECONDS, how_it_ended
 from kvproof.check.hosts.output import SubjectOutput
-from kvproof.check.hosts.program import DISCARDED, Running, ended, started
+from kvproof.check.hosts.program import (
+    BY_ITSELF_SECONDS,
+    DISCARDED,
+    KILLED_SECONDS,
+    Running,
+    ended,
+    how_it_ended,
+    started,
+)
 from kvproof.check.hosts.time_limit import AGAIN_SECONDS_MIN, OutOfTime, Patience, require_time, seconds_left
 
 FORK_SECONDS_MAX = 20.0

@@ -11,9 +11,8 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from kvproof.check.hosts.ending import LAST_WORDS_SECONDS, how_it_ended
 from kvproof.check.hosts.output import SubjectOutput
-from kvproof.check.hosts.program import DISCARDED
+from kvproof.check.hosts.program import DISCARDED, LAST_WORDS_SECONDS, how_it_ended
 from kvproof.check.hosts.supervised_command import SupervisedCommand
 from kvproof.check.hosts.time_limit import AGAIN_SECONDS_MIN, Patience, require_time
 

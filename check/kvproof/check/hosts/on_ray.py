@@ -18,9 +18,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from kvproof.check.hosts.actors import Actor
 from kvproof.check.hosts.ray_cluster import connect, ray, start
-from kvproof.check.hosts.sources import code_digest
+from kvproof.check.hosts.worker_process import Actor
 from kvproof.check.hosts.workers import (
     NUM_TRIES_MAX,
     USUAL,
@@ -36,6 +35,7 @@ from kvproof.check.hosts.workers import (
     UnitLost,
     WorkerLacks,
     WorkerLost,
+    code_digest,
     done,
     lack_in,
     need_of,

@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from weakref import WeakSet
 
-from kvproof.check.hosts.ending import BY_ITSELF_SECONDS
+from kvproof.check.hosts.program import BY_ITSELF_SECONDS
 from kvproof.reports.printable import printable
 
 CHUNK_BYTES = 1 << 16

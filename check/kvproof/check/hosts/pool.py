@@ -13,9 +13,8 @@ from itertools import count
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from kvproof.check.hosts.actors import LocalActors
 from kvproof.check.hosts.channel import ChannelError
-from kvproof.check.hosts.worker_process import WorkerProcess
+from kvproof.check.hosts.worker_process import LocalActors, WorkerProcess
 from kvproof.check.hosts.workers import USUAL, Handling, Make, Outcome, UnitLost, WorkerLost, done, results_in
 
 NUM_AHEAD = 4  # units for each worker, begun before the last result of the oldest one is there

@@ -1,14 +1,24 @@
-"""Programs that are neither asked nor judged: git, pip, a command of the user, a module of kvproof."""
+"""Programs that are neither asked nor judged: git, pip, a command of the user, a module of kvproof.
+
+How any process has ended is said here in words, and how long is waited for one to end; and variables of the environment
+are set for the processes that this one starts within a block.
+"""
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 SAME, DISCARDED, PIPED = None, subprocess.DEVNULL, subprocess.PIPE  # as this process has it, nothing, or a pipe to it
 Running = subprocess.Popen[bytes]
 Streams = tuple[int | None, int | None, int | None]  # standard input, output and error; also descriptors
+
+LAST_WORDS_SECONDS = 0.5  # for a program whose input has ended to write the rest, and to end
+BY_ITSELF_SECONDS = 2.0  # for a process whose connection has ended, or whose work is over
+KILLED_SECONDS = 10.0  # for a process that was killed, or that first ends what it has started
 
 
 class Finished(NamedTuple):
@@ -78,3 +88,27 @@ def module(name: str, *arguments: str) -> list[str]:
 def same_path(*before: str) -> dict[str, str]:
     """The variables with which a module is imported from these folders, and from the same ones as in this process."""
     return {"PYTHONPATH": os.pathsep.join(folder for folder in (*before, *sys.path) if folder)}
+
+
+def how_it_ended(code: int) -> str:
+    """The exit code of a process in words; a negative one is the signal that killed it."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+@contextmanager
+def variable(name: str, value: str) -> Iterator[None]:
+    """Within the block, the variable has this value; afterwards it is as before."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

@@ -19,8 +19,8 @@ os.environ.setdefault("RAY_worker_niceness", "0")  # as of workers without Ray
 import ray as ray
 
 from kvproof.check.hosts.descendants import MARK, end_marked, marked
+from kvproof.check.hosts.program import variable
 from kvproof.check.hosts.workers import NUM_TRIES_MAX, NoWorkers
-from kvproof.check.protocol.environment import variable
 
 PORT, CONNECT_SECONDS, CONNECT_PAUSE_SECONDS = 10001, 10.0, 3.0  # of the Ray client server
 PATIENCE_SECONDS = 60.0  # with a cluster whose port is open: it needs up to 50 s to learn that a node was lost

@@ -11,8 +11,7 @@ from types import FrameType
 
 from kvproof.check.hosts import descendants
 from kvproof.check.hosts.descendants import end_marked, marked
-from kvproof.check.hosts.ending import BY_ITSELF_SECONDS
-from kvproof.check.hosts.program import Streams, ended, started
+from kvproof.check.hosts.program import BY_ITSELF_SECONDS, Streams, ended, started
 
 # Without the modules of the user and the site: the supervisor imports a few standard modules, and starts in 20 ms.
 SUPERVISOR = (sys.executable, "-I", "-S", descendants.__file__)

@@ -1,4 +1,4 @@
-"""Time limits for a subject: a call that does not return in time becomes a finding.
+"""The limits of a subject: a call that does not return in time becomes a finding, as one that takes the memory does.
 
 A limit must not depend on what else the machine does. So the time in which a process waits for a processor does not
 count (`Patience`): on a busy machine a slow call takes longer, and is not taken for one that hangs. The threads of the
@@ -16,12 +16,15 @@ about the subject. A search in that process is interrupted in the call that is u
 """
 
 import os
+import resource
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 from time import monotonic
 from types import CodeType, FrameType
 from typing import Any
@@ -35,6 +38,12 @@ AGAIN_SECONDS_MIN = 0.01
 SAMPLE_SECONDS = 1.0
 SAMPLES_MAX = 64
 TASKS_MAX = 1_000  # threads of a process and its descendants that are asked
+
+GIB = 1 << 30
+CALL_SECONDS_MAX = 3.0
+CALL_SECONDS_MIN = 0.5  # with a small budget; more than a slow call takes
+START_SECONDS_MAX = 60.0  # to import an engine
+MEMORY_BYTES_MAX = 2 * GIB
 
 
 class Patience:
@@ -260,3 +269,31 @@ def require_time() -> None:
     """Raise OutOfTime if calls of another process have ended."""
     if seconds_left() <= 0:
         raise OutOfTime
+
+
+@dataclass(frozen=True)
+class Limits:
+    """call_seconds: for one call. start_seconds: to create the subject. memory_bytes: address space that a subject may
+    use in addition to what it has after its creation; of a program behind a pipe, the main memory that it uses."""
+
+    call_seconds: float = CALL_SECONDS_MAX
+    memory_bytes: int = MEMORY_BYTES_MAX
+    start_seconds: float = START_SECONDS_MAX
+
+    @staticmethod
+    def within(budget_seconds: float | None) -> "Limits":
+        """Limits with which a hang is detected within the budget."""
+        if budget_seconds is None:
+            return Limits()
+        return Limits(call_seconds=min(CALL_SECONDS_MAX, max(CALL_SECONDS_MIN, budget_seconds / 4)))
+
+
+def limit_memory(more_bytes: int) -> None:
+    """Limit the address space of this process to what it has now plus `more_bytes`."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (OSError, ValueError):
+        return  # on a system without /proc only the time limit applies
+    soft = pages * resource.getpagesize() + more_bytes
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))

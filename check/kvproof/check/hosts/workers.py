@@ -7,20 +7,27 @@ arrive one by one, those of a unit after those of the unit before.
 
 A unit may have an attribute `need`: the name of the subject without which it cannot be done. A worker that cannot make
 this subject lacks something that the command has. Where workers are on several machines, another one gets the unit.
+
+Two processes whose sources of kvproof have the same digest do a unit of work in the same way.
 """
 
+import hashlib
 import pickle
 import traceback
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
 from kvproof.check.protocol.fault_attribution import FULL
 
 NUM_TRIES_MAX = 3
+
+CODE = (".py", ".txt", ".json", ".c", ".h")  # the files that can change an answer
 
 
 @dataclass(frozen=True)
@@ -254,3 +261,23 @@ def value_of(outcome: Outcome) -> Any:
     if not is_done:
         raise value from WorkerTraceback(where)
     return value
+
+
+@cache
+def code_digest() -> str:
+    """The digest of the files of kvproof that are imported; the folders in which they are do not matter."""
+    return digest_of({Path(one).resolve() for one in import_module("kvproof").__path__})
+
+
+def digest_of(folders: Iterable[Path]) -> str:
+    """The digest of the names, relative to their folder, and contents of the code in these folders."""
+    found = sorted(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n" for name, file in files_of(folders))
+    return hashlib.sha256("".join(found).encode()).hexdigest()
+
+
+def files_of(folders: Iterable[Path]) -> Iterator[tuple[str, Path]]:
+    """Each file of code in these folders, after its name relative to its folder."""
+    for folder in folders:
+        for path in folder.rglob("*"):
+            if path.suffix in CODE and path.is_file():
+                yield path.relative_to(folder).as_posix(), path

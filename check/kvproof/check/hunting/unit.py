@@ -22,10 +22,8 @@ from typing import Any
 import msgspec
 
 from kvproof.check.hosts.fork_client import may_be_killed_by_others
-from kvproof.check.hosts.limits import Limits
-from kvproof.check.hosts.sources import code_digest
-from kvproof.check.hosts.time_limit import search_ends_after
-from kvproof.check.hosts.workers import NUM_TRIES_MAX, Lack
+from kvproof.check.hosts.time_limit import Limits, search_ends_after
+from kvproof.check.hosts.workers import NUM_TRIES_MAX, Lack, code_digest
 from kvproof.check.isolation.factory import factory_for
 from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.isolation.remote_search import shortest, walk

@@ -7,7 +7,7 @@ that runs kvproof when it is imported would start a process that imports it, and
 
 from collections.abc import Callable
 
-from kvproof.check.hosts.limits import Limits
+from kvproof.check.hosts.time_limit import Limits
 from kvproof.check.oracle.level import level_of
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import ManagerSubject

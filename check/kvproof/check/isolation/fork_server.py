@@ -3,27 +3,153 @@
 It is run as `python -m kvproof.check.isolation.fork_server FD`; FD is a socket to the process that wants the subject.
 What the forks need alike is there before the first of them: the rules of the level, compiled, and objects that the
 garbage collector of a fork leaves alone.
+
+A fork serves calls of its subject and whole searches to the process that asked for it. The answer to a call is what the
+subject answered or raised. The answer to a search is its result, or the reason why it could not be done. A fault of the
+judge is reported with its traceback, as it would be in one process.
 """
 
 import gc
 import socket
 import sys
+import traceback
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import astuple, replace
+from math import inf
+from time import monotonic
+from typing import Any
 
 from kvproof.check.hosts.channel import Connection
 from kvproof.check.hosts.fork_server import ForkServer, ending_with
 from kvproof.check.hosts.garbage_collection import collecting_seldom
 from kvproof.check.hosts.interrupt import INTERRUPT, TERMINATE, leave_to_parent
-from kvproof.check.hosts.limits import limit_memory
-from kvproof.check.isolation.child import serve
+from kvproof.check.hosts.time_limit import OutOfTime, calls_interrupted_after, leave_time_to_parent, limit_memory
 from kvproof.check.isolation.factory import made_here
-from kvproof.check.isolation.journal import Journal
-from kvproof.check.isolation.messages import SEARCH, pack
-from kvproof.check.isolation.stuck_place import write_frames_on_signal
+from kvproof.check.isolation.journal import Journal, write_frames_on_signal
+from kvproof.check.isolation.messages import ENDED, SEARCH, pack, unpack
 from kvproof.check.oracle.level import Level, level_of
+from kvproof.check.oracle.method_called import method_called
+from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.oracle.subject_calls import SubjectCalls, call_text
+from kvproof.check.protocol.adapter_fault import (
+    about_refusals,
+    foreign_place,
+    located,
+    require_fault_of_manager,
+    where_raised,
+)
+from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
+from kvproof.check.protocol.finding import AdapterError, Finding, error_text
+from kvproof.check.protocol.manager import OutsideContract, Unsupported
+from kvproof.check.protocol.scopes import Scope
+from kvproof.check.search.exhaustive.subject import explore
+from kvproof.check.search.random_walk import WalkOptions, walk
+from kvproof.check.search.shrinking import shortest
+from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects.registry import Factory
+
+TEXT_MAX = 4000
 
 NUM_NEW_OBJECTS = 200_000  # between two collections while a subject is imported, which makes hardly any garbage
+
+
+def serve(connection: Connection, factory: Factory, journal: Journal) -> None:
+    """Answer requests until the other process closes the connection."""
+    leave_time_to_parent()
+    subject: Any = None
+    while (request := connection.receive()) is not None:
+        try:
+            if subject is None:
+                subject = factory()
+            kind, name, arguments = request
+            done = _call(subject, name, arguments) if kind == "call" else _search(subject, name, arguments, journal)
+        except UnknownSubject as error:
+            done = ["unknown", str(error)]
+        connection.send(done)
+
+
+def _call(subject: Any, name: str, arguments: list[Any]) -> list[Any]:
+    try:
+        arguments = [unpack(argument) for argument in arguments]
+        return ["done", pack(getattr(subject, name)(*arguments))]
+    except Unsupported as error:
+        return ["unsupported", _text(error)]
+    except AdapterError as error:
+        return ["adapter", _text(located(error, subject))]
+    except OutsideContract as error:
+        return ["contract", error.assumption, error.sentence]
+    except Finding as finding:
+        return ["finding", pack(finding)]
+    except BaseException as error:  # SystemExit too: it is the judge who says what that means
+        try:
+            require_fault_of_subject(error, name)
+            require_fault_of_manager(error, call_text(name, tuple(arguments)), subject)
+        except StandInError as fault:
+            return ["stand-in", _text(fault)]
+        except AdapterError as fault:
+            return ["adapter", _text(fault)]
+        return ["raised", type(error).__name__, _text(error), about_refusals(name, subject), where_raised(error)]
+
+
+def _text(error: BaseException) -> str:
+    return error_text(error)[:TEXT_MAX].encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _search(subject: Any, name: str, arguments: list[Any], journal: Journal) -> list[Any]:
+    named = {key: unpack(value) for key, value in arguments}
+    seconds = named.get("seconds", inf)
+    deadline = monotonic() + seconds
+    try:
+        with calls_interrupted_after(seconds, SubjectCalls.call.__code__):
+            return ["done", pack(SEARCHES[name](subject, journal, **named))]
+    except OutOfTime:
+        if monotonic() < deadline:  # the subject raised it
+            raise
+        return ENDED
+    except Unsupported as error:
+        return ["unsupported", _text(error)]
+    except AdapterError as error:
+        return ["adapter", _text(located(error, subject))]
+    except StandInError as error:
+        return ["stand-in", _text(error)]
+    except MemoryError:
+        return ["memory"]
+    except Exception as error:
+        if (place := foreign_place(error)) is not None:
+            return ["adapter", f"{place} raised {type(error).__name__} where no call was asked for: {_text(error)}"]
+        return ["fault", "".join(traceback.format_exception(error))[-TEXT_MAX:]]
+
+
+def _walk(subject: Any, journal: Journal, *, level: str, seed: int, options: dict[str, Any], **limits: Any) -> Any:
+    disabled = frozenset(options.pop("disabled"))
+    here = WalkOptions(begin=journal.begin, keep=journal.keep, disabled=disabled, **options)
+    done = walk(STRATEGIES[level], subject, seed, options=here, **limits)
+    if (found := done.counterexample) is not None:
+        done.counterexample = replace(found, operations=list(found.operations))  # without its journal
+    return done
+
+
+def _explore(subject: Any, journal: Journal, *, level: str, scope: Scope, **limits: Any) -> Any:
+    return explore(STRATEGIES[level], subject, scope, begin=journal.begin, **limits)
+
+
+def _shortest(subject: Any, journal: Journal, *, level: str, found: Counterexample, **limits: Any) -> Any:
+    return shortest(STRATEGIES[level], lambda: subject, found, begin=journal.begin, **limits)
+
+
+def _method_called(subject: Any, journal: Journal, *, found: Counterexample) -> Any:
+    method, frames = method_called(subject, found)
+    return [[None if method is None else astuple(method)], [astuple(frame) for frame in frames]]
+
+
+SEARCHES: dict[str, Callable[..., Any]] = {
+    "walk": _walk,
+    "explore": _explore,
+    "shortest": _shortest,
+    "method_called": _method_called,
+}
 
 
 def main(descriptor: int) -> None:

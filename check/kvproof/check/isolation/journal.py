@@ -3,16 +3,24 @@
 The searching process writes each operation before it executes it. If that process dies or hangs, the other process
 knows the configuration and the operations, the last of which did not return, and what the runs before it reached. It
 can also see whether the search advances.
+
+On a signal, a process that gives no answer writes its Python frames to its journal, also from C code. What it writes is
+the word of the subject: it is shown to people and decides nothing.
 """
 
+import faulthandler
 import fcntl
 import mmap
 import os
+import re
+import signal
 import struct
 import sys
 import tempfile
 import time
 from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, SupportsIndex
 
 import msgspec
@@ -20,13 +28,18 @@ import msgspec
 from kvproof.check.counterexample.trace_schema import CounterexampleError, frozen, require_run
 from kvproof.check.hosts.channel import ChannelError
 from kvproof.check.isolation.messages import pack, unpack
+from kvproof.check.protocol.adapter_fault import NUM_FRAMES, STANDARD_LIBRARY, shown
 from kvproof.check.protocol.manager import Config
-from kvproof.spec.trace import Operation
+from kvproof.check.subjects.own import OUR_CODE
+from kvproof.spec.trace import CodePlace, Operation
 
 SIZE_BYTES = 1 << 26  # a short run takes a few thousand, a long one with long prompts some millions
 FRAMES_AT, FRAMES_BYTES = SIZE_BYTES, 1 << 16  # behind the run: the frames of a process that gives no answer
 COUNT_PER_SECOND_MAX = 10_000_000  # operations, runs or states; the fastest search of a subject does a twentieth
 HEADER = struct.Struct("=QQQ")  # number of runs, number of operations of all runs, end of the last run
+
+WAIT_SECONDS_MAX, LOOK_SECONDS = 0.5, 0.01
+FRAME = re.compile(rb'^  File "(.{1,500})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
 
 
 class Journal:
@@ -147,3 +160,39 @@ class Journaled(list[Operation]):
     def pop(self, index: SupportsIndex = -1) -> Operation:
         """Remove an operation that was not enabled. It stays in the journal; a replay skips it."""
         return super().pop(index)
+
+
+def write_frames_on_signal(descriptor: int) -> None:
+    """In the process of a subject: write the frames of its main thread to this journal when it gets the signal."""
+    if sys.platform == "linux":
+        os.lseek(descriptor, FRAMES_AT, os.SEEK_SET)
+        faulthandler.register(signal.SIGUSR2, file=descriptor, all_threads=False)
+
+
+def places_of_stuck(pid: int, descriptor: int) -> list[CodePlace]:
+    """The last frames of the subject's code in the process, innermost last; empty if they cannot be known.
+
+    A process that does not expect the signal may end by it.
+    """
+    if sys.platform != "linux":
+        return []
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGUSR2)
+    deadline, written = time.monotonic() + WAIT_SECONDS_MAX, b""
+    while time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+        before, written = written, os.pread(descriptor, FRAMES_BYTES, FRAMES_AT).rstrip(b"\0")
+        if written and written == before:
+            break
+    return _places(written)
+
+
+def _places(written: bytes) -> list[CodePlace]:
+    """The places in a traceback of `faulthandler`, which begins with the innermost frame."""
+    places = []
+    for file, line, function in FRAME.findall(written):
+        path = file.decode(errors="backslashreplace")
+        is_judge = Path(path).is_relative_to(OUR_CODE) and not Path(path).is_relative_to(OUR_CODE / "subjects")
+        if not is_judge and not path.startswith(("<", STANDARD_LIBRARY)):
+            places.append(CodePlace(function.decode(errors="backslashreplace"), shown(path), int(line)))
+    return places[:NUM_FRAMES][::-1]

@@ -19,8 +19,7 @@ from kvproof.check.oracle.comparison import unordered
 from kvproof.check.oracle.firing import is_large
 from kvproof.check.oracle.level import LevelJudge, level_of_config, typed
 from kvproof.check.protocol import features
-from kvproof.check.protocol.finding import Finding, operation_of
-from kvproof.check.protocol.former_signature import former_signature
+from kvproof.check.protocol.finding import Finding, former_signature, operation_of
 from kvproof.check.protocol.manager import Config, Observation, Unsupported
 from kvproof.reports.identity import Identity, signature_of
 from kvproof.spec.trace import Operation

@@ -13,7 +13,11 @@ signature. The signature is made of what the judge knows when it raises the find
 
 How many requests, sequences or tokens a run has, which ids and which values are no part of it, nor a line number or a
 path. So one fault has one identity, in a longer run and in the next release. `kvproof.reports.identity` says when a
-known finding covers one that is found, and `former_signature` what an older kvproof would have called it.
+known finding covers one that is found.
+
+Before signatures were made of claims, they were made of the text of a finding: its words without numbers, tables and
+records (`former_signature`). Baselines, lists of known findings and histories may hold such ones; this is their only
+use.
 """
 
 import re
@@ -31,6 +35,9 @@ TEXTS = "call", "sequence", "promise", "rule", "about", "raised_in"  # fields of
 
 
 FindingKey = tuple[str, str]  # the property and the mechanism
+
+DICT = re.compile(r"{[^{}]*}")  # tables in the text of a finding, or a configuration
+RECORD = re.compile(r"\b[A-Z]\w*\((?:\w+=[^()]*)?\)(?:, )?")  # a tuple with named fields, such as the part of a step
 
 
 class Finding(Exception):
@@ -177,3 +184,12 @@ class AdapterError(Exception):
 
 class OutsideTable(AdapterError):
     """The adapter of an engine does not fit a release that lies outside those it was judged with."""
+
+
+def former_signature(finding: Finding, operation: str) -> str:
+    """The signature that the finding would have had, if a run ended in it with this operation."""
+    text = RECORD.sub("", DICT.sub("", finding.text))
+    words = words_of(text.partition(": ")[2] or text)
+    if not words and not finding.cause:
+        words = words_of(text)
+    return f"{finding.cause or operation}: {words}{finding.after_question}"

@@ -17,7 +17,7 @@ import msgspec
 import kvproof.impl
 import kvproof.models
 import kvproof.spec
-from kvproof.check.hosts.sources import digest_of
+from kvproof.check.hosts.workers import digest_of
 from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.answer_cache import AnswerCache
 from kvproof.models.solvers.solving import Answer, ProofOutcome

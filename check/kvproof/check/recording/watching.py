@@ -18,9 +18,8 @@ from typing import Any
 
 import msgspec
 
-from kvproof.check.hosts.ending import how_it_ended
 from kvproof.check.hosts.interrupt import end_this_process
-from kvproof.check.hosts.program import PIPED, SAME, module, same_path, started
+from kvproof.check.hosts.program import PIPED, SAME, how_it_ended, module, same_path, started
 from kvproof.check.recording.recorder import Recorder
 from kvproof.check.recording.recording_file import RecordingRefused
 from kvproof.check.recording.segments import SegmentWriter

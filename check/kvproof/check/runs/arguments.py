@@ -26,7 +26,7 @@ def factory_of(
     isolation: whether the subject runs in a process of its own; None isolates every subject but the built-in ones.
     seconds: the budget of the run, which limits a call.
     """
-    from kvproof.check.hosts.limits import Limits
+    from kvproof.check.hosts.time_limit import Limits
     from kvproof.check.isolation.factory import factory_for
     from kvproof.check.subjects import UnknownSubject
 

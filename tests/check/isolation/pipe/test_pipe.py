@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
-from kvproof.check.hosts.limits import Limits
+from kvproof.check.hosts.time_limit import Limits
 from kvproof.check.isolation.factory import factory_for
 from kvproof.check.isolation.remote_search import shortest
 from kvproof.check.oracle.repetition import confirm

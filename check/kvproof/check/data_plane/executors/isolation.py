@@ -20,10 +20,9 @@ import torch
 from kvproof.check.data_plane.memory.layouts import WORD_BYTES, Geometry, UnknownSetting
 from kvproof.check.data_plane.speed.stopwatch import TakenThere
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
-from kvproof.check.hosts.ending import how_it_ended
 from kvproof.check.hosts.line_host import Ended, LineHost, LineTooLong
 from kvproof.check.hosts.output import SubjectOutput
-from kvproof.check.hosts.program import DISCARDED, module, same_path
+from kvproof.check.hosts.program import DISCARDED, how_it_ended, module, same_path
 from kvproof.check.hosts.supervised_command import SupervisedCommand
 from kvproof.check.hosts.time_limit import require_time
 from kvproof.check.subjects.probe_process import FOUND

@@ -19,10 +19,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kvproof.check.hosts.limits import Limits
 from kvproof.check.hosts.line_host import LINE_BYTES_MAX, LOOK_SECONDS, Ended, LineHost, LineTooLong, NotRead
 from kvproof.check.hosts.output import SubjectOutput
-from kvproof.check.hosts.time_limit import call_seconds, require_time
+from kvproof.check.hosts.time_limit import Limits, call_seconds, require_time
 from kvproof.check.isolation.remote_subject import CRASH, HANG
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.subjects import UnknownSubject

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import msgspec
 
-from kvproof.check.hosts.limits import Limits
+from kvproof.check.hosts.time_limit import Limits
 from kvproof.check.isolation.pipe.process import Program
 from kvproof.check.isolation.remote_subject import raised_as
 from kvproof.check.protocol.fault_attribution import by_means_of_kvproof

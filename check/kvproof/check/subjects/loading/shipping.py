@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from kvproof.check.hosts.program import variable
 from kvproof.check.hosts.workers import Shipping
-from kvproof.check.protocol.environment import variable
 from kvproof.check.subjects.loading import EngineError
 from kvproof.check.subjects.loading.download import CACHE, default_cache, find
 from kvproof.check.subjects.own import SHIPPED

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import kvproof.check
-from kvproof.check.isolation.journal import FRAMES_AT, FRAMES_BYTES, Journal
-from kvproof.check.isolation.stuck_place import places_of_stuck
+from kvproof.check.isolation.journal import FRAMES_AT, FRAMES_BYTES, Journal, places_of_stuck
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the signal and the shared file are those of Linux")
 CHECK = Path(kvproof.check.__file__ or "").parent
