@@ -31,7 +31,7 @@ from kvproof.check.isolation.messages import pack
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
-from kvproof.check.proving import kept
+from kvproof.check.proving import run
 from kvproof.check.proving.options import read_baseline as read_efforts
 from kvproof.check.recording.example_run import record_run
 from kvproof.check.recording.format import ENDED, SCHEMA_VERSION, VLLM_OFFLOAD, Header, RecordedCall
@@ -40,9 +40,8 @@ from kvproof.check.runs import history
 from kvproof.check.runs.configuration import Configuration, read_configuration
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.known_findings import known_findings
-from kvproof.check.runs.replay import replay
+from kvproof.check.runs.replay import Trust, replay
 from kvproof.check.runs.store import RESULT, Store, StoreError
-from kvproof.check.runs.trust import Trust
 from kvproof.check.search.result import SearchResult
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.builtin.manager import BuiltIn
@@ -171,9 +170,9 @@ def read_answers(path: Path) -> None:
         cache = AnswerCache(path, "z3", Settings())
     except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
         raise UsageError(str(error)) from None
-    with closing(cache), patch.object(kept, "digest_of_files", return_value="files"):
+    with closing(cache), patch.object(run, "digest_of_files", return_value="files"):
         cache.get(QUESTION)
-        kept.kept(cache, ())
+        run.kept(cache, ())
 
 
 def rows_of(path: Path) -> dict[str, Any]:
@@ -240,8 +239,8 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
     campaigns_of = partial(database, statements=[campaigns.TABLE], application_id=campaigns.APPLICATION_ID, version=0)
     cache = AnswerCache(folder / "a.sqlite", "z3", Settings())
     cache.add(QUESTION, Answer(Verdict.PROVED, 0.5, 700))
-    with patch.object(kept, "digest_of_files", return_value="files"):
-        kept.keep(cache, (), [(None, Check("lint/x", "lint", "x", Verdict.PROVED))])
+    with patch.object(run, "digest_of_files", return_value="files"):
+        run.keep(cache, (), [(None, Check("lint/x", "lint", "x", Verdict.PROVED))])
     cache.close()
     answers_of = partial(database, statements=TABLES, application_id=0, version=0)
     of_store = [msgspec.to_builtins(line) for line in STORE_LINES]

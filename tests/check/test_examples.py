@@ -7,8 +7,7 @@ import pytest
 
 from kvproof.check import run_conformance
 from kvproof.check.counterexample.replay import ReplayStatus
-from kvproof.check.runs.replay import replay
-from kvproof.check.runs.trust import Trust
+from kvproof.check.runs.replay import Trust, replay
 from kvproof.check.subjects.registry import find
 
 TREE = Path(__file__).resolve().parents[2]

@@ -114,8 +114,7 @@ class TraceItem(pytest.Item):
     def setup(self) -> None:
         """Replay it. Raises NotReplayed."""
         from kvproof.check.counterexample.replay import ReplayStatus
-        from kvproof.check.runs.replay import replay
-        from kvproof.check.runs.trust import trust
+        from kvproof.check.runs.replay import replay, trust
         from kvproof.reports.document import DocumentError
 
         try:

@@ -18,8 +18,7 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject, Observation, Refused
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.protocol.store import Staged, StoreConfig
-from kvproof.check.runs.replay import replay
-from kvproof.check.runs.trust import Trust
+from kvproof.check.runs.replay import Trust, replay
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
 from kvproof.check.subjects.builtin.store import OwnStore

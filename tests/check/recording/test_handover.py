@@ -19,11 +19,9 @@ import pytest
 import torch
 
 from kvproof.check.recording import handover, ring
-from kvproof.check.recording.digests import KeyedDigests
-from kvproof.check.recording.file_locks import is_locked, lock, wait_until_written
-from kvproof.check.recording.format import ENDED, SGLANG, STOPPED, Header
+from kvproof.check.recording.format import ENDED, SGLANG, STOPPED, Header, KeyedDigests
 from kvproof.check.recording.handover import Handover
-from kvproof.check.recording.segments import SegmentReader, SegmentWriter
+from kvproof.check.recording.segments import SegmentReader, SegmentWriter, is_locked, lock, wait_until_written
 from kvproof.check.recording.sglang.raw_lines import NEW, ONCE, PAGES, SLOTS, RadixCall, RadixLines
 from kvproof.check.recording.sglang.recorder import RadixRecorder
 from kvproof.check.recording.sglang.waiting_lines import WaitingLines

@@ -1,7 +1,6 @@
 """Raw lines about sequences are completed: tokens of a parent, digests, and blocks that count from a base."""
 
-from kvproof.check.recording.digests import KeyedDigests
-from kvproof.check.recording.format import DIGESTS, IDS, TRANSFORMERS, Header
+from kvproof.check.recording.format import DIGESTS, IDS, TRANSFORMERS, Header, KeyedDigests
 from kvproof.check.recording.sequence_lines import RawSequence, SequenceCall, SequenceLines
 
 

@@ -24,7 +24,7 @@ from kvproof.check.runs.history import (
     require_recordable,
     revision_of_folder,
 )
-from kvproof.check.runs.processor_time import processor_seconds
+from kvproof.check.runs.session import processor_seconds
 from kvproof.reports.identity import Identity
 from kvproof.reports.recorded_run import recorded
 from kvproof.reports.result import Check, Result, Run, WitnessCount

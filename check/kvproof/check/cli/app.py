@@ -10,10 +10,9 @@ import typer
 
 from kvproof.check.cli.baseline import baseline
 from kvproof.check.cli.campaign import campaign
-from kvproof.check.cli.config import ANY_ARGUMENTS, config, configure
+from kvproof.check.cli.config import ANY_ARGUMENTS, config, configure, require_effective
 from kvproof.check.cli.device import devices
 from kvproof.check.cli.device_process import is_apart
-from kvproof.check.cli.environment import require_effective
 from kvproof.check.cli.examples import examples
 from kvproof.check.cli.explore import explore
 from kvproof.check.cli.faults import faults, faults_command

@@ -64,9 +64,9 @@ def _recorded_command(command: list[str], out: Path, shows_pool: bool, digest_ke
     import shutil
 
     from kvproof.check.hosts.program import finished_at_terminal
-    from kvproof.check.recording.file_locks import wait_until_written
     from kvproof.check.recording.import_hook import environment, is_recorded, numbered
     from kvproof.check.recording.recording_file import RecordingRefused, require_replaceable
+    from kvproof.check.recording.segments import wait_until_written
     from kvproof.check.runs.store import explained
     from kvproof.check.runs.terminal import output, say
 

@@ -36,8 +36,8 @@ def replay(
     """
     with error_boundary():
         from kvproof.check.runs import replay as runs
+        from kvproof.check.runs.replay import trust
         from kvproof.check.runs.terminal import output, say
-        from kvproof.check.runs.trust import trust
 
         console, codes, trusted = output(), set(), trust(is_total=is_trusted)
         subject = of_checkout(subject, like)

@@ -13,8 +13,8 @@ import msgspec
 from kvproof.check.hunting.store import HUNT, VERIFY, ResultStore
 from kvproof.check.runs.effort import effort_of
 from kvproof.check.runs.errors import UsageError
+from kvproof.check.runs.replay import Trust, UntrustedSubject, trust
 from kvproof.check.runs.store import StoreError
-from kvproof.check.runs.trust import Trust, UntrustedSubject, trust
 
 PLAN = "plan"  # the key of the plan
 OLD_FILE = "hunt.json"  # of version 0.2

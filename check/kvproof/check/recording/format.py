@@ -9,10 +9,12 @@ that follow them.
 Numbers have bounds, so that a small file cannot ask for much memory or time.
 
 Tokens are numbers that are only compared for equality: token ids, or keyed digests. Everything else that KV depends on
-(adapter, salt) is stored as a digest, an image as a digest with its position.
+(adapter, salt) is stored as a digest, an image as a digest with its position. A keyed digest shows what is equal, and
+nothing else.
 """
 
-from typing import Annotated
+import hashlib
+from typing import Annotated, Any
 
 import msgspec
 
@@ -28,6 +30,9 @@ STORES = (VLLM_OFFLOAD, LMCACHE_L1, SGLANG)
 INTERFACES = (VLLM_V0, VLLM_V1, TRANSFORMERS, *STORES)
 IDS, DIGESTS = "ids", "digests"
 ENDED, STOPPED = "recording ended", "recording stopped"
+
+DIGEST_BYTES = 8
+POSITIVE = (1 << 63) - 1
 
 
 class Table(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -153,3 +158,22 @@ class Header(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     def shows_pool(self) -> bool:
         """Whether each line contains the refcounts and free ids of the whole pool."""
         return self.refs is not None
+
+
+class KeyedDigests:
+    """Digests with one key."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key[:64]
+
+    def of(self, data: bytes) -> bytes:
+        """The digest of some bytes."""
+        return hashlib.blake2b(data, digest_size=DIGEST_BYTES, key=self._key).digest()
+
+    def number(self, data: bytes) -> int:
+        """The digest as a number from 0 on."""
+        return int.from_bytes(self.of(data), "big") & POSITIVE
+
+    def text(self, value: Any) -> str:
+        """The digest of a value. Digests are equal if and only if the values are; None has an empty digest."""
+        return "" if value is None else self.of(repr(value).encode()).hex()

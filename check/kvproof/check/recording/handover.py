@@ -3,24 +3,65 @@
 `Directly` converts and writes each line before the call goes on. `Handover` copies each line to memory that it shares
 with a process of its own (`scribe`), which converts and writes it. That costs the call less, above all if it names
 much, and the call does not wait for a disk. If the server is killed, that process writes what was handed over.
+
+Such lines are short, with bytes in place of what takes time. A recorder copies what a call names, such as the tokens of
+a prompt, page ids or hashes, and the process that writes the recording makes the fields of the line from them. A raw
+line is an array without names, of which the last fields are left out if they have their defaults. What is large may be
+beside it in buffers, which are copied once. That is done before the call goes on: then the server may change what it
+passed.
 """
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
 from kvproof.check.hosts.program import DISCARDED, ended, module, same_path, started
 from kvproof.check.recording import ring
-from kvproof.check.recording.file_locks import lock
-from kvproof.check.recording.format import Header, RecordedCall
-from kvproof.check.recording.raw_lines import RawCall
+from kvproof.check.recording.format import Header, KeyedDigests, RecordedCall
 from kvproof.check.recording.recording_file import RecordingFile, RecordingRefused, opened
 from kvproof.check.recording.ring import Buffer
-from kvproof.check.recording.segments import SegmentWriter
+from kvproof.check.recording.segments import SegmentWriter, lock
+
+
+class RawCall(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
+    """A line that is not complete. Subclasses have what one interface names; the fields here are those of the line."""
+
+    n: int = 0
+    call: str = ""
+    free: tuple[int, int] = (0, 0)
+    answer: bool | int | str | list[tuple[int, int]] | None = None
+    group: str = ""
+    raised: str = ""
+    refs: list[int] | None = None
+    free_ids: list[int] | None = None
+
+
+class RawLines:
+    """Completes the lines of one recording. Subclasses do so for one interface, whose raw lines are of type `kind`."""
+
+    kind: ClassVar[type[RawCall]] = RawCall
+
+    def __init__(self, header: Header, digests: KeyedDigests) -> None:
+        self.header, self.digests = header, digests
+
+    def completed(self, raw: Any, data: bytes = b"") -> RecordedCall:
+        """The line. data: the bytes of its buffers. Raises an exception for what no recorder hands over."""
+        return RecordedCall(
+            raw.n,
+            raw.call,
+            raw.free,
+            raw.group,
+            answer=raw.answer,
+            raised=raw.raised,
+            reserved=self.header.reserved,
+            refs=raw.refs,
+            free_ids=raw.free_ids,
+        )
+
 
 END_SECONDS_MAX = 60.0  # that `close` waits for the process
 NUM_LINES_BETWEEN_LOOKS = 256  # at whether the process is there

@@ -19,8 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from kvproof.check.recording.digests import KeyedDigests
-from kvproof.check.recording.format import DIGESTS, ENDED, IDS, STOPPED, Header, RecordedCall
+from kvproof.check.recording.format import DIGESTS, ENDED, IDS, STOPPED, Header, KeyedDigests, RecordedCall
 from kvproof.check.recording.handover import Directly, Handover, Line, Sink
 from kvproof.check.recording.segments import SegmentWriter
 from kvproof.check.subjects.loading.partial_import import installed_version

@@ -15,7 +15,6 @@ import msgspec
 
 from kvproof.check.hosts.interrupt import HANG_UP, INTERRUPT, TERMINATE, leave_to_parent
 from kvproof.check.recording import ring
-from kvproof.check.recording.digests import KeyedDigests
 from kvproof.check.recording.format import (
     ENDED,
     LMCACHE_L1,
@@ -25,11 +24,11 @@ from kvproof.check.recording.format import (
     VLLM_OFFLOAD,
     VLLM_V1,
     Header,
+    KeyedDigests,
     RecordedCall,
 )
-from kvproof.check.recording.handover import WHOLE, HandoverSettings
+from kvproof.check.recording.handover import WHOLE, HandoverSettings, RawLines
 from kvproof.check.recording.lmcache.raw_lines import L1Lines
-from kvproof.check.recording.raw_lines import RawLines
 from kvproof.check.recording.recording_file import RecordingFile
 from kvproof.check.recording.segments import SegmentWriter
 from kvproof.check.recording.sequence_lines import SequenceLines

@@ -4,19 +4,46 @@ A server that is watched for weeks would fill any disk with one file. So the rec
 after another (`recording.jsonl`, `recording.jsonl.1`, …), and the judge beside it removes each one that it has read. No
 line crosses segments. Neither of the two waits for the other: if the judge is many segments behind, or was killed, the
 recorder stops and the server goes on.
+
+A file of a recording is locked for as long as lines may follow. The lock ends with its process, however that ends.
 """
 
+import fcntl
 import os
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from kvproof.check.recording.file_locks import is_locked, lock
-
 SEGMENT_BYTES = 16 << 20
 NUM_SEGMENTS_MAX = 64  # that are not judged yet
 CHUNK_BYTES = 1 << 18
+
+
+def lock(file: int) -> None:
+    """Say that lines may follow. The lock ends when every copy of the descriptor is closed."""
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def is_locked(file: int) -> bool:
+    """Whether somebody else may write further lines to the file."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False
+
+
+def wait_until_written(paths: Iterable[Path]) -> None:
+    """Wait until nobody writes to these recordings any more."""
+    for path in paths:
+        with suppress(OSError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
 
 
 def segment_at(path: Path, number: int) -> Path:

@@ -9,9 +9,18 @@ from array import array
 import msgspec
 from msgspec import field
 
-from kvproof.check.recording.digests import POSITIVE, KeyedDigests
-from kvproof.check.recording.format import DIGESTS, TRANSFORMERS, Header, Picture, RecordedCall, RecordedSequence, Table
-from kvproof.check.recording.raw_lines import RawCall, RawLines
+from kvproof.check.recording.format import (
+    DIGESTS,
+    POSITIVE,
+    TRANSFORMERS,
+    Header,
+    KeyedDigests,
+    Picture,
+    RecordedCall,
+    RecordedSequence,
+    Table,
+)
+from kvproof.check.recording.handover import RawCall, RawLines
 
 NO_PARENT = 0  # sequences count from 1
 

@@ -4,7 +4,7 @@
     effort = "quick"
     seed = 7
     out = "build/kvproof"
-    trusted_subjects = ["tests/adapter.py:*"]   # code that a trace may name, see `runs/trust.py`
+    trusted_subjects = ["tests/adapter.py:*"]   # code that a trace may name, see `runs/replay.py`
 
     [fix]                                       # fields that every run of a hunt keeps, as --fix
     caching = false

@@ -16,7 +16,7 @@ from kvproof.check.counterexample.store import raw_trace
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
-from kvproof.check.runs.trust import Trust, UntrustedSubject
+from kvproof.check.runs.replay import Trust, UntrustedSubject
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.content import content_of
 from kvproof.check.subjects.loading import download

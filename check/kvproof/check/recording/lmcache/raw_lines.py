@@ -9,9 +9,8 @@ from typing import Any
 
 from msgspec import field
 
-from kvproof.check.recording.digests import KeyedDigests
-from kvproof.check.recording.format import Header, RecordedCall
-from kvproof.check.recording.raw_lines import RawCall, RawLines
+from kvproof.check.recording.format import Header, KeyedDigests, RecordedCall
+from kvproof.check.recording.handover import RawCall, RawLines
 
 NUM_OBJECTS_MAX = 1 << 16
 Name = tuple[bytes, int, int, str, str]  # the hash, rank and group of a key, its model, its salt

@@ -9,9 +9,8 @@ from typing import Any
 
 from msgspec import field
 
-from kvproof.check.recording.digests import POSITIVE, KeyedDigests
-from kvproof.check.recording.format import Header, RecordedCall
-from kvproof.check.recording.raw_lines import RawCall, RawLines
+from kvproof.check.recording.format import POSITIVE, Header, KeyedDigests, RecordedCall
+from kvproof.check.recording.handover import RawCall, RawLines
 
 NUM_NODES_MAX = 1 << 16
 TOKEN_BYTES = 8

@@ -5,9 +5,8 @@ from typing import Any
 
 from msgspec import field
 
-from kvproof.check.recording.digests import KeyedDigests
-from kvproof.check.recording.format import Header, RecordedCall
-from kvproof.check.recording.raw_lines import RawCall, RawLines
+from kvproof.check.recording.format import Header, KeyedDigests, RecordedCall
+from kvproof.check.recording.handover import RawCall, RawLines
 
 NUM_KNOWN_MAX = 1 << 16
 

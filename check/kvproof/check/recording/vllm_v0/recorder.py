@@ -9,8 +9,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kvproof.check.protocol.manager import NULL_BLOCK, Config
-from kvproof.check.recording.digests import POSITIVE
-from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V0, Header, RecordedCall, RecordedSequence, Table
+from kvproof.check.recording.format import (
+    POSITIVE,
+    SCHEMA_VERSION,
+    VLLM_V0,
+    Header,
+    RecordedCall,
+    RecordedSequence,
+    Table,
+)
 from kvproof.check.recording.recorder import Recorder, num_kept
 from kvproof.check.recording.recording_file import RecordingRefused
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from kvproof.check.cli.app import app
 from kvproof.check.hunting.resume import HuntPlan, begun
 from kvproof.check.runs.configuration import read_configuration
-from kvproof.check.runs.trust import Trust, UntrustedSubject, trust
+from kvproof.check.runs.replay import Trust, UntrustedSubject, trust
 from kvproof.reports.document import DocumentError
 from kvproof.reports.printable import printable
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
-from kvproof.check.cli.environment import OURS, VARIABLES
+from kvproof.check.cli.config import OURS, VARIABLES
 from kvproof.check.subjects.loading import download
 from kvproof.spec.verdict import Exit
 
@@ -17,9 +17,7 @@ ELSEWHERE = {"KVPROOF_COMPLETE"}  # of typer, which puts another character befor
 
 
 def test_the_variables_that_kvproof_reads_are_those_that_it_knows() -> None:
-    texts = [
-        file.read_text() for root in ROOTS for file in (TREE / root).rglob("*.py") if file.name != "environment.py"
-    ]
+    texts = [file.read_text() for root in ROOTS for file in (TREE / root).rglob("*.py") if file.name != "config.py"]
     found = {name for text in texts for name in re.findall(r"KVPROOF_[A-Z_]+", text)}
     assert found - ELSEWHERE == VARIABLES.keys() | set(OURS)
 

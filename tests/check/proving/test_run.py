@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
 from kvproof.check.hosts.workers import files_of
-from kvproof.check.proving.kept import ProofCheck, digest_of_files, folders, keep, kept
 from kvproof.check.proving.questions import answer_cache
+from kvproof.check.proving.run import ProofCheck, digest_of_files, folders, keep, kept
 from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.answer_cache import AnswerCache, code_digest
 from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings
@@ -55,7 +55,7 @@ def test_other_patterns_have_a_result_of_their_own(cache: AnswerCache) -> None:
 
 
 def test_a_result_is_forgotten_when_a_file_changes(cache: AnswerCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvproof.check.proving.kept.digest_of_files", lambda: "of other files")
+    monkeypatch.setattr("kvproof.check.proving.run.digest_of_files", lambda: "of other files")
     assert kept(cache, ONLY) is None
     keep(cache, ONLY, RESULT)
     assert kept(cache, ONLY) is not None
@@ -73,7 +73,7 @@ def test_every_file_that_a_proof_may_depend_on_is_in_the_digest(
     some = {"spec/text/rules.py", "spec/contracts/__init__.py", "impl/device_blocks.py", "models/pinned.txt"}
     assert {*some, "models/translation/terms.py", "check/proving/run.py"} <= names
     (file := tmp_path / "rules.py").write_text("1")
-    monkeypatch.setattr("kvproof.check.proving.kept.folders", lambda: [tmp_path])
+    monkeypatch.setattr("kvproof.check.proving.run.folders", lambda: [tmp_path])
     before = digest_of_files()
     file.write_text("2")
     assert digest_of_files() != before
