@@ -74,8 +74,8 @@ def refutation_of(
 
 def is_searched(obligation: Obligation) -> bool:
     """Whether `refutation_of` searches small instances of the specification for a counterexample to this obligation."""
-    from kvproof.models.counterexamples.case import case_of
     from kvproof.models.counterexamples.contracts import contract_case
+    from kvproof.models.counterexamples.instances import case_of
 
     return (contract_case if obligation.suite == OF_OPERATIONS else case_of)(obligation) is not None
 

@@ -22,13 +22,12 @@ from dataclasses import dataclass, field, replace
 
 import z3
 
-from kvproof.models.counterexamples.case import RULES
-from kvproof.models.counterexamples.instances import INSTANCES, Search
+from kvproof.models.counterexamples.instances import INSTANCES, RULES, Search
 from kvproof.models.counterexamples.replay import replay_of_rule
 from kvproof.models.obligation import Hypothesis, Obligation
-from kvproof.models.proofs import store_instance
+from kvproof.models.proofs import stores
 from kvproof.models.proofs.satisfied import NativeStates
-from kvproof.models.proofs.store_instance import NotFired
+from kvproof.models.proofs.stores import NotFired
 from kvproof.models.solvers.solving import ProofOutcome
 from kvproof.models.translation.text import Text, specification
 from kvproof.spec.verdict import Verdict
@@ -64,7 +63,7 @@ def firings_of_stores(names: list[str]) -> Iterator[tuple[str, bool]]:
     """For each of these rules of stores: whether it fires in a run from the first state, in which every claim holds."""
     fired = set[str]()
     with suppress(NotFired):
-        fired.update(rule for _, rule, *_ in store_instance.fired(store_instance.machine_of()))
+        fired.update(rule for _, rule, *_ in stores.fired(stores.machine_of()))
     yield from ((name, name in fired) for name in names)
 
 

@@ -29,8 +29,7 @@ from kvproof.models.certificates.folder import (
 )
 from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.solvers import second_solver
-from kvproof.models.solvers.questions import Asker, Decide, Printer
-from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings, ask
+from kvproof.models.solvers.solving import Answer, Asker, Decide, Printer, ProofOutcome, Settings, ask
 from kvproof.spec.verdict import Exit, Verdict
 
 pytest.importorskip("cvc5")

@@ -28,8 +28,7 @@ from kvproof.models.certificates.folder import (
     row,
     sha256,
 )
-from kvproof.models.certificates.proving import ask
-from kvproof.models.certificates.questions import Questions
+from kvproof.models.certificates.proving import Questions, ask
 from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.solvers.solving import Settings
 from kvproof.spec.verdict import Exit, Verdict

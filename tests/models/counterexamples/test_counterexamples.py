@@ -4,12 +4,10 @@ import copy
 
 from kvproof.audit.faults.edits import Edit
 from kvproof.audit.faults.planting import text_with
-from kvproof.models.counterexamples.case import RULES, ProofCounterexample, case_of
-from kvproof.models.counterexamples.clauses import false_clauses
-from kvproof.models.counterexamples.instances import INSTANCES, Candidate, Search
+from kvproof.models.counterexamples.instances import INSTANCES, RULES, Candidate, ProofCounterexample, Search, case_of
 from kvproof.models.counterexamples.picture import data, lines
 from kvproof.models.counterexamples.replay import Replay
-from kvproof.models.counterexamples.search import counterexample
+from kvproof.models.counterexamples.search import counterexample, false_clauses
 from kvproof.models.obligation import Obligation
 from kvproof.models.proofs.induction import Induction
 from kvproof.models.solvers.solving import Allowance

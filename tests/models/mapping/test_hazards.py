@@ -14,8 +14,18 @@ from itertools import combinations, permutations
 import pytest
 import z3
 
-from kvproof.models.mapping.copies import Copy, apart, commute, forward_free, race_free, tag_memory
-from kvproof.models.mapping.pairs import CLAIMS, FIRST, SECOND, agree
+from kvproof.models.mapping.copies import (
+    CLAIMS,
+    FIRST,
+    SECOND,
+    Copy,
+    agree,
+    apart,
+    commute,
+    forward_free,
+    race_free,
+    tag_memory,
+)
 from kvproof.models.mapping.phases import (
     COPY,
     OTHER_ORDERS,

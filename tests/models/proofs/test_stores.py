@@ -6,8 +6,8 @@ import z3
 from kvproof.audit.faults.edits import Edit
 from kvproof.audit.faults.planting import text_with
 from kvproof.models.obligation import Obligation
-from kvproof.models.proofs import store_instance, stores
-from kvproof.models.proofs.store_instance import NotFired
+from kvproof.models.proofs import stores
+from kvproof.models.proofs.stores import NotFired
 from kvproof.models.translation.text import specification
 from kvproof.spec.store.machine import STORES
 
@@ -46,4 +46,4 @@ def test_reports_that_do_not_commute_are_not_proved_to() -> None:
 def test_a_rule_that_is_never_enabled_is_not_called_fired() -> None:
     text = text_with(specification(STORES), Edit("keep", "state.kind[pin] == WRITE", "state.kind[pin] > 5"))
     with pytest.raises(NotFired, match="keep"):
-        list(store_instance.fired(store_instance.machine_of(text)))
+        list(stores.fired(stores.machine_of(text)))

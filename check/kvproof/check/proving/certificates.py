@@ -36,13 +36,18 @@ from kvproof.models.certificates.folder import (
     row,
     sha256,
 )
-from kvproof.models.certificates.proving import CertifiedAnswer, ask, unsound_rules
-from kvproof.models.certificates.questions import Questions, instances, with_instances
+from kvproof.models.certificates.proving import (
+    CertifiedAnswer,
+    Questions,
+    ask,
+    instances,
+    unsound_rules,
+    with_instances,
+)
 from kvproof.models.obligation import Obligation
 from kvproof.models.pin import OBLIGATION, pinned_names
 from kvproof.models.solvers import second_solver
-from kvproof.models.solvers.questions import Decide
-from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings
+from kvproof.models.solvers.solving import Answer, Decide, ProofOutcome, Settings
 from kvproof.reports.document import write_atomically
 from kvproof.spec.verdict import Verdict
 

@@ -34,9 +34,8 @@ from kvproof.models.obligation import Obligation
 from kvproof.models.proof_record import ProofRecord
 from kvproof.models.proofs.instances import where_denied, where_next_fired
 from kvproof.models.solvers import second_solver
-from kvproof.models.solvers.questions import Decide
 from kvproof.models.solvers.solver_effort import Efforts, changes, efforts, worse
-from kvproof.models.solvers.solving import ProofOutcome, Settings
+from kvproof.models.solvers.solving import Decide, ProofOutcome, Settings
 from kvproof.models.suites import BOUNDED
 from kvproof.reports.document import read_bytes
 from kvproof.reports.evidence import Disagreement, refuted

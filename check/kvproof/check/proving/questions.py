@@ -20,8 +20,20 @@ from kvproof.check.proving.options import SOLVER
 from kvproof.check.runs.terminal import output, say
 from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.answer_cache import AnswerCache, default_file
-from kvproof.models.solvers.questions import Asker, Decide, Printer, Question, answers_of, is_full, patience_seconds
-from kvproof.models.solvers.solving import TRIVIAL, Answer, ProofOutcome, Settings, ask
+from kvproof.models.solvers.solving import (
+    TRIVIAL,
+    Answer,
+    Asker,
+    Decide,
+    Printer,
+    ProofOutcome,
+    Question,
+    Settings,
+    answers_of,
+    ask,
+    is_full,
+    patience_seconds,
+)
 from kvproof.spec.verdict import Verdict
 
 Batch = tuple[Asker, Settings, tuple[Question, ...]]

@@ -42,8 +42,7 @@ from kvproof.check.runs.terminal import output, say
 from kvproof.models.obligation import Obligation
 from kvproof.models.pin import PinError
 from kvproof.models.solvers.answer_cache import AnswerCache, decide_with
-from kvproof.models.solvers.questions import Decide
-from kvproof.models.solvers.solving import EFFORT_PER_SECOND, Answer, ProofOutcome, Settings
+from kvproof.models.solvers.solving import EFFORT_PER_SECOND, Answer, Decide, ProofOutcome, Settings
 from kvproof.models.suites import BOUNDED, OF_A_TEXT, SUITES
 from kvproof.models.translation.errors import NotInLanguage
 from kvproof.models.translation.text import Text, specification

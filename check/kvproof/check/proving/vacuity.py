@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from kvproof.check.proving.checks import firing_check, hypotheses_check, hypotheses_result, run_check
 from kvproof.check.proving.selection import Selection
-from kvproof.models.counterexamples.case import RULES
+from kvproof.models.counterexamples.instances import RULES
 from kvproof.models.obligation import Obligation
 from kvproof.models.proofs.contract_instances import runs
 from kvproof.models.proofs.satisfied import NativeStates

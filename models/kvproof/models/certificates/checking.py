@@ -37,8 +37,7 @@ from kvproof.models.certificates.folder import (
     sha256,
 )
 from kvproof.models.certificates.folder import row as row_of
-from kvproof.models.certificates.proving import unsound_rules
-from kvproof.models.certificates.questions import Questions, instances, with_instances
+from kvproof.models.certificates.proving import Questions, instances, unsound_rules, with_instances
 from kvproof.models.obligation import Obligation
 from kvproof.spec.verdict import Verdict
 

@@ -14,8 +14,7 @@ from typing import Any
 
 import z3
 
-from kvproof.models.counterexamples.case import RULES
-from kvproof.models.counterexamples.instances import INSTANCES, Search
+from kvproof.models.counterexamples.instances import INSTANCES, RULES, Search
 from kvproof.models.counterexamples.replay import OutOfRange, TooSmall, watched
 from kvproof.models.obligation import Obligation
 from kvproof.models.proofs.contracts import LEFT_AT_FIRST, NUM_FIRED, Proof

@@ -3,27 +3,34 @@
 In an instance the numbers of blocks, sequences, slots and flights are known, and quantifiers are unrolled. Tables and
 enumerations are infinite there too, but only a finite part of them is read; so the state must have tables with room for
 one more entry in that part.
+
+A case is a claim that a run can break, and a counterexample breaks one.
 """
 
+import builtins
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import z3
 
-from kvproof.models.counterexamples.case import Case, Kind
-from kvproof.models.obligation import Obligation
-from kvproof.models.proofs.induction import INITIAL, THEOREM, Induction
+from kvproof.models.obligation import WELL_DEFINED, Obligation
+from kvproof.models.proofs.induction import INITIAL, SUITE, THEOREM, Induction
 from kvproof.models.solvers.solving import Allowance
 from kvproof.models.translation.maps import Map, SymbolicState
 from kvproof.models.translation.sizes import WITHOUT_END, Universe
 from kvproof.models.translation.terms import Number, Truth, is_between
 from kvproof.models.translation.text import Text
 from kvproof.models.translation.translator import Parameter, Translator
-from kvproof.spec.language import Domain
+from kvproof.spec.language import COLLECTED, Domain
 from kvproof.spec.native import FIELDS
 from kvproof.spec.sizes import Sizes
 from kvproof.spec.text.state import FREE, NONE, State
+
+CHECK = "check "
+RULES = {rule.__name__: rule for rule in COLLECTED.rules}
+CLAIMS = {claim.name: claim for claim in (*COLLECTED.invariants, *COLLECTED.theorems)}
 
 # In increasing size; each has something that the smaller ones lack.
 INSTANCES = (
@@ -33,6 +40,81 @@ INSTANCES = (
     Sizes(num_gpu_blocks=3, num_host_blocks=2, block_size=2, num_seqs=3, num_indexes=4, num_flights=2),
 )
 WISH_EFFORT = 2_000_000  # in Z3's units, for each wish for a state that is easier to read
+
+
+class Kind(Enum):
+    """The ways in which a claim about the specification can be false."""
+
+    INITIAL = "the initial state does not satisfy it"
+    THEOREM = "a state satisfies every invariant, but not the theorem"
+    INVARIANT = "a rule leads from a state that satisfies every invariant to one that does not"
+    CHECK = "a rule reaches a check that does not hold"
+    RANGE = "a subscript is out of range"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A claim about a rule, a theorem or the initial state. function: the one that has the check or the subscript."""
+
+    kind: Kind
+    subject: str
+    claim: str
+    property: str
+    function: str
+
+    @builtins.property
+    def is_of_rule(self) -> bool:
+        """Whether the claim is about a rule, so that a rule is fired."""
+        return self.subject in RULES
+
+
+def case_of(obligation: Obligation) -> Case | None:
+    """The case of an obligation; None if no run of the specification can break it."""
+    subject, claim = obligation.subject, obligation.claim
+    if obligation.suite != SUITE:
+        return None
+    if subject in (INITIAL, THEOREM):
+        kind = Kind.INITIAL if subject == INITIAL else Kind.THEOREM
+        return Case(kind, subject, claim, obligation.property, claim) if claim in CLAIMS else None
+    text, _, chain = claim.partition(", in ")
+    function = chain.rpartition(" > ")[2] or subject
+    if obligation.property == WELL_DEFINED:
+        return Case(Kind.RANGE, subject, claim, obligation.property, function)
+    if claim.startswith(CHECK):
+        return Case(Kind.CHECK, subject, text.removeprefix(CHECK), obligation.property, function)
+    return Case(Kind.INVARIANT, subject, claim, obligation.property, claim)
+
+
+@dataclass(frozen=True)
+class Clause:
+    """A part of a claim that is false.
+
+    place: file and line. text: its source. at: the values of the quantified variables. values: the value of each
+    field and predicate that it reads, by source text.
+    """
+
+    place: str
+    text: str
+    at: dict[str, int]
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class ProofCounterexample:
+    """A state, a rule with its arguments, and the state after firing it, confirmed by a native run.
+
+    after: for a check or a subscript, the state at that point of the rule. sentence: the claim in words. place: file
+    and line of the claim.
+    """
+
+    case: Case
+    sizes: Sizes
+    arguments: dict[str, Any]
+    before: State
+    after: State
+    sentence: str
+    place: str
+    clauses: tuple[Clause, ...]
 
 
 class Instance(Universe):

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kvproof.models.counterexamples.case import Clause, Kind, ProofCounterexample
 from kvproof.models.counterexamples.contracts import BEGINS, HAS_DONE, IS_ENABLED, BrokenContract
+from kvproof.models.counterexamples.instances import Clause, Kind, ProofCounterexample
 from kvproof.spec.language import IDENTITIES
 from kvproof.spec.native import FIELDS
 from kvproof.spec.sizes import Sizes

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kvproof.models.counterexamples.case import Case, Kind
-from kvproof.models.counterexamples.instances import Candidate
+from kvproof.models.counterexamples.instances import Candidate, Case, Kind
 from kvproof.models.translation.sizes import WITHOUT_END
 from kvproof.models.translation.text import Text
 from kvproof.spec.compilation import CheckFailed

@@ -22,9 +22,8 @@ from typing import NamedTuple
 
 import z3
 
-from kvproof.models.mapping.copies import CONTENT, INTEGER, Memory, tag_memory
+from kvproof.models.mapping.copies import CONTENT, INTEGER, Memory, agree, tag_memory
 from kvproof.models.mapping.lists import mapping_obligation
-from kvproof.models.mapping.pairs import agree
 from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.translation.terms import every
 from kvproof.spec.text import mapping

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 
 import z3
 
-from kvproof.models.mapping.copies import Copy, Memory, any_memory, apart, tag_memory
+from kvproof.models.mapping.copies import Copy, Memory, agree, any_memory, apart, tag_memory
 from kvproof.models.mapping.lists import mapping_obligation
-from kvproof.models.mapping.pairs import agree
 from kvproof.models.mapping.phases import COPY, SWAP_IN, SWAP_OUT
 from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.models.translation.terms import every

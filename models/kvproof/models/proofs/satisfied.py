@@ -15,7 +15,7 @@ from typing import Any
 from kvproof.models.crosscheck.evaluation import Evaluators
 from kvproof.models.crosscheck.interpretation import Interpretation, OutOfDomain, Undecided, given, interpretation
 from kvproof.models.obligation import Hypothesis, Obligation
-from kvproof.models.proofs import store_instance
+from kvproof.models.proofs import stores
 from kvproof.models.proofs.contract_instances import (
     INSTANCES,
     REMAINING_RULES,
@@ -98,15 +98,15 @@ class NativeStates:
     @cached_property
     def _of_stores(self) -> list[Interpretation]:
         """The states of the runs of stores, with the rule that fires there, or with two that may fire in any order."""
-        translator, machine = Translator(text=specification(STORES)), store_instance.machine_of()
+        translator, machine = Translator(text=specification(STORES)), stores.machine_of()
         marked = {rule.__name__: rule for rule in STORES.collected.rules}
         found = list[Interpretation]()
-        for state, rule, arguments, _ in store_instance.fired(machine):
+        for state, rule, arguments, _ in stores.fired(machine):
             twins = {f"{domain.name.lower()}_0": 0 for domain in STORES.domains.values()}
             values = interpretation(machine, state=state, twin=state).extended(twins)
             found.append(values.extended(_arguments(machine, translator, marked[rule], arguments)))
-        *_, (*_, busy) = store_instance.fired(machine, store_instance.BUSY)
-        for (one, (first, _)), (other, (_, second)) in product(store_instance.AT_ONCE.items(), repeat=2):
+        *_, (*_, busy) = stores.fired(machine, stores.BUSY)
+        for (one, (first, _)), (other, (_, second)) in product(stores.AT_ONCE.items(), repeat=2):
             values = interpretation(machine, state=busy)
             values = values.extended(_arguments(machine, translator, marked[one], first, "first_"))
             found.append(values.extended(_arguments(machine, translator, marked[other], second, "second_")))

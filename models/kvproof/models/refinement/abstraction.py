@@ -11,7 +11,7 @@ For a manager without a prefix cache, at rest and with nothing in flight; the de
     table.num_dropped first[seq]
     table.is_on_host  home[seq] == HOST
 
-Of every other attribute nothing is known (`unknown`), and a call must leave it as it is.
+Of every other attribute nothing is known (`unbounded.forget`), and a call must leave it as it is.
 
 With a prefix cache, the evictor also has the EVICTABLE blocks of the pool (`cached_steps`).
 
@@ -31,8 +31,7 @@ from kvproof.impl.growth import Growth
 from kvproof.impl.table import Table
 from kvproof.impl.vllm_api.refcount import CopyOnWriteTracker, RefCounter
 from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicInt, number, truth
-from kvproof.models.refinement.unbounded import Cells, Interval, Ring, class_with_length
-from kvproof.models.refinement.unknown import forget
+from kvproof.models.refinement.unbounded import Cells, Interval, Ring, class_with_length, forget
 from kvproof.models.translation.maps import SymbolicState
 from kvproof.models.translation.sizes import Universe
 from kvproof.models.translation.terms import every

@@ -21,8 +21,7 @@ from kvproof.models.refinement.replay import LENGTH_MAX, Specified, Value
 from kvproof.models.refinement.setting import Setting
 from kvproof.models.refinement.simulation import Call, Simulation
 from kvproof.models.refinement.table_steps import FrameClaims, appending
-from kvproof.models.refinement.unbounded import Cells
-from kvproof.models.refinement.unknown import unknown_content
+from kvproof.models.refinement.unbounded import Cells, unknown_content
 from kvproof.models.translation.maps import SymbolicState
 from kvproof.spec.text.state import EVICTABLE, FREE, GPU, USED
 

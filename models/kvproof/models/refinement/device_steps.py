@@ -23,7 +23,7 @@ from kvproof.models.refinement.abstraction import Agreement
 from kvproof.models.refinement.loops import Head, Items
 from kvproof.models.refinement.setting import Setting
 from kvproof.models.refinement.simulation import Call, Simulation
-from kvproof.models.refinement.unknown import forget
+from kvproof.models.refinement.unbounded import forget
 from kvproof.models.translation.maps import SymbolicState
 from kvproof.spec.text.state import GPU, NONE, RESERVED, USED
 

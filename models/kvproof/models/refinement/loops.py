@@ -24,8 +24,7 @@ import z3
 from kvproof.models.concolic.frame import fields_of
 from kvproof.models.concolic.refusal import Hidden, refuse
 from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicInt, equal, truth
-from kvproof.models.refinement.unbounded import Unbounded
-from kvproof.models.refinement.unknown import unknown_content
+from kvproof.models.refinement.unbounded import Unbounded, unknown_content
 from kvproof.models.translation.terms import every
 
 ANOTHER = z3.Bool("another_item")

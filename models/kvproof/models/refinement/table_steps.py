@@ -26,8 +26,7 @@ from kvproof.models.refinement.abstraction import Agreement, as_truth
 from kvproof.models.refinement.device_steps import LISTS, each_block
 from kvproof.models.refinement.setting import Setting
 from kvproof.models.refinement.simulation import Call, Simulation
-from kvproof.models.refinement.unbounded import class_with_length
-from kvproof.models.refinement.unknown import forget
+from kvproof.models.refinement.unbounded import class_with_length, forget
 from kvproof.models.translation.maps import Map, SymbolicState
 from kvproof.spec.language import SLOTS
 

@@ -2,7 +2,7 @@
 
 import z3
 
-from kvproof.models.certificates.questions import Questions, instances, with_instances
+from kvproof.models.certificates.proving import Questions, instances, with_instances
 from kvproof.models.obligation import Hypothesis, Obligation
 
 X, Y = z3.Ints("x y")
