@@ -22,7 +22,7 @@ from benchmarks.sglang_server import Server
 from kvproof.check.protocol.manager import Scheduled
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.protocol.store import StoreConfig
-from kvproof.check.subjects.lmcache.l1 import LMCacheL1
+from kvproof.check.subjects.lmcache import LMCacheL1
 from kvproof.check.subjects.transformers.scheduler import Transformers
 from kvproof.check.subjects.vllm.offload import VllmOffload
 from kvproof.spec.text.identity import Key

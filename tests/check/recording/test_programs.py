@@ -22,7 +22,7 @@ ManagerOperations(SGLang("0.5.23"), Random(1), config).run([], 200)
 LMCACHE = """
 from typing import NamedTuple
 from kvproof.check.protocol.store import StoreConfig
-from kvproof.check.subjects.lmcache.l1 import LMCacheL1
+from kvproof.check.subjects.lmcache import LMCacheL1
 
 
 class Key(NamedTuple):

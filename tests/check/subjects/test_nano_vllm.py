@@ -262,7 +262,7 @@ def checkout(folder: Path, manager: str, scheduler: str = SCHEDULER) -> Path:
 
 WALK = """
 import sys
-from kvproof.check.subjects.nano_vllm_older import manager_of
+from kvproof.check.subjects.nano_vllm import manager_of
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import MANAGERS
 

@@ -15,7 +15,7 @@ from kvproof.check.recording import RecordingRefused, record
 from kvproof.check.recording.example_run import record_run
 from kvproof.check.recording.segments import wait_until_written
 from kvproof.check.recording.validate import Validation, unjudged_properties, validate
-from kvproof.check.subjects.lmcache.l1 import LMCacheL1
+from kvproof.check.subjects.lmcache import LMCacheL1
 from kvproof.check.subjects.loading import download
 
 pytestmark = pytest.mark.engine

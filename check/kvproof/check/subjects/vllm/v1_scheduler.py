@@ -14,6 +14,11 @@ With transfers the scheduler has a KV connector of ours (`Connector`); with a co
 
 Limits: one sequence for each request, no images, no drafting; KV cache groups of full attention, of one sliding
 window, or of local attention in chunks of one size; transfers only with one group of full attention.
+
+`vllm-offloading` has vLLM's own OffloadingConnector in every configuration: releases 0.29 to 0.33. This is
+`vllm-v1-scheduler` with `--fix connector=offloading`, without what refutes that one in every release: a block has at
+least two slots, since a prompt of one token that fills a block is loaded again and again; and the connector is reset at
+most once between two steps, since it raises if it is reset again while a copy is under way.
 """
 
 import inspect
@@ -23,6 +28,7 @@ from typing import Any
 from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
 from kvproof.check.protocol.scheduler import ABORTED, Chunk, Load, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
+from kvproof.check.subjects.loading import EngineError
 from kvproof.check.subjects.loading.stub_modules import no, nothing
 from kvproof.check.subjects.vllm.offloading_connector import OffloadingConnector
 from kvproof.check.subjects.vllm.v1_fakes import Adapter
@@ -31,6 +37,8 @@ from kvproof.check.subjects.vllm.v1_observation import ManagerReader, cache_conf
 from kvproof.check.subjects.vllm.v1_scheduler_loader import NoStructure, Options, import_modules, import_offloading
 from kvproof.spec.text.budgets import FCFS, PRIORITY
 from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
+
+BLOCK_SIZE_MIN = 2
 
 
 class Connector:
@@ -340,3 +348,40 @@ def blocks_for_one(options: Options, config: Any) -> int:
     """Blocks that one sequence of the greatest length takes at most in all groups, as the engine sizes its pool."""
     specs = [group.kv_cache_spec for group in config.kv_cache_groups]
     return sum(-(-spec.max_memory_usage_bytes(options) // spec.page_size_bytes) for spec in specs)
+
+
+class VllmOffloading(VllmV1Scheduler):
+    """The scheduler with its connector to host memory."""
+
+    assumptions = (
+        *ASSUMPTIONS,
+        Assumption("one-reset-a-step", "The connector is reset at most once between two steps."),
+    )
+
+    def __init__(self, version: str) -> None:
+        super().__init__(version)
+        if OFFLOADING not in self.capabilities.connectors:
+            raise EngineError(f"vLLM {version} has no connector that can be driven; the first release is 0.29.0")
+        self.name = f"vllm-offloading {version}"
+        self.capabilities = replace(
+            self.capabilities,
+            transfers=False,
+            sends_aborted=False,
+            window=False,
+            local_attention=False,
+            kv_groups=False,
+            block_size_min=BLOCK_SIZE_MIN,
+        )
+
+    def make(self, config: SchedulerConfig) -> Any:
+        if config.block_size < BLOCK_SIZE_MIN or not config.connector:
+            raise Unsupported("a connector, and at least two slots in a block, are needed")
+        self._reset_in = -1  # the number of steps at the last reset
+        return super().make(config)
+
+    def reset_caches(self, preempts: bool) -> bool:
+        if self._reset_in == self.now:
+            done: bool = self.scheduler.reset_prefix_cache(reset_running_requests=preempts)
+            return done
+        self._reset_in = self.now
+        return super().reset_caches(preempts)

@@ -1,13 +1,19 @@
-"""Stand-ins for what HiCache runs on: the device with its streams and events, threads, the storage and the settings."""
+"""Stand-ins for what HiCache runs on: the device with its streams and events, threads, the storage and the settings.
+
+The threads of HiCache's cache controller run only when the adapter says so, each until it waits. A key is a page of
+tokens, and the tokens of a page tell its key.
+"""
 
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from hashlib import sha256
 from typing import Any, ClassVar
 
 from kvproof.check.subjects.loading.stub_modules import StubObject, WithoutPinning, no, nothing
+
+PAGE = 2  # tokens
 
 
 class Waits(BaseException):
@@ -165,3 +171,55 @@ PARALLEL = StubObject(
     tp_rank=0, tp_size=1, pp_rank=0, pp_size=1, attn_tp_rank=0, attn_tp_size=1, attn_dp_rank=0, attn_cp_rank=0,
     attn_cp_size=1, attn_dcp_size=1, attn_dcp_rank=0, dcp_enabled=False, launch_world_size=1, nnodes=1,
 )  # fmt: skip
+
+
+class Threads:
+    """The threads of one controller."""
+
+    def __init__(self, controller: Any) -> None:
+        self._controller = controller
+
+    def run(self, *threads: str) -> None:
+        """Run threads of the controller until each of them waits."""
+        for thread in threads:
+            if function := getattr(self._controller, thread, None):
+                with suppress(Waits):
+                    function()
+
+    def answer(self, operation: Any) -> None:
+        """The storage says which pages of a prefetch it has; the others wait."""
+        buffer = getattr(self._controller, "prefetch_buffer", None)
+        self.run_alone("prefetch_queue", [operation], "prefetch_thread_func")
+        if buffer is not None and buffer is not self._controller.prefetch_buffer:  # the thread makes one when it begins
+            self._controller.prefetch_buffer.queue.extendleft(reversed(buffer.queue))
+
+    def run_alone(self, name: str, operations: list[Any], thread: str) -> None:
+        """Run a thread with these operations of its queue only."""
+        waiting = getattr(self._controller, name).queue
+        mine = [one for one in waiting if one in operations]
+        others = [one for one in waiting if one not in operations]
+        waiting.clear()
+        waiting.extend(mine)
+        self.run(thread)
+        waiting.extend(others)
+
+
+def tokens_of(keys: list[int]) -> list[int]:
+    """The tokens of pages: those of a page tell its key."""
+    return [key * PAGE + at for key in keys for at in range(PAGE)]
+
+
+def ids_of(tokens: Any) -> list[int]:
+    """The tokens of a key of the tree, or of a list."""
+    return list(getattr(tokens, "token_ids", tokens))
+
+
+def keys_of(tokens: list[int]) -> list[int]:
+    """The pages of tokens, which fill them."""
+    return [token // PAGE for token in tokens[::PAGE]]
+
+
+def pages_of(slots: Any) -> list[int]:
+    """The pages of slots of tokens, which lie in pages."""
+    pages: list[int] = (slots[::PAGE] // PAGE).tolist()
+    return pages

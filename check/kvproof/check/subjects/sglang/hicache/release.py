@@ -10,6 +10,7 @@ from kvproof.check.subjects.loading.stub_modules import StubObject, no, nothing
 from kvproof.check.subjects.sglang import loader
 from kvproof.check.subjects.sglang.hicache.machine import (
     MACHINE,
+    PAGE,
     PARALLEL,
     SETTINGS,
     THREADS,
@@ -19,7 +20,6 @@ from kvproof.check.subjects.sglang.hicache.machine import (
     memory_of,
     native_hash,
 )
-from kvproof.check.subjects.sglang.hicache.pages import PAGE
 
 CONTROLLER, TREE = "srt.managers.cache_controller", "srt.mem_cache.hiradix_cache"
 HOST, STORAGE = "srt.mem_cache.memory_pool_host", "srt.mem_cache.hicache_storage"

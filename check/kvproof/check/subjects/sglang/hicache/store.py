@@ -41,12 +41,18 @@ from kvproof.check.protocol.store import (
 from kvproof.check.subjects.loading import download
 from kvproof.check.subjects.loading.stub_modules import StubObject, nothing
 from kvproof.check.subjects.sglang import loader
-from kvproof.check.subjects.sglang.hicache.machine import Device, Storage
-from kvproof.check.subjects.sglang.hicache.pages import PAGE, ids_of, keys_of, pages_of, tokens_of
-from kvproof.check.subjects.sglang.hicache.radix import RadixTree
+from kvproof.check.subjects.sglang.hicache.machine import (
+    PAGE,
+    Device,
+    Storage,
+    Threads,
+    ids_of,
+    keys_of,
+    pages_of,
+    tokens_of,
+)
+from kvproof.check.subjects.sglang.hicache.radix import RadixTree, UnifiedTree
 from kvproof.check.subjects.sglang.hicache.release import CONTROLLER, device_pool, mounted
-from kvproof.check.subjects.sglang.hicache.threads import Threads
-from kvproof.check.subjects.sglang.hicache.unified import UnifiedTree
 
 DEVICE_PAGES = 4  # for each page of the host, so that the device is seldom full
 LOADS_MAX = 3  # batches of loads that the controller has under way

@@ -6,7 +6,7 @@ import pytest
 
 from kvproof.check.oracle.store.judge import StoreJudge
 from kvproof.check.protocol.store import StoreConfig
-from kvproof.check.subjects.lmcache.l1 import Clock, LeaseLock
+from kvproof.check.subjects.lmcache import Clock, LeaseLock
 from kvproof.check.subjects.loading import download
 from kvproof.check.subjects.registry import find
 

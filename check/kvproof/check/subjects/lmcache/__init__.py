@@ -1,1 +1,0 @@
-"""Adapters of what LMCache keeps KV with."""
