@@ -325,7 +325,7 @@ class PartitionedReader:
 
     def _in_c(self, scope: Scope) -> Reading:
         from kvproof.check.search.exhaustive.c_reader import comparison, exploration
-        from kvproof.check.search.exhaustive.c_reader.part import CPart
+        from kvproof.check.search.exhaustive.c_reader.exploration import CPart
         from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, in_use
 
         spec = SpecificationInC(scope)

@@ -17,7 +17,7 @@ Reading order: `format` defines a line; `recorder` makes lines; `handover` bring
 and a `scribe`, which completes the raw lines of `handover`; `reader` reads them; `replayed_subject` gives them to the
 judge; `trace_judge` explains them; `validate` returns the verdict. `vllm_v0`, `vllm_v1` and `transformers` have a
 recorder and a judge for each interface: what is read from the engine, and what each call means; the latter two share
-`sequence_recorder` and `sequence_lines`. `vllm_offload`, `lmcache` and `sglang` have them for stores, whose lines are
+`SequenceRecorder` and `sequence_lines`. `vllm_offload`, `lmcache` and `sglang` have them for stores, whose lines are
 judged by the judge of stores: `store_lines`. `watch` judges while the program runs: `segments` is a recording that is
 read while it grows, `watched_recording` judges it, `watcher` is the judge process, `watching` starts it, and `metrics`
 has what Prometheus is given.

@@ -14,7 +14,7 @@ from kvproof.check.data_plane.memory.world import Caches
 from kvproof.check.data_plane.speed import bandwidth, trial
 from kvproof.check.data_plane.speed.bandwidth import BandwidthConfig, NoSpeeds, run_bandwidth
 from kvproof.check.data_plane.speed.stopwatch import noise, spread
-from kvproof.check.data_plane.speed.workload import mappings
+from kvproof.check.data_plane.speed.trial import mappings
 from kvproof.check.data_plane.steps.moves import Moves
 from kvproof.reports.data_plane_result import Bandwidth, Speed, Spread
 from kvproof.reports.device_baseline import compared, difference, not_compared

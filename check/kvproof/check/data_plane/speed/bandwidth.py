@@ -31,8 +31,7 @@ from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolatio
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout
 from kvproof.check.data_plane.run.harness import STEP_SECONDS_MAX
 from kvproof.check.data_plane.speed.stopwatch import Stopwatch, noise, one_thread, spread
-from kvproof.check.data_plane.speed.trial import Load, OnWork, Trial
-from kvproof.check.data_plane.speed.workload import READ, VERIFY, Timed, mappings
+from kvproof.check.data_plane.speed.trial import READ, VERIFY, Load, OnWork, Timed, Trial, mappings
 from kvproof.check.data_plane.steps.moves import PoolId
 from kvproof.check.hosts.time_limit import OutOfTime, require_time, search_ends_after
 from kvproof.impl import free_bytes

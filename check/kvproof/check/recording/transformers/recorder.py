@@ -8,9 +8,9 @@ not recorded. The warm-up ends with a reset, and its requests have no tokens of 
 from typing import Any
 
 from kvproof.check.recording.format import SCHEMA_VERSION, TRANSFORMERS, Header
+from kvproof.check.recording.recorder import KnownSequence, SequenceRecorder, add_tables, add_tokens
 from kvproof.check.recording.recording_file import RecordingRefused
 from kvproof.check.recording.sequence_lines import RawSequence, SequenceCall
-from kvproof.check.recording.sequence_recorder import KnownSequence, SequenceRecorder, add_tables, add_tokens
 
 NUM_TRASH_SECTORS = 2
 WARM_UP = "__warmup_"  # with this begin the names of the requests of a warm-up

@@ -10,9 +10,9 @@ from typing import Any
 
 from kvproof.check.protocol.manager import FULL, LOCAL, NULL_BLOCK, WINDOW
 from kvproof.check.recording.format import SCHEMA_VERSION, VLLM_V1, Header
+from kvproof.check.recording.recorder import KnownSequence, SequenceRecorder, add_tables, add_tokens
 from kvproof.check.recording.recording_file import RecordingRefused
 from kvproof.check.recording.sequence_lines import RawSequence, SequenceCall
-from kvproof.check.recording.sequence_recorder import KnownSequence, SequenceRecorder, add_tables, add_tokens
 
 FULL_SPECS = ("FullAttentionSpec", "MLAAttentionSpec")
 WINDOW_SPECS = ("SlidingWindowSpec", "SlidingWindowMLASpec")
