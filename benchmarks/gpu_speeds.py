@@ -22,7 +22,7 @@ from kvproof.check.data_plane.executors import named
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout
 from kvproof.check.data_plane.memory.world import Arena
 from kvproof.check.data_plane.speed.stopwatch import Stopwatch, one_thread
-from kvproof.check.data_plane.speed.trial import Load, Trial
+from kvproof.check.data_plane.speed.trial import TimedWork, Trial
 from kvproof.check.data_plane.steps.moves import PoolId
 
 TOKENS = (4, 16, 64, 256)
@@ -39,7 +39,7 @@ def speeds_of(device: torch.device, block_size: int, call_bytes: int, seconds: f
     num_pairs = max(1, call_bytes // (block_size * token_bytes))
     num_blocks = 2 * num_pairs * NUM_PLACES
     geometry = Geometry(Layout.TWO_PLANES, "bfloat16", block_size, 8, 128, 1, num_blocks, num_blocks)
-    load = Load(geometry, tuple(named(name) for name in EXECUTORS), num_pairs, NUM_PLACES)
+    load = TimedWork(geometry, tuple(named(name) for name in EXECUTORS), num_pairs, NUM_PLACES)
     trial = Trial(load, device, seed=1)
     with one_thread():
         trial.run(Stopwatch(device), seconds, lambda what: None)

@@ -11,7 +11,7 @@ from tests.check.forgetful import FORGETFUL
 from kvproof.check.hunting import campaign as head
 from kvproof.check.hunting import unit as unit_module
 from kvproof.check.hunting.campaign import Campaign, CampaignResult, Watch
-from kvproof.check.hunting.plan import Plan, Search
+from kvproof.check.hunting.plan import Plan, PlannedSearch
 from kvproof.check.hunting.store import ResultStore
 from kvproof.check.hunting.unit import Judged
 from kvproof.check.runs.errors import UsageError
@@ -57,7 +57,9 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     monkeypatch.setattr(head, "Judged", lambda name, _: Judged(name, isolation=False))
     monkeypatch.setattr(head, "factory_of", lambda name: (find(name), None))
     names = [f"{tmp_path / 'faulty_campaign.py'}:{name}" for name in ("Forgetful", "Fussy")]
-    return Plan(tmp_path / "out", [Search(name, {}, seed, "240", 240) for name in names for seed in (1, 2)], None, None)
+    return Plan(
+        tmp_path / "out", [PlannedSearch(name, {}, seed, "240", 240) for name in names for seed in (1, 2)], None, None
+    )
 
 
 def run(plan: Plan, workers: Here, news: list[str] | None = None) -> CampaignResult:
@@ -164,7 +166,7 @@ def test_a_campaign_that_never_reached_what_a_subject_declares_is_inconclusive(p
     (tmp_path / "right_campaign.py").write_text(RIGHT)
     name, other = (f"{tmp_path / 'right_campaign.py'}:{one}" for one in ("NoCache", "NoConfiguration"))
 
-    done = run(replace(plan, searches=[Search(name, {}, 1, "4000", 4000)]), Here())
+    done = run(replace(plan, searches=[PlannedSearch(name, {}, 1, "4000", 4000)]), Here())
     refused, message = done.messages
     assert refused.startswith(f"{name}: the subject refused ")
     assert "configurations: no cache today (" in refused
@@ -173,16 +175,16 @@ def test_a_campaign_that_never_reached_what_a_subject_declares_is_inconclusive(p
     assert (done.is_complete, done.exit_code()) == (True, Exit.INCONCLUSIVE)
     assert "unreached" not in head.as_data(done)
 
-    fixed = replace(plan, searches=[Search(name, {"caching": False}, seed, "4000", 4000) for seed in (1, 2)])
+    fixed = replace(plan, searches=[PlannedSearch(name, {"caching": False}, seed, "4000", 4000) for seed in (1, 2)])
     done = run(fixed, Here())
     assert (done.messages, done.exit_code()) == ([], Exit.OK)
 
     small = f"{tmp_path / 'right_campaign.py'}:SmallBlocks"
-    done = run(replace(plan, searches=[Search(small, {"caching": False}, 1, "4000", 4000)]), Here())
+    done = run(replace(plan, searches=[PlannedSearch(small, {"caching": False}, 1, "4000", 4000)]), Here())
     assert "blocks of three or four slots" in done.messages[-1]
     assert done.exit_code() == Exit.INCONCLUSIVE
 
-    both = replace(plan, searches=[*fixed.searches, Search(other, {}, 1, "60", 60)])
+    both = replace(plan, searches=[*fixed.searches, PlannedSearch(other, {}, 1, "60", 60)])
     done = run(both, Here())
     assert [bool(row.reason) for row in done.searches] == [False, False, True]
     assert done.searches[2].reason.endswith("the most frequent reason: not today")

@@ -16,7 +16,7 @@ from kvproof.check.hosts.workers import Workers
 from kvproof.check.hunting.campaign import Campaign, Watch
 from kvproof.check.hunting.findings import Saving
 from kvproof.check.hunting.head import Head, Here
-from kvproof.check.hunting.plan import Plan, Search
+from kvproof.check.hunting.plan import Plan, PlannedSearch
 from kvproof.check.hunting.store import ResultStore
 from kvproof.check.hunting.walk_stage import walker_stage
 from kvproof.check.isolation.factory import factory_for
@@ -66,7 +66,7 @@ def campaigned(subject: str, seed: int, effort: str, folder: Path) -> Hunted:
     """What a campaign of one search does and finds."""
     chosen = effort_of(effort, None)
     store = ResultStore.of_campaign(folder)
-    plan = Plan(folder, [Search(subject, {}, seed, chosen.name, chosen.operations)], None, None)
+    plan = Plan(folder, [PlannedSearch(subject, {}, seed, chosen.name, chosen.operations)], None, None)
     campaign = Campaign(plan, store, Here(), Watch(lambda *_: None, lambda *_: None, lambda _: None))
     campaign.run()
     store.close()

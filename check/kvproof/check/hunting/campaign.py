@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from kvproof.check.hosts.workers import Workers
 from kvproof.check.hunting.findings import Saving, features_of_both
 from kvproof.check.hunting.head import Head, Taken
-from kvproof.check.hunting.plan import Plan, Search
+from kvproof.check.hunting.plan import Plan, PlannedSearch
 from kvproof.check.hunting.store import ResultStore
 from kvproof.check.hunting.unit import INFINITE, Judged, Walk, num_units_of, shorten_unit, walk_unit_if_possible
 from kvproof.check.oracle.level import level_of
@@ -267,7 +267,7 @@ class Campaign:
 def check_fields(plan: Plan) -> dict[str, str]:
     """Why subjects cannot be made here, by name. Raises UsageError if a fixed field is not of the subject's level."""
     reasons: dict[str, str] = {}
-    fixed: dict[str, list[Search]] = {}
+    fixed: dict[str, list[PlannedSearch]] = {}
     for one in plan.searches:
         fixed.setdefault(one.subject, []).append(one)
     for name, searches in fixed.items():

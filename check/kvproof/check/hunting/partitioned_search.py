@@ -33,7 +33,7 @@ from kvproof.check.search.result import UNLIMITED, SearchResult
 ROUND_SECONDS = 0.5
 
 
-class Reading(NamedTuple):
+class PartReading(NamedTuple):
     """How one reader searches parts.
 
     make: makes a part. confirm: from a finding, and what is known of each state on the way to it, from the first one.
@@ -69,7 +69,7 @@ class _Part:
 class PartitionedSearch:
     """One search by actors that hold its parts. folder: for what the parts have found."""
 
-    def __init__(self, actors: Actors, reading: Reading, folder: Path) -> None:
+    def __init__(self, actors: Actors, reading: PartReading, folder: Path) -> None:
         self.actors, self.reading, self.folder = actors, reading, folder
         self.parts = [_Part() for _ in range(actors.num)]
         self.depth = -1  # of the states that are expanded now; the initial state is found at depth -1
@@ -309,7 +309,7 @@ class PartitionedReader:
             found.text = f"stopped at depth {found.depth}, because a part has reached {search.stopped}: {held}"
         return found
 
-    def _in_python(self, scope: Scope) -> Reading:
+    def _in_python(self, scope: Scope) -> PartReading:
         if num_values_of(scope) ** (scope.num_tokens + 1) > sys.maxsize:
             raise UsageError(
                 f"identities of {scope.num_tokens} tokens and {scope.num_seqs} sequences are too many to share them "
@@ -321,9 +321,9 @@ class PartitionedReader:
             operations = [*path[1:], *([found.finding.tried] if found.finding.tried else [])]
             return Counterexample(scope.config, operations, found.finding)
 
-        return Reading(partial(PythonPart, scope, self.num_states_max), confirm)
+        return PartReading(partial(PythonPart, scope, self.num_states_max), confirm)
 
-    def _in_c(self, scope: Scope) -> Reading:
+    def _in_c(self, scope: Scope) -> PartReading:
         from kvproof.check.search.exhaustive.c_reader import comparison, exploration
         from kvproof.check.search.exhaustive.c_reader.exploration import CPart
         from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, in_use
@@ -344,4 +344,4 @@ class PartitionedReader:
                 comparison.compare_states(spec, strings)
 
         make = partial(CPart, scope, self.num_bytes_max, self.num_states_max)
-        return Reading(make, confirm, compare, exploration.NUM_COMPARED)
+        return PartReading(make, confirm, compare, exploration.NUM_COMPARED)

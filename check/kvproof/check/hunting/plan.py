@@ -79,7 +79,7 @@ class CampaignFile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Search:
+class PlannedSearch:
     """One walk of a campaign: a subject with fixed fields, a seed, and how many operations it does."""
 
     subject: str
@@ -106,7 +106,7 @@ class Plan:
     """A campaign as it was read. searches: without repetitions, those of a larger priority first."""
 
     folder: Path
-    searches: list[Search]
+    searches: list[PlannedSearch]
     units_max: int | None
     seconds: float | None
 
@@ -126,7 +126,7 @@ def read_plan(path: Path) -> Plan:
     if "limits" in found:
         _converted(path, text, found["limits"], LimitsTable, "limits.", 1)
     file: CampaignFile = _converted(path, text, found, CampaignFile, "", 1)
-    searches: list[Search] = []
+    searches: list[PlannedSearch] = []
     for number, table in enumerate(file.search, start=1):
         try:
             searches += _searches(table, path.parent, SEARCHES_MAX - len(searches))
@@ -183,7 +183,7 @@ def _place(path: Path, text: str, name: str, number: int) -> str:
     return header
 
 
-def _searches(table: SearchTable, folder: Path, num_max: int) -> list[Search]:
+def _searches(table: SearchTable, folder: Path, num_max: int) -> list[PlannedSearch]:
     """The searches of one table, at most so many. Raises UsageError with the key as its option."""
     names = [in_folder(name, folder) for name in table.subjects]
     num = len(names) * len(table.fix) * len(table.seeds) * len(table.efforts) * max(1, len(table.releases))
@@ -198,7 +198,7 @@ def _searches(table: SearchTable, folder: Path, num_max: int) -> list[Search]:
             chosen = effort_of(str(effort), None, name)
         except UsageError as error:
             raise UsageError(str(error).replace("--effort is", "an effort is"), "efforts") from error
-        found.append(Search(name, fixed, seed, chosen.name, chosen.operations, table.priority))
+        found.append(PlannedSearch(name, fixed, seed, chosen.name, chosen.operations, table.priority))
     return found
 
 

@@ -55,7 +55,7 @@ class JudgeFailed(Stuck):
     """The judge failed in the process of the subject: by a fault of kvproof, or as the subject changed that process."""
 
 
-class Ended(Stuck):
+class EndedByTime(Stuck):
     """The searching process was ended, because the time of the run was over. It was not stuck."""
 
 
@@ -113,7 +113,7 @@ def _answer(
             report(*now)
         if seconds_left() <= 0:
             fork.end()
-            raise Ended("was ended with its time", journal)
+            raise EndedByTime("was ended with its time", journal)
         if patience.left() <= 0:
             fork.end()
             raise Stuck(f"did not advance for {quiet_seconds:g} s", journal, is_slow=True)
@@ -123,9 +123,9 @@ def _answer(
     except (TimeoutError, ChannelError) as error:
         fork.end()
         how, is_slow = f"sent what is no result ({error})", isinstance(error, TimeoutError)
-        raise (Ended if seconds_left() <= 0 else Stuck)(how, journal, is_slow) from None
+        raise (EndedByTime if seconds_left() <= 0 else Stuck)(how, journal, is_slow) from None
     if answer == ENDED and seconds_left() < GRACE_SECONDS:
-        raise Ended("was ended with its time", journal)
+        raise EndedByTime("was ended with its time", journal)
     if answer is None or answer == ["memory"]:
         how = fork.end(has_gone=answer is None)
         raise Stuck("used more memory than its limit" if answer else how, journal)
@@ -175,7 +175,7 @@ def refuted_by_run_of(strategy: Strategy, subject: RemoteSubject, stuck: Stuck) 
     If the judge failed there, it judges the run again in this process, where the subject cannot change it. Raises
     JudgeFailed if that refutes nothing.
     """
-    if isinstance(stuck, Ended):
+    if isinstance(stuck, EndedByTime):
         return SearchResult(num_runs=stuck.num_runs)
     if isinstance(stuck, JudgeFailed):
         if stuck.run is None or (again := finding_of(subject, *stuck.run)) is None:

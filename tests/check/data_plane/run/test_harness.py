@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from kvproof.check.data_plane.executors import BUILT_IN, Executor
-from kvproof.check.data_plane.executors.isolation import Raised
+from kvproof.check.data_plane.executors.isolation import ExecutorRaised
 from kvproof.check.data_plane.mappings import KINDS, scenario
 from kvproof.check.data_plane.memory.layouts import DTYPES, Geometry, Layout, UnknownSetting
 from kvproof.check.data_plane.memory.world import Caches, World
 from kvproof.check.data_plane.run import harness
 from kvproof.check.data_plane.run.harness import run_case
 from kvproof.check.data_plane.run.results import CaseResult, CaseStatus, FindingKind
-from kvproof.check.data_plane.speed.trial import Load
+from kvproof.check.data_plane.speed.trial import TimedWork
 from kvproof.check.data_plane.steps.moves import Moves, Scenario, Step
 from kvproof.check.hosts.interrupt import UserInterrupt, interruptible
 from kvproof.check.hosts.time_limit import OutOfTime
@@ -119,9 +119,9 @@ def test_a_users_executor_that_fails_while_it_is_timed_is_left_out() -> None:
     def wrong(caches: Caches) -> Callable[[Moves], object]:
         return lambda moves: sys.exit("enough")
 
-    load = Load(geometry(), (), 1, 1)
+    load = TimedWork(geometry(), (), 1, 1)
     move = load.prepared(Executor("wrong", wrong, is_own=True), load.world(CPU))
-    with pytest.raises(Raised, match="SystemExit: enough"):
+    with pytest.raises(ExecutorRaised, match="SystemExit: enough"):
         move(Moves())
 
 

@@ -79,7 +79,7 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True)
-class FaultResult:
+class FaultOutcome:
     """A planted fault and its outcome. detail: the token or the message that revealed it."""
 
     name: str
@@ -101,7 +101,7 @@ class EndToEndResult:
     layout: str
     device: str
     workloads: list[WorkloadResult] = field(default_factory=list)
-    faults: list[FaultResult] = field(default_factory=list)
+    faults: list[FaultOutcome] = field(default_factory=list)
     is_cut: bool = False
 
     @property
@@ -202,7 +202,7 @@ def difference(decoder: ExactDecoder, seq_id: int, completion: Completion) -> Di
 
 def plant(
     fault: Fault, right: Generated, seed: int, decoder: ExactDecoder, dtype: torch.dtype, layout: KVLayout
-) -> FaultResult:
+) -> FaultOutcome:
     """Run the workload of a fault until a token differs from the run without the fault, or a check refuses a step.
 
     right: what the workload generated without the fault.
@@ -216,11 +216,11 @@ def plant(
                 index = len(actual.tokens) - 1
                 if expected.tokens[index] != actual.tokens[index]:
                     detail = f"sequence {seq_id}, token {index + 1}, step {num_steps}"
-                    return FaultResult(fault.id, workload.name, Fate.CHANGED_TOKENS, detail)
+                    return FaultOutcome(fault.id, workload.name, Fate.CHANGED_TOKENS, detail)
     except BlockManagerError as error:
-        return FaultResult(fault.id, workload.name, Fate.REFUSED, f"{type(error).__name__}: {error}")
+        return FaultOutcome(fault.id, workload.name, Fate.REFUSED, f"{type(error).__name__}: {error}")
     fate = Fate.MISSED if engine.done.num_changes else Fate.NOT_REACHED
-    return FaultResult(fault.id, workload.name, fate, f"planted {engine.done.num_changes} times")
+    return FaultOutcome(fault.id, workload.name, fate, f"planted {engine.done.num_changes} times")
 
 
 def _decoder(seed: int, device: torch.device, layout: KVLayout) -> ExactDecoder:

@@ -33,7 +33,7 @@ _PROCESS = "kvproof.check.data_plane.executors.isolated_process"
 _PROBE = "kvproof.check.subjects.probe_process"
 
 
-class Raised(Exception):
+class ExecutorRaised(Exception):
     """The executor raised; the text gives the type and message of its exception."""
 
 
@@ -89,7 +89,9 @@ class Isolation:
         return {pool: mapped(descriptor, geometry, pool) for pool, descriptor in self._memory.items()}
 
     def open(self, geometry: Geometry) -> None:
-        """Prepare the executor for a case, on the memory that was shared last. Raises Raised, Hung, Crashed, OutOfTime.
+        """Prepare the executor for a case, on the memory that was shared last.
+
+        Raises ExecutorRaised, Hung, Crashed, OutOfTime.
 
         Raises UnknownSetting if the function cannot be imported.
         """
@@ -100,7 +102,7 @@ class Isolation:
         self._ask({"open": sizes, "memory": list(self._memory.values())}, START_SECONDS_MAX)
 
     def move(self, moves: Moves) -> TakenThere:
-        """Execute one step. Returns the time that the executor took. Raises Raised, Hung, Crashed."""
+        """Execute one step. Returns the time that the executor took. Raises ExecutorRaised, Hung, Crashed."""
         return TakenThere(self._ask({"move": asdict(moves)}, self.seconds_max).seconds)
 
     def rest(self, seconds_max: float) -> int:
@@ -136,7 +138,7 @@ class Isolation:
         if answer.unknown:
             raise UnknownSetting(answer.unknown)
         if answer.raised:
-            raise Raised(answer.raised)
+            raise ExecutorRaised(answer.raised)
         return answer
 
     def _end(self) -> None:

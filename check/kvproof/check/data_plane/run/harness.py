@@ -22,7 +22,7 @@ import torch
 from kvproof.check.data_plane.compare.diagnosis import count_text, finding_of
 from kvproof.check.data_plane.device import broken, is_out_of_memory, own_stream, wait_for
 from kvproof.check.data_plane.executors.base import Executor
-from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolation, NoRoom, Raised
+from kvproof.check.data_plane.executors.isolation import Crashed, ExecutorRaised, Hung, Isolation, NoRoom
 from kvproof.check.data_plane.memory.layouts import Geometry, UnknownSetting
 from kvproof.check.data_plane.memory.world import World
 from kvproof.check.data_plane.run.results import CaseResult, CaseStatus, DataFinding, FindingKind
@@ -148,7 +148,7 @@ class _Caught:
                 found = FindingKind.HANG, f"{where} gave {error}"
             case Crashed():
                 found = FindingKind.CRASHED, f"{where} crashed: {error}"
-            case Raised():
+            case ExecutorRaised():
                 found = FindingKind.RAISED, f"{where} raised {error}"
             case Finding():
                 found = FindingKind.HANG, f"{where} gave {error.text}"

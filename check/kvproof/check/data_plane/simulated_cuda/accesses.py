@@ -55,7 +55,7 @@ def words_of_rows(tensor: torch.Tensor, rows: NDArray[np.int64]) -> Words:
 
 
 @dataclass(frozen=True)
-class Race:
+class UnorderedAccesses:
     """Two accesses that nothing orders. One of them writes."""
 
     first: str
@@ -82,7 +82,7 @@ class Accesses:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.races: list[Race] = []
+        self.races: list[UnorderedAccesses] = []
         self._shadows: dict[int, _Shadow] = {}
         self._known: dict[int, tuple[int, str]] = {}  # actor and name of the operations that are not settled
         self._settled = 0
@@ -140,7 +140,7 @@ class Accesses:
         known = np.unique(serials[serials >= self._settled])
         if unordered := [one for one in known.tolist() if not self._is_ordered(one, operation)]:
             actor, name = self._known[int(serials[np.isin(serials, unordered)][0])]
-            self.races.append(Race(self._text(actor, name), self._text(operation.actor, operation.name)))
+            self.races.append(UnorderedAccesses(self._text(actor, name), self._text(operation.actor, operation.name)))
 
     def _is_ordered(self, serial: int, operation: Operation) -> bool:
         return operation.is_after(self._known[serial][0], serial)

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import torch
 
 from kvproof.check.data_plane.compare import triton_verify
-from kvproof.check.data_plane.simulated_cuda.accesses import Accesses, Race
+from kvproof.check.data_plane.simulated_cuda.accesses import Accesses, UnorderedAccesses
 from kvproof.check.data_plane.simulated_cuda.order import Event, Host, Stream
 from kvproof.check.data_plane.simulated_cuda.tensors import Calls, DeviceTensor, Mode
 from kvproof.impl import free_bytes, row_copier
@@ -26,7 +26,7 @@ def is_simulated() -> bool:
     return bool(_ACTIVE)
 
 
-def new_races() -> list[Race]:
+def new_races() -> list[UnorderedAccesses]:
     """The races that were found since the last call; none if no device is simulated."""
     found = [race for accesses in _ACTIVE for race in accesses.races]
     for accesses in _ACTIVE:

@@ -27,11 +27,11 @@ import torch
 
 from kvproof.check.data_plane.device import device_name
 from kvproof.check.data_plane.executors.base import Executor
-from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolation, NoRoom, Raised
+from kvproof.check.data_plane.executors.isolation import Crashed, ExecutorRaised, Hung, Isolation, NoRoom
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout
 from kvproof.check.data_plane.run.harness import STEP_SECONDS_MAX
 from kvproof.check.data_plane.speed.stopwatch import Stopwatch, noise, one_thread, spread
-from kvproof.check.data_plane.speed.trial import READ, VERIFY, Load, OnWork, Timed, Trial, mappings
+from kvproof.check.data_plane.speed.trial import READ, VERIFY, OnWork, Timed, TimedWork, Trial, mappings
 from kvproof.check.data_plane.steps.moves import PoolId
 from kvproof.check.hosts.time_limit import OutOfTime, require_time, search_ends_after
 from kvproof.impl import free_bytes
@@ -110,7 +110,7 @@ class BandwidthConfig:
         num_blocks = 2 * HOST_COST_PAIRS
         return Geometry(self.layout, "uint8", 1, 1, HOST_COST_BYTES, 1, num_blocks, num_blocks)
 
-    def loads(self, skipped: list[str], stack: ExitStack) -> list[tuple[Load, int, float]]:
+    def loads(self, skipped: list[str], stack: ExitStack) -> list[tuple[TimedWork, int, float]]:
         """Each load with its number of trials and its share of the seconds. Appends omitted loads to `skipped`.
 
         stack: closes the processes of the users' executors.
@@ -118,7 +118,7 @@ class BandwidthConfig:
         is_apart = torch.device(self.device).type == "cpu"  # a user's executor runs in its own process
         ours = tuple(one for one in self.executors if not (one.is_own and is_apart))
         own = [one for one in self.executors if one.is_own and is_apart]
-        base = Load(self.geometry(), ours, self.num_pairs, self.num_places, verifies=True)
+        base = TimedWork(self.geometry(), ours, self.num_pairs, self.num_places, verifies=True)
         loads = [(base, NUM_TRIALS, 1.0)]
         if self.large_bytes and (large := self._large(ours, skipped)):
             loads = [(base, NUM_TRIALS, 1 - LARGE_SHARE), (large, 1, LARGE_SHARE)]
@@ -129,7 +129,7 @@ class BandwidthConfig:
         total = sum(share for _, _, share in loads)
         return [(load, num_trials, share / total) for load, num_trials, share in loads]
 
-    def _large(self, executors: tuple[Executor, ...], skipped: list[str]) -> Load | None:
+    def _large(self, executors: tuple[Executor, ...], skipped: list[str]) -> TimedWork | None:
         """The load of large calls on one layer; None without an executor for it, or without enough memory."""
         chosen = tuple(one for one in executors if one.name in LARGE_EXECUTORS)
         num_pairs = max(1, self.large_bytes // self.geometry(1, 1).plane_bytes)
@@ -139,7 +139,7 @@ class BandwidthConfig:
                 f"large calls: pools of {needed >> 20:,} MiB need twice that, and {free >> 20:,} MiB are free"
             )
             return None
-        return Load(geometry, chosen, num_pairs, 1, LARGE_KINDS, LARGE) if chosen else None
+        return TimedWork(geometry, chosen, num_pairs, 1, LARGE_KINDS, LARGE) if chosen else None
 
 
 def run_bandwidth(config: BandwidthConfig, on_progress: OnWork = lambda what, done, total: None) -> Bandwidth:
@@ -173,7 +173,7 @@ def run_bandwidth(config: BandwidthConfig, on_progress: OnWork = lambda what, do
                         busy = min(busy, stopwatch.busy)
                     if load.label != LARGE:
                         host_costs += _host_costs(config, load, stopwatch)
-            except (Raised, Hung, Crashed, NoRoom) as error:
+            except (ExecutorRaised, Hung, Crashed, NoRoom) as error:
                 skipped.append(f"{load.executors[0].name}: failed while it was timed: {error}")
                 continue
             except OutOfTime:
@@ -217,7 +217,7 @@ def _measured(
     return found
 
 
-def _host_costs(config: BandwidthConfig, load: Load, stopwatch: Stopwatch) -> list[HostCost]:
+def _host_costs(config: BandwidthConfig, load: TimedWork, stopwatch: Stopwatch) -> list[HostCost]:
     """The time of one pair on the host, measured with blocks so small that their bytes do not matter."""
     tiny = replace(load, geometry=config.tiny_geometry())
     world, costs = tiny.world(stopwatch.device), []

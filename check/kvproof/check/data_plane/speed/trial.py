@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kvproof.check.data_plane.compare import compare, triton_verify
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
-from kvproof.check.data_plane.executors.isolation import Crashed, Hung, Isolation, Raised
+from kvproof.check.data_plane.executors.isolation import Crashed, ExecutorRaised, Hung, Isolation
 from kvproof.check.data_plane.memory.layouts import Geometry
 from kvproof.check.data_plane.memory.world import Arena, World
 from kvproof.check.data_plane.speed.stopwatch import Stopwatch
@@ -133,7 +133,7 @@ def _cut(sources: list[int], targets: list[int], num_pairs: int) -> list[tuple[P
 
 
 @dataclass(frozen=True)
-class Load:
+class TimedWork:
     """What a trial times. num_pairs: of one call. num_places: the number of mappings that the rounds use in turn.
 
     kinds: prefixes of the names of the mappings; empty for all. label: suffix that distinguishes the names of this load
@@ -179,7 +179,7 @@ class Trial:
     skipped: what was not timed, and why.
     """
 
-    def __init__(self, load: Load, device: torch.device, seed: int) -> None:
+    def __init__(self, load: TimedWork, device: torch.device, seed: int) -> None:
         self.load, self.device, self.seed = load, device, seed
         self.plain: list[Timed] = []
         self.again: list[Timed] = []
@@ -248,7 +248,7 @@ class Trial:
                     reference = reference_of(places[0]) + load.label
                     found.append(Timed(executor.name, mapping, works, load.payload_bytes, reference, load.num_pairs))
             except Exception as error:
-                if not (executor.is_own or isinstance(error, Raised | Hung | Crashed | _TooSlow)):
+                if not (executor.is_own or isinstance(error, ExecutorRaised | Hung | Crashed | _TooSlow)):
                     raise
                 found = [one for one in found if one.name != executor.name]
                 self.skipped.append(f"{executor.name}{load.label}: {error}")
@@ -284,7 +284,7 @@ class Trial:
 
 
 def _raising(move: MoveBlocks) -> MoveBlocks:
-    """A user's executor in this process, of which any exception becomes Raised, even one that would end the run."""
+    """A user's executor in this process: any of its exceptions, even one that ends a run, becomes ExecutorRaised."""
 
     def moved(moves: Moves) -> object:
         try:
@@ -292,7 +292,7 @@ def _raising(move: MoveBlocks) -> MoveBlocks:
         except BaseException as error:
             if is_from_outside(error):
                 raise
-            raise Raised(f"{type(error).__name__}: {error_text(error)}") from error
+            raise ExecutorRaised(f"{type(error).__name__}: {error_text(error)}") from error
 
     return moved
 
