@@ -25,7 +25,6 @@ TYPES = {
 }
 ON_THE_WAY = {  # between two of the five, while a finding is saved; each may become a field of one of them
     "KeptFinding": "a counterexample while it is replayed, shortened and saved, and what failed of that",
-    "PlaceRefuted": "a finding with its place in a search whose parts are in several processes",
 }
 NO_FINDINGS = {
     "Claim": "an invariant of the specification",
@@ -75,7 +74,7 @@ def test_a_finding_has_five_types_and_each_other_class_that_looks_like_one_has_a
     names = {name for root, name in counted() if root != "audit"}
     assert names == {*TYPES, *ON_THE_WAY, *NO_FINDINGS}
     assert {name for root, name in counted() if root == "audit"} == set()
-    assert (len(TYPES), len(ON_THE_WAY)) == (5, 2)
+    assert (len(TYPES), len(ON_THE_WAY)) == (5, 1)
 
 
 def test_the_name_of_a_type_of_a_finding_means_nothing_else() -> None:

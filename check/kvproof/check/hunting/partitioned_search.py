@@ -24,9 +24,10 @@ from typing import Any, NamedTuple
 
 from kvproof.check.hosts.workers import NUM_TRIES_MAX, Actors, Lost, Make, Request, StatefulWorkers, WorkerLost
 from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.errors import UsageError
-from kvproof.check.search.exhaustive.part import PartLevel, Place, PlaceRefuted, PythonPart, Round, num_values_of
+from kvproof.check.search.exhaustive.part import End, Order, PartLevel, Place, PythonPart, Round, num_values_of
 from kvproof.check.search.exhaustive.specification_space import asks_claims, note_claims
 from kvproof.check.search.result import UNLIMITED, SearchResult
 
@@ -36,13 +37,13 @@ ROUND_SECONDS = 0.5
 class PartReading(NamedTuple):
     """How one reader searches parts.
 
-    make: makes a part. confirm: from a finding, and what is known of each state on the way to it, from the first one.
-    compare: compares states that a part has expanded with the other reader, and raises an exception if the two differ.
-    num_compared: how many states it gets, about, after a search without a finding.
+    make: makes a part. confirm: from a finding, if a part has said it, and what is known of each state on the way to
+    it, from the first one. compare: compares states that a part has expanded with the other reader, and raises an
+    exception if the two differ. num_compared: how many states it gets, about, after a search without a finding.
     """
 
     make: Make
-    confirm: Callable[[PlaceRefuted, list[Any]], Counterexample | None]
+    confirm: Callable[[Finding | None, list[Any]], Counterexample | None]
     compare: Callable[[list[bytes]], None] | None = None
     num_compared: int = 0
 
@@ -63,7 +64,8 @@ class _Part:
     num_states: int = 0
     num_states_before: int = 0
     num_lost: int = 0
-    found: PlaceRefuted | None = None
+    end: End | None = None
+    finding: Finding | None = None
 
 
 class PartitionedSearch:
@@ -98,7 +100,7 @@ class PartitionedSearch:
         result = self.result
         result.depth = max(0, self.depth)
         if found is not None:
-            self._refuted(found)
+            self._refuted(*found)
         else:
             if not result.is_exhausted:
                 self._count_all()
@@ -113,8 +115,8 @@ class PartitionedSearch:
 
     def _search_level(
         self, deadline: float, max_transitions: int, progress: Callable[[int], None] | None
-    ) -> PlaceRefuted | None:
-        """Let every part end the level; the finding with the least order. It returns earlier if it must stop."""
+    ) -> tuple[End, Finding | None] | None:
+        """Let every part end the level; where the first finding ends it, and which. It may return earlier."""
         while self._is_cut_short():
             left = deadline - time.perf_counter()
             num_transitions = self.result.num_operations + sum(part.num_transitions for part in self.parts)
@@ -124,12 +126,12 @@ class PartitionedSearch:
             if self.stopped:
                 return None
             for part in self.parts:
-                if part.found is not None and part.found.finding is None:
-                    return part.found  # its part keeps no order, so no other finding comes before it
+                if part.end is not None and part.finding is None:
+                    return part.end, None  # its part keeps no order, so no other finding comes before it
             if progress is not None:
                 progress(sum(part.num_states for part in self.parts))
-        found = [one for part in self.parts for one in (part.found, _level(part).found) if one is not None]
-        return min(found, key=lambda one: one.order, default=None)
+        ends = [(one.end, one.finding) for part in self.parts for one in (part, _level(part)) if one.end is not None]
+        return min(ends, key=lambda one: one[0][0], default=None)
 
     def _requests(self, seconds: float) -> dict[int, Request]:
         """What each part does next: a round, or the end of the level if no part has a state or a batch left."""
@@ -151,7 +153,8 @@ class PartitionedSearch:
                 part.is_done, part.num_states = answer.is_done, answer.num_states
                 part.num_transitions += answer.num_transitions
                 part.counted.update(answer.coverage)
-                part.found = answer.found or part.found
+                if answer.end is not None:
+                    part.end, part.finding = answer.end, answer.finding
                 self.stopped = self.stopped or answer.stopped
                 self.reads_left_out = self.reads_left_out or answer.reads_left_out
                 for owner, batch in answer.batches.items():
@@ -224,19 +227,20 @@ class PartitionedSearch:
 
     # A finding -----------------------------------------------------------------------------------------------------
 
-    def _refuted(self, found: PlaceRefuted) -> None:
+    def _refuted(self, end: End, finding: Finding | None) -> None:
         """Set the counterexample, and the counts up to it; those of parts without an order are all that they did."""
-        has_order, path = found.finding is not None, list[Any]()
-        place: Place | None = found.place
+        has_order, path = finding is not None, list[Any]()
+        order: Order = end[0]
+        place: Place | None = end[1]
         while place is not None:
             place, how = self._asked(place[0], ("came_from", (place[1],)), has_order)
             path.insert(0, how)
-        self.result.counterexample = self.reading.confirm(found, path)
+        self.result.counterexample = self.reading.confirm(finding, path)
         if not has_order:
             self._count_all()
             return
         for number in range(self.actors.num):
-            num_states, num_transitions, counted = self._asked(number, ("up_to", (found.order,)), True)
+            num_states, num_transitions, counted = self._asked(number, ("up_to", (order,)), True)
             self.result.num_states += num_states
             self.result.num_operations += num_transitions
             self.result.coverage.update(counted)
@@ -316,10 +320,10 @@ class PartitionedReader:
                 "among workers; take a smaller scope, leave out --workers, or add --reader c"
             )
 
-        def confirm(found: PlaceRefuted, path: list[Any]) -> Counterexample:
-            assert found.finding is not None
-            operations = [*path[1:], *([found.finding.tried] if found.finding.tried else [])]
-            return Counterexample(scope.config, operations, found.finding)
+        def confirm(finding: Finding | None, path: list[Any]) -> Counterexample:
+            assert finding is not None
+            operations = [*path[1:], *([finding.tried] if finding.tried else [])]
+            return Counterexample(scope.config, operations, finding)
 
         return PartReading(partial(PythonPart, scope, self.num_states_max), confirm)
 
@@ -333,7 +337,7 @@ class PartitionedReader:
         with in_use:
             comparison.compare_searches(spec, exploration.NUM_COMPARED)
 
-        def confirm(found: PlaceRefuted, path: list[Any]) -> Counterexample | None:
+        def confirm(finding: Finding | None, path: list[Any]) -> Counterexample | None:
             with in_use:
                 spec.prepare()
                 return exploration.confirmed(spec, path)

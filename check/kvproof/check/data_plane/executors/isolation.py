@@ -91,9 +91,7 @@ class Isolation:
     def open(self, geometry: Geometry) -> None:
         """Prepare the executor for a case, on the memory that was shared last.
 
-        Raises ExecutorRaised, Hung, Crashed, OutOfTime.
-
-        Raises UnknownSetting if the function cannot be imported.
+        Raises ExecutorRaised, Hung, Crashed, OutOfTime; UnknownSetting if the function cannot be imported.
         """
         require_time()
         if self._process is None:

@@ -28,28 +28,19 @@ from kvproof.spec.text.state import State
 
 Order = tuple[int, int]  # the rank of a state in its level, and the place of one of its transitions
 Place = tuple[int, int]  # the number of a part, and the place of a state there
+End = tuple[Order, Place]  # where a part ends the search: at a transition from the state at the place, or at the place
 FIRST: Order = (-1, 0)  # of the initial state
 NUM_SENT = 20_000  # states for other parts in one round
 KEYS_MAX = 4  # for each state of the part, kept keys that are only there for speed
-
-
-class PlaceRefuted(NamedTuple):
-    """Where a part ends the search: at a transition from the state at a place, which the finding says, or at the place.
-
-    finding: None if only another process can say it.
-    """
-
-    order: Order
-    place: Place
-    finding: Finding | None
 
 
 @dataclass
 class Round:
     """What a part did in one round.
 
-    batches: for other parts, by their numbers. stopped: why it cannot go on. reads_left_out: why the search is not
-    exhausted, even if it goes on to the end.
+    batches: for other parts, by their numbers. stopped: why it cannot go on. end: where it ends the search, with the
+    finding; None if only another process can say it. reads_left_out: why the search is not exhausted, even if it goes
+    on to the end.
     """
 
     batches: dict[int, bytes]
@@ -58,7 +49,8 @@ class Round:
     num_states: int
     is_done: bool
     stopped: str = ""
-    found: PlaceRefuted | None = None
+    end: End | None = None
+    finding: Finding | None = None
     reads_left_out: str = ""
 
 
@@ -74,7 +66,8 @@ class PartLevel:
     kept: bytes
     frontier: bytes = b""
     orders: list[Order] = field(default_factory=list)
-    found: PlaceRefuted | None = None
+    end: End | None = None
+    finding: Finding | None = None
     stopped: str = ""
     num_bytes: int = 0
 
@@ -139,7 +132,9 @@ class PythonPart:
         for sender, batch in batches:
             for key, order, place, operation, state in pickle.loads(batch):
                 self._offer(key, _Pending(order, (sender, place), operation, state))
-        deadline, num_transitions, found = time.perf_counter() + seconds, 0, None
+        deadline, num_transitions = time.perf_counter() + seconds, 0
+        end: End | None = None
+        found: Finding | None = None
         boxes: dict[int, list[tuple[Any, ...]]] = {}
         num_sent = 0
         while self._next < len(self._frontier) and time.perf_counter() < deadline and num_sent < NUM_SENT:
@@ -156,7 +151,7 @@ class PythonPart:
                         boxes.setdefault(owner, []).append((key, order, place, operation, reached))
                         num_sent += 1
             except Finding as finding:
-                found = PlaceRefuted((rank, number), (self.number, place), finding)
+                end, found = ((rank, number), (self.number, place)), finding
                 self._next = len(self._frontier)
             num_transitions += number
         if len(self._sent) > KEYS_MAX * self.num_states_max:
@@ -168,6 +163,7 @@ class PythonPart:
             num_states := len(self._places) + len(self._pending),
             self._next == len(self._frontier),
             f"its {self.num_states_max:,} states" if num_states > self.num_states_max else "",
+            end,
             found,
             self.space.reads_left_out,
         )
@@ -186,7 +182,9 @@ class PythonPart:
     def end_level(self) -> PartLevel:
         """As `Part.end_level`."""
         kept: list[tuple[Hashable, Place | None, Operation]] = []
-        self._before, found = (self._ranks, self._frontier), None
+        self._before = self._ranks, self._frontier
+        end: End | None = None
+        found: Finding | None = None
         self._frontier, self._next = [], 0
         expanded = sorted(self._pending.items(), key=lambda each: each[1].order)
         self._orders = [pending.order for _, pending in expanded]
@@ -201,9 +199,9 @@ class PythonPart:
                 self._frontier.append((place, self.space.expand(pending.state)))
             except Finding as finding:
                 finding.tried = ()
-                found = PlaceRefuted(pending.order, (self.number, place), finding)
+                end, found = (pending.order, (self.number, place)), finding
                 break
-        return PartLevel(len(kept), pickle.dumps(kept), pickle.dumps(self._frontier), self._orders, found)
+        return PartLevel(len(kept), pickle.dumps(kept), pickle.dumps(self._frontier), self._orders, end, found)
 
     def _keep(self, key: Hashable, come_from: Place | None, operation: Operation) -> None:
         self._places[key] = len(self._came_from)

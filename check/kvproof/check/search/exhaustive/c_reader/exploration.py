@@ -28,7 +28,7 @@ from kvproof.check.search.exhaustive.c_reader.comparison import (
 )
 from kvproof.check.search.exhaustive.c_reader.specification import SpecificationInC, in_use
 from kvproof.check.search.exhaustive.left_out import READS_LEFT_OUT
-from kvproof.check.search.exhaustive.part import FIRST, Order, PartLevel, Place, PlaceRefuted, Round
+from kvproof.check.search.exhaustive.part import FIRST, End, Order, PartLevel, Place, Round
 from kvproof.check.search.exhaustive.specification import space_of
 from kvproof.check.search.exhaustive.specification_calls import CallSpace
 from kvproof.check.search.exhaustive.specification_rules import RuleSpace
@@ -282,7 +282,7 @@ class CPart:
             if num.value:
                 boxes[owner] = ctypes.string_at(place, num.value)
         report, counted = self._report()
-        found = PlaceRefuted(FIRST, (self.number, report.offset), None) if report.reason == FOUND else None
+        end: End | None = (FIRST, (self.number, report.offset)) if report.reason == FOUND else None
         done = Round(
             boxes,
             report.transitions - self._num_transitions,
@@ -290,8 +290,8 @@ class CPart:
             report.states,
             is_done,
             self._stopped(report),
-            found,
-            READS_LEFT_OUT.format("a rule") if report.reads_left_out else "",
+            end,
+            reads_left_out=READS_LEFT_OUT.format("a rule") if report.reads_left_out else "",
         )
         self._counted, self._num_transitions = counted, report.transitions
         return done
