@@ -13,6 +13,7 @@ from kvproof.check.runs.store import Store
 from kvproof.reports.identity import Identity
 from kvproof.reports.result import Check
 from kvproof.spec.trace import Operation
+from kvproof.spec.verdict import Verdict
 
 Factory = Callable[[], ManagerSubject]
 Altered = Callable[..., Factory]
@@ -69,3 +70,18 @@ def test_a_known_finding_keeps_its_signature(leaking: Factory, tmp_path: Path) -
     first, second = saved(saving, PREEMPTED, ENDED)
     assert (first.excused, second.signature) == ("", accepted)
     assert second.excused
+
+
+def test_a_known_finding_is_excused_if_the_run_is_interrupted_while_it_is_saved(
+    leaking: Factory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Saving, "_shortest", interrupted)
+    saving = Saving(leaking, "leaking", 1, Store(tmp_path))
+    saving.accepted = frozenset({Identity("no-leak-at-rest", "free: GPU: blocks in tables so are free, too small")})
+    with pytest.raises(KeyboardInterrupt) as caught:
+        saved(saving, ENDED)
+    (check,) = caught.value.args
+    assert (check.verdict, check.excused) == (Verdict.REFUTED, "in the baseline")
