@@ -28,16 +28,20 @@ from kvproof.models.mapping.copies import (
 )
 from kvproof.models.mapping.phases import (
     COPY,
+    DECIDED,
+    INVERSIONS,
+    NUM_GPU_BLOCKS,
     OTHER_ORDERS,
     SWAP_IN,
     SWAP_OUT,
     TAGS,
+    THEN,
     WORKER_ORDER,
     Origin,
     Step,
     intentions,
+    is_kind,
 )
-from kvproof.models.mapping.programs import DECIDED, INVERSIONS, NUM_GPU_BLOCKS, THEN, is_kind
 
 Move = tuple[int, int]  # source, target
 Memory = dict[int, int]

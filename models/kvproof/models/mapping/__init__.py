@@ -2,7 +2,6 @@
 
 A list does not determine how it is run: pair by pair, or all reads before all writes, or by a kernel whose threads read
 and write in any order. The theorems state when all of these give the same bytes, for lists of every length, any number
-of blocks and any content. `copies` has the definitions and the exact conditions for two copies, `lists` and
-`interleavings` the inductions, `phases` the three lists of one step, `programs` the order in which a manager decides on
-the moves of a step.
+of blocks and any content. `copies` has the definitions and the exact conditions for two copies, `lists` the
+inductions, and `phases` the three lists of one step, and the order in which a manager decides on its moves.
 """

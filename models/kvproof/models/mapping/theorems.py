@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kvproof.models.mapping import copies, interleavings, lists, phases, programs
+from kvproof.models.mapping import copies, lists, phases
 from kvproof.models.obligation import Obligation, Unit
 
 
@@ -13,5 +13,5 @@ def units() -> Iterator[Unit]:
 
 def obligations() -> Iterator[Obligation]:
     """The theorems about copy mappings."""
-    for part in (copies, lists, interleavings, phases, programs):
+    for part in (copies, lists, phases):
         yield from part.obligations()
