@@ -20,8 +20,7 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Assumption, Capabilities
 from kvproof.check.protocol.store import STORE_CALLS, StoreConfig, StoreObservation, StoreSubject
 from kvproof.check.recording.format import LMCACHE_L1, Header, RecordedCall
-from kvproof.check.recording.line_judge import LineJudge, require_fresh
-from kvproof.check.recording.replayed_subject import ReplayedAnswers, Unjudged
+from kvproof.check.recording.replayed_subject import LineJudge, ReplayedAnswers, Unjudged, require_fresh
 from kvproof.spec.store.state import EVICTABLE, FREE, HELD, NONE, RESERVED
 
 POOL = "store"

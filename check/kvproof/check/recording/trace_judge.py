@@ -23,8 +23,7 @@ from kvproof.check.oracle.expected import ExpectedSequence, Group
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.manager import Config
 from kvproof.check.recording.format import Header, RecordedCall, RecordedSequence
-from kvproof.check.recording.line_judge import LineJudge, require_fresh
-from kvproof.check.recording.replayed_subject import ReplayedManager, Unjudged
+from kvproof.check.recording.replayed_subject import LineJudge, ReplayedManager, Unjudged, require_fresh
 from kvproof.spec.text.identity import Identities, Image, Key, Root
 from kvproof.spec.text.state import EVICTABLE, FREE, GPU, HOST, RESERVED, USED
 

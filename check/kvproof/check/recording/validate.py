@@ -27,10 +27,9 @@ from kvproof.check.recording.format import (
     Header,
     RecordedCall,
 )
-from kvproof.check.recording.line_judge import LineJudge
 from kvproof.check.recording.lmcache.judge import L1Judge
 from kvproof.check.recording.reader import RecordingError, RecordingReader
-from kvproof.check.recording.replayed_subject import ASSUMPTIONS, Unjudged
+from kvproof.check.recording.replayed_subject import ASSUMPTIONS, LineJudge, Unjudged
 from kvproof.check.recording.sglang.judge import RadixJudge
 from kvproof.check.recording.store_lines import ASSUMPTIONS as OF_STORES
 from kvproof.check.recording.store_lines import NOT_RECORDED, capabilities_of
