@@ -166,7 +166,6 @@ class RayWorkers:
             self._submit(task)
 
     def actors(self, make: Make) -> "RayActors":
-        """As `Workers.actors`."""
         return RayActors(self._place, max(1, int(ray.cluster_resources().get("CPU", 1))), make, self._lacks)
 
     def close(self) -> None:
@@ -211,11 +210,9 @@ class RayActors:
 
     @property
     def process_ids(self) -> list[int]:
-        """As `Actors.process_ids`."""
         return [ray.get(actor.process_id.remote()) for actor in self._actors]
 
     def answers(self, requests: Mapping[int, Request]) -> dict[int, Any]:
-        """As `Actors.answers`."""
         references = {n: self._actors[n].answer.remote(*request) for n, request in requests.items()}
         found: dict[int, Any] = {}
         for number, reference in references.items():
@@ -226,7 +223,6 @@ class RayActors:
         return found
 
     def replace(self, number: int) -> None:
-        """As `Actors.replace`."""
         self._kill(number)
         self._actors[number] = self._started(number)
         self._require(number)
@@ -253,7 +249,6 @@ class RayActors:
             ray.kill(self._actors[number])
 
     def close(self) -> None:
-        """As `Actors.close`."""
         for actor in self._actors:
             with suppress(Exception):
                 ray.kill(actor)

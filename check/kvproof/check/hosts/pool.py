@@ -82,7 +82,6 @@ class LocalWorkers:
         return [worker.process.pid for worker in self._workers]
 
     def prepare(self, do: Callable[[Any], Any], unit: Any) -> None:
-        """As `Workers.prepare`."""
         while len(self._workers) < self._num_processes:
             self._give(self._started(), _Ticket(do, unit, USUAL, is_wanted=False))
 
@@ -93,7 +92,6 @@ class LocalWorkers:
         handling: Handling = USUAL,
         meanwhile: Iterable[object] = (),
     ) -> Generator[Any, None, None]:
-        """As `Workers.results`."""
         stream = _Stream(do, iter(units), handling, iter(meanwhile))
         self._streams.append(stream)
         answers = self._answers(stream)
@@ -118,7 +116,6 @@ class LocalWorkers:
                 ticket.is_wanted = False
 
     def actors(self, make: Make) -> LocalActors:
-        """As `Workers.actors`."""
         return LocalActors(self._num_processes, make)
 
     def close(self) -> None:

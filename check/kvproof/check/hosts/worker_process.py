@@ -108,11 +108,9 @@ class LocalActors:
 
     @property
     def process_ids(self) -> list[int]:
-        """As `Actors.process_ids`."""
         return [process.pid for process in self._processes]
 
     def answers(self, requests: Mapping[int, Request]) -> dict[int, Any]:
-        """As `Actors.answers`."""
         lost = {number for number, request in requests.items() if not self._processes[number].send(request)}
         found: dict[int, Any] = dict.fromkeys(lost, Lost.LOST)
         outcomes = {}
@@ -124,7 +122,6 @@ class LocalActors:
         return found | {number: value_of(outcome) for number, outcome in outcomes.items()}
 
     def replace(self, number: int) -> None:
-        """As `Actors.replace`."""
         self._processes[number].kill()
         self._processes[number] = self._started(number)
 
@@ -132,7 +129,6 @@ class LocalActors:
         return WorkerProcess(self._folder.name, _serve, self._make, number, self.num)
 
     def close(self) -> None:
-        """As `Actors.close`."""
         for process in self._processes:
             process.kill()
         self._folder.cleanup()

@@ -35,7 +35,6 @@ class Here:
         handling: Handling = USUAL,
         meanwhile: Iterable[object] = (),
     ) -> Generator[Any, None, None]:
-        """As `Workers.results`."""
         for unit in units:
             yield from results_in((True, do(unit), ""))
         deque(meanwhile, maxlen=0)

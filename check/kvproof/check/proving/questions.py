@@ -59,7 +59,6 @@ def decide_by(
     printer: Printer = Obligation.question,
     meanwhile: Iterable[object] = (),
 ) -> Iterator[ProofOutcome]:
-    """As `Decide`."""
     handling = Handling(seconds=patience_seconds(settings), num_tries=1, is_loss_a_result=True)
     asked = _Batches(printer)
     batches = asked.batches(obligations)

@@ -125,7 +125,6 @@ class Cache:
             self.kv[table[position // size], position % size] = before
 
     def prefill(self, input_ids: torch.Tensor, params: dict[str, Any]) -> None:
-        """As `Model.prefill`."""
         self.compute(params["block_table"][0].tolist(), int(params["cache_seqlens"][0]), input_ids[0].tolist())
 
 

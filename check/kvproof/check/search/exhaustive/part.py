@@ -128,7 +128,6 @@ class PythonPart:
         return hash(key) % self.num_parts  # a key consists of numbers: its hash is the same in every process
 
     def round(self, batches: Sequence[tuple[int, bytes]], seconds: float) -> Round:
-        """As `Part.round`."""
         for sender, batch in batches:
             for key, order, place, operation, state in pickle.loads(batch):
                 self._offer(key, _Pending(order, (sender, place), operation, state))
@@ -180,7 +179,6 @@ class PythonPart:
         return found
 
     def end_level(self) -> PartLevel:
-        """As `Part.end_level`."""
         kept: list[tuple[Hashable, Place | None, Operation]] = []
         self._before = self._ranks, self._frontier
         end: End | None = None
@@ -208,18 +206,15 @@ class PythonPart:
         self._came_from.append((come_from, operation))
 
     def begin_level(self, ranks: Sequence[int]) -> None:
-        """As `Part.begin_level`."""
         self._ranks, self._before = ranks, ((), [])
 
     def restore(self, kept: bytes, frontier: bytes) -> None:
-        """As `Part.restore`."""
         self._pending.clear()
         for each in pickle.loads(kept):
             self._keep(*each)
         self._frontier = pickle.loads(frontier) if frontier else []
 
     def came_from(self, place: int) -> tuple[Place | None, Operation]:
-        """As `Part.came_from`."""
         return self._came_from[place]
 
     def up_to(self, order: Order) -> tuple[int, int, Counter[str]]:

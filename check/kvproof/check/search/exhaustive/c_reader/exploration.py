@@ -272,7 +272,6 @@ class CPart:
         self.library.insert_first_of_part()
 
     def round(self, batches: Sequence[tuple[int, bytes]], seconds: float) -> Round:
-        """As `Part.round`."""
         for _, batch in batches:
             self.library.take_box(batch, ctypes.c_size_t(len(batch)))
         is_done = bool(self.library.expand_part(ctypes.c_double(seconds), ctypes.c_size_t(BYTES_SENT)))
@@ -308,7 +307,6 @@ class CPart:
         return "" if report.reason in (GOES_ON, FOUND) else TOO_LARGE_TEXT
 
     def end_level(self) -> PartLevel:
-        """As `Part.end_level`."""
         num = ctypes.c_size_t()
         place = self.library.end_level_of_part(ctypes.byref(num))
         report, _ = self._report()
@@ -320,7 +318,6 @@ class CPart:
         """As `Part.begin_level`: there are no ranks."""
 
     def restore(self, kept: bytes, frontier: bytes) -> None:
-        """As `Part.restore`."""
         self.library.restore_part(kept, ctypes.c_size_t(len(kept)))
         self._num_states = self._report()[0].states
 
