@@ -22,7 +22,7 @@ from pathlib import Path
 from string import Template
 
 from kvproof.spec.c_reader import meaning
-from kvproof.spec.c_reader.translation import REAL_FIELDS, Translator, Unreadable, size_of
+from kvproof.spec.c_reader.translation import REAL_FIELDS, CTranslator, Unreadable, size_of
 from kvproof.spec.language import BLOCKS, ENTRIES, FLIGHTS, IDENTITIES, POOLS, SEQS, Domain, Field
 from kvproof.spec.syntax_trees import Functions, fields_in, functions_of
 from kvproof.spec.text.state import NONE
@@ -37,7 +37,7 @@ IDS_MAX = 64  # sequences, blocks or flights
 STREAM_MAX = 8192  # codes of a state, before they are packed
 
 
-def meanings(translator: Translator) -> str:
+def meanings(translator: CTranslator) -> str:
     """The functions of `meaning` in C, under the names m_FIELD."""
     found = functions_of([meaning])
     unknown = found.keys() - REAL_FIELDS.keys()
@@ -46,7 +46,7 @@ def meanings(translator: Translator) -> str:
     for name, (function, _) in found.items():
         if read := _fields_read(function, found.keys() - {name}, translator.text):
             raise Unreadable(f"the meaning of {name} depends on {', '.join(sorted(read))}, which may have none")
-    own = Translator({**translator.text, **{f"m_{name}": function for name, function in found.items()}})
+    own = CTranslator({**translator.text, **{f"m_{name}": function for name, function in found.items()}})
     own.require(f"m_{name}" for name in found)
     mine = [line for line in own.prototypes + own.out if "f_m_" in line]
     others = [name for name in own.begun if name not in translator.begun and not name.startswith("m_")]
@@ -62,7 +62,7 @@ def _fields_read(function: ast.FunctionDef, fields: Set[str], text: Functions) -
     return fields_in(function, fields).union(*inner)
 
 
-def canonical_form(translator: Translator) -> str:
+def canonical_form(translator: CTranslator) -> str:
     """The source of `erase`, `encode` and `decode`."""
     for field in REAL_FIELDS.values():
         if field.to in NAMED and field.to not in VALUES:

@@ -9,7 +9,7 @@ the witnesses that it reaches. Only the forms that these two modules use are tra
 import ast
 from collections.abc import Mapping, Sequence
 
-from kvproof.spec.c_reader.translation import REAL_FIELDS, Translator, is_row, size_of
+from kvproof.spec.c_reader.translation import REAL_FIELDS, CTranslator, is_row, size_of
 from kvproof.spec.syntax_trees import Functions, functions, functions_of
 from kvproof.spec.text import operations, witnesses
 from kvproof.spec.text.witnesses import SEEN_AFTER, SEEN_BEFORE, WITNESSES, Witness
@@ -76,7 +76,7 @@ def _renamed(name: str) -> str:
     return f"{name}_program" if name in functions() else name
 
 
-class ProgramTranslator(Translator):
+class ProgramTranslator(CTranslator):
     """The translator, with what generators and witnesses need in addition. text: other rules than those as they are."""
 
     def __init__(self, text: Functions | None = None) -> None:

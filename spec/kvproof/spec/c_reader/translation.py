@@ -76,7 +76,7 @@ def is_row(parameter: ast.arg) -> bool:
     return parameter.annotation is not None and ast.unparse(parameter.annotation) in ROWS
 
 
-class Translator:
+class CTranslator:
     """Translates functions of one text, each as soon as another needs it. `out` has the C of those so far."""
 
     def __init__(self, text: Functions | None = None) -> None:
