@@ -6,22 +6,19 @@ command ends with exit code 2 if a variable of kvproof has a wrong name or a val
 names the folder of all caches; by its own specification a relative path is none.
 """
 
-from collections.abc import Callable, Collection
+import os
+import re
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kvproof.check.runs.errors import UsageError, error_boundary
+from kvproof.check.runs.errors import UsageError, did_you_mean, error_boundary
+from kvproof.reports.address import ADDRESS
 
 if TYPE_CHECKING:
     from kvproof.check.runs.configuration import ConfigurationFile
-import os
-import re
-from collections.abc import Mapping
-
-from kvproof.check.runs.errors import did_you_mean
-from kvproof.reports.address import ADDRESS
 
 CONFIGURED = ("verify", "hunt")  # commands that take their options from the configuration of the repository
 WITH_HISTORY = ("explore", "device", "prove", "history", "compare")  # commands that take only `history` from it

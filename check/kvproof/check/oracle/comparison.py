@@ -20,8 +20,6 @@ from kvproof.spec.text import operations
 from kvproof.spec.text.state import GPU, HOST, RESERVED, USED
 
 DEVICE = ("GPU", "host")
-
-
 SWAPS = ("swap_out", "swap_in")  # calls that answer with the pairs of a mapping
 EVICTIONS = ("evict",)  # and with keys
 

@@ -33,7 +33,6 @@ QUESTIONS = {"admit": "can_admit", "reserve": "can_append", "swap_out": "can_swa
 LINE_CHARACTERS, COLUMN_GAP = 60, "   "  # of a comparison in one line
 TEXTS = "call", "sequence", "promise", "rule", "about", "raised_in"  # fields of a finding that are texts
 
-
 FindingKey = tuple[str, str]  # the property and the mechanism
 
 DICT = re.compile(r"{[^{}]*}")  # tables in the text of a finding, or a configuration
