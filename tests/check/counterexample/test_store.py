@@ -287,7 +287,7 @@ def test_a_replay_in_a_configuration_that_the_subject_refuses_is_an_error(crash_
     )
 
 
-def test_a_trace_without_operations_is_about_the_opening(crash_file: Path) -> None:
+def test_a_trace_without_operations_is_about_the_start(crash_file: Path) -> None:
     edited(crash_file, lambda document: document.update(operations=[], steps=[]))
 
     done = replay(crash_file, find("kvproof"))

@@ -154,7 +154,7 @@ def test_our_own_pool_is_not_refuted_and_meets_every_witness() -> None:
 
 @pytest.mark.parametrize(("faulty", "properties"), FAULTS)
 def test_a_planted_fault_is_refuted_and_shortened(faulty: Callable[[], OwnPool], properties: set[str]) -> None:
-    done = walk(POOLS, faulty(), 1, max_operations=20_000, seconds=100)
+    done = walk(POOLS, faulty(), 2, max_operations=20_000, seconds=100)
     assert done.counterexample is not None
     found = confirm(faulty, done.counterexample)
     assert found.finding.property in properties

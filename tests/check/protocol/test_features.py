@@ -19,7 +19,6 @@ def test_every_optional_field_of_a_configuration_has_a_row() -> None:
     rows = [feature.field for feature in FEATURES] + [size.field for size in features.SIZES]
     assert sorted(rows) == sorted(field.name for field in fields(Config))
     assert {feature.capability for feature in FEATURES} <= {field.name for field in fields(Capabilities)}
-    assert sorted(feature.draw_order for feature in FEATURES) == [*range(1, len(FEATURES) + 1)]
 
 
 def test_no_feature_is_on_by_default() -> None:
@@ -44,17 +43,16 @@ PAGING = Feature(
     phrase="paging",
     capability="reset",  # any capability will do here
     draw=lambda random, drawn, fixed: random.choice((0, 7)),
-    draw_order=len(FEATURES) + 1,
 )
 
 
 def test_a_row_is_all_that_a_new_feature_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(features, "FEATURES", (*FEATURES, PAGING))
-    monkeypatch.setattr(features, "DEFAULTS", features.DEFAULTS | {"paging": 0})
     monkeypatch.setattr(configurations, "Config", WithPaging)
-    for name in ("in_config_order", "in_draw_order"):  # they are remembered, as the table is constant
-        monkeypatch.setattr(features, name, getattr(features, name).__wrapped__)
-    monkeypatch.setattr(configurations, "in_draw_order", features.in_draw_order)
+    monkeypatch.setattr(features, "DEFAULTS", features.DEFAULTS | {"paging": 0})
+    in_order = features.in_config_order.__wrapped__  # it is remembered, as the table is constant
+    for module in (features, configurations):
+        monkeypatch.setattr(module, "in_config_order", in_order)
     config = WithPaging(paging=3)
 
     drawn = [configurations.draw(Random(seed), Capabilities(reset=True)) for seed in range(40)]

@@ -36,7 +36,7 @@ def test_images_lie_side_by_side_and_the_same_image_lies_at_several_positions() 
 
 
 def test_a_prompt_of_a_manager_continues_what_was_sampled() -> None:
-    run = ManagerOperations(BuiltIn(), Random(1), Config(block_size=2, num_gpu_blocks=16))
+    run = ManagerOperations(BuiltIn(), Random(6), Config(block_size=2, num_gpu_blocks=16))
     run.chats.share = 1.0
     run.samples = [(7000, 7001, 7002, 7003)] * 4  # values that no prompt is drawn from
     operations: list[Operation] = []

@@ -116,16 +116,16 @@ def test_values_differ_in_one_bit() -> None:
 # Subjects that are wrong from some size on --------------------------------------------------------------------------
 
 QUICK = {  # each with the seed of a walk that meets the size soon
-    "entry_17": 8,
+    "entry_17": 7,
     "two_bits": 7,
     "adapter_modulo_256": 2,
-    "frees_500": 1,
+    "frees_500": 6,
     "block_17": 1,
     "scheduler_block_17": 1,
     "holders_5": 6,
     "CutsWindows": 3,
     "joined_digits": 8,
-    "salts_without_case": 7,
+    "salts_without_case": 4,
 }
 SLOW = (
     "slots_8",

@@ -38,7 +38,7 @@ def run_catalogue(only: Sequence[str], workers: str, json: Path | None, out: Pat
     faults, settings = selected(only), {"seed": SEED, "efforts": sorted((k, repr(one)) for k, one in EFFORTS.items())}
     session = FaultSession(
         planted_in="block managers",
-        opening=f"faults --of impl, {len(faults):,} faults, judged as kvproof verify does",
+        headline=f"faults --of impl, {len(faults):,} faults, judged as kvproof verify does",
         name="faults",
         seed=SEED,
         faults=faults,

@@ -72,7 +72,7 @@ def run_faults(request: FaultRequest) -> Exit:
         store = FaultStore.opened(request.out, {"judges": request.judges}, request.is_resumed)
     session = FaultSession(
         planted_in="the specification",
-        opening=f"faults, {len(mutants):,} mutants, judged by {', '.join(request.judges)}",
+        headline=f"faults, {len(mutants):,} mutants, judged by {', '.join(request.judges)}",
         name="mutants",
         seed=0,
         faults=mutants,

@@ -26,7 +26,7 @@ FAULTS = "faults"
 class FaultSession:
     """What to judge, and how to report it.
 
-    planted_in: the subject of the run, for the result document. opening: the first line, after the version. name: what
+    planted_in: the subject of the run, for the result document. headline: the first line, after the version. name: what
     the faults are called, in the plural. judge: gives the results of faults. evidence: what the store keeps of a
     result, or None for a result that is not kept. known: the result that the store has of a fault. remark: a line to
     print at once, or "". place: what the results are sorted by. check: a result as it stands in the document. lines:
@@ -34,7 +34,7 @@ class FaultSession:
     """
 
     planted_in: str
-    opening: str
+    headline: str
     name: str
     seed: int
     faults: list[Fault]
@@ -51,7 +51,7 @@ class FaultSession:
         """Judge the faults, print the table and write the result. Raises StoreError, UsageError."""
         console, run = output(), Run(version(), FAULTS, self.planted_in, self.seed, host(), now())
         result, found = Result(run), list[FaultOutcome]()
-        say(console, f"kvproof {run.version} {self.opening}")
+        say(console, f"kvproof {run.version} {self.headline}")
         unwritten: StoreError | None = None
         began = time.monotonic()
         try:

@@ -77,18 +77,15 @@ class Feature(Setting):
     """A field of a configuration that a run can do without.
 
     phrase: what a message calls the feature, to follow "has no". capability: the field of `Capabilities` that a subject
-    must have for it. draw: a value, given a source of randomness, the fields drawn so far, and the fields that the user
-    fixed; it is called only if the subject has the capability. draw_order: when it is drawn, because the random numbers
-    of a seed go to the features in turn. is_drawn_apart: whether it gets other random numbers, so that a seed gives the
-    other features what it gave them before this one was added. uses: whether a value makes use of the feature.
-    argument: the argument of `new` and `add` by which a prompt uses the feature, if the configuration only allows it.
+    must have for it. draw: a value, given a source of randomness, the fields drawn so far, which are those before it in
+    `Config`, and the fields that the user fixed; it is called only if the subject has the capability. uses: whether a
+    value makes use of the feature. argument: the argument of `new` and `add` by which a prompt uses the feature, if the
+    configuration only allows it.
     """
 
     phrase: str = ""
     capability: str = ""
     draw: Draw = lambda random, drawn, fixed: None
-    draw_order: int = 0
-    is_drawn_apart: bool = False
     uses: Callable[[Any], bool] = bool
     argument: str = ""
 
@@ -144,27 +141,22 @@ def hybrid_kv_groups(random: Random, drawn: Fields, can: Capabilities) -> dict[s
     return {"kv_groups": tuple(groups), "window": window}
 
 
-def side_stream(random: Random) -> Random:
-    """A source of randomness for further draws: it depends on `random`, and takes nothing from it."""
-    return Random(hash(random.getstate()[1]))
-
-
 def window_drawn(random: Random, drawn: Fields) -> int:
     """The tokens of a window: up to a little more than three blocks, in some of the configurations up to twelve."""
-    tokens, apart = random.randint(1, 3 * drawn["block_size"] + 1), side_stream(random)
-    return apart.randint(tokens, 12 * drawn["block_size"]) if apart.random() < LONG_WINDOW_SHARE else tokens
+    tokens = random.randint(1, 3 * drawn["block_size"] + 1)
+    return random.randint(tokens, 12 * drawn["block_size"]) if random.random() < LONG_WINDOW_SHARE else tokens
 
 
 def _group_size_drawn(random: Random, drawn: Fields, fixed: Fields) -> int:
     """Groups of several sequences in a quarter of the configurations, of two in half of these."""
-    return side_stream(random).choice((2, 2, 3, 4)) if random.choice((1, 1, 1, 2)) > 1 else 1
+    return random.choice((2, 2, 3, 4)) if random.random() < 0.25 else 1
 
 
 def _watermark_drawn(random: Random, drawn: Fields, fixed: Fields) -> float:
     """The part of the blocks that is held back, in most configurations; of many blocks it may be as small as 0.01."""
     watermark = random.choice((0.0, 0.0, 0.1, 0.2, 0.34))
     if watermark and drawn["num_gpu_blocks"] > NUM_BLOCKS_MAX:
-        return side_stream(random).choice((watermark, watermark, 0.01, 0.05))
+        return random.choice((watermark, watermark, 0.01, 0.05))
     return watermark
 
 
@@ -188,9 +180,8 @@ def _kv_groups_drawn(random: Random, drawn: Fields, fixed: Fields) -> tuple[str,
 
 
 def _hash_seed_drawn(random: Random, drawn: Fields, fixed: Fields) -> int:
-    """A seed, in some of the configurations with a prefix cache; the source of randomness stays as it was."""
-    apart = side_stream(random)
-    return apart.choice((0, 0, 0, 1, 2, apart.randrange(1 << 32))) if drawn["caching"] else 0
+    """A seed, in some of the configurations with a prefix cache."""
+    return random.choice((0, 0, 0, 1, 2, random.randrange(1 << 32))) if drawn["caching"] else 0
 
 
 def _prefixes_drawn(random: Random, drawn: Fields, fixed: Fields) -> bool:
@@ -207,7 +198,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         phrase="several KV groups",
         capability="kv_groups",
         draw=_kv_groups_drawn,
-        draw_order=11,
         uses=lambda groups: len(groups) > 1,
     ),
     Feature(
@@ -216,7 +206,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         phrase="drafting",
         capability="drafting",
         draw=lambda random, drawn, fixed: drawn["caching"] and random.random() < 0.3,
-        draw_order=12,
     ),
     Feature(
         "group_size",
@@ -225,7 +214,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         phrase="groups of several waiting sequences",
         capability="waiting_groups",
         draw=_group_size_drawn,
-        draw_order=4,
         uses=lambda size: size > 1,
     ),
     Feature(
@@ -234,7 +222,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         phrase="adapters",
         capability="adapters",
         draw=lambda random, drawn, fixed: random.choice((PromptKeys.TOKENS, *PromptKeys)),
-        draw_order=8,
         uses=lambda keys: keys > PromptKeys.TOKENS,
         argument="key",
     ),
@@ -244,7 +231,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         phrase="images",
         capability="images",
         draw=lambda random, drawn, fixed: random.random() < 0.3,
-        draw_order=9,
         argument="images",
     ),
     Feature(
@@ -253,7 +239,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         phrase="cross-attention",
         capability="cross",
         draw=lambda random, drawn, fixed: random.random() < 0.25,
-        draw_order=10,
         argument="encoder",
     ),
     Feature(
@@ -262,7 +247,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         phrase="watermark",
         capability="watermark",
         draw=_watermark_drawn,
-        draw_order=3,
     ),
     Feature(
         "chunked",
@@ -270,7 +254,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         phrase="chunked prompts",
         capability="chunked",
         draw=lambda random, drawn, fixed: random.random() < 0.5,
-        draw_order=6,
     ),
     Feature(
         "lookahead",
@@ -279,7 +262,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         phrase="lookahead",
         capability="lookahead",
         draw=lambda random, drawn, fixed: random.choice((0, 0, 0, 1, 2, 5)),
-        draw_order=5,
     ),
     Feature(
         "caching",
@@ -287,7 +269,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         phrase="prefix cache",
         capability="caching",
         draw=lambda random, drawn, fixed: random.random() < 0.6,
-        draw_order=1,
     ),
     Feature(
         "window",
@@ -296,7 +277,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         phrase="sliding window",
         capability="window",
         draw=lambda random, drawn, fixed: window_drawn(random, drawn) if random.random() < 0.3 else None,
-        draw_order=7,
     ),
     Feature(
         "local_chunk",
@@ -308,8 +288,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         phrase="chunked local attention",
         capability="local_attention",
         draw=_local_chunk_drawn,
-        draw_order=13,
-        is_drawn_apart=True,
     ),
     Feature(
         "hash_seed",
@@ -318,8 +296,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         phrase="hash seeds",
         capability="hash_seeds",
         draw=_hash_seed_drawn,
-        draw_order=14,
-        is_drawn_apart=True,
     ),
     Feature(
         "prefixes",
@@ -327,8 +303,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         phrase="named prefixes",
         capability="prefixes",
         draw=_prefixes_drawn,
-        draw_order=15,
-        is_drawn_apart=True,
         argument="prefix",
     ),
     Feature(
@@ -340,7 +314,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         draw=lambda random, drawn, fixed: (
             random.randint(1, max(NUM_BLOCKS_MAX, drawn["num_gpu_blocks"])) if random.random() < 0.5 else 0
         ),
-        draw_order=2,
     ),
 )
 SIZES = (
@@ -354,12 +327,6 @@ def in_config_order() -> tuple[Feature, ...]:
     """The features in the order of their fields."""
     names = list(DEFAULTS)
     return tuple(sorted(FEATURES, key=lambda feature: names.index(feature.field)))
-
-
-@cache
-def in_draw_order() -> tuple[Feature, ...]:
-    """The features in the order in which random numbers are drawn for them."""
-    return tuple(sorted(FEATURES, key=lambda feature: feature.draw_order))
 
 
 def missing(config: Config, capabilities: Capabilities) -> list[str]:

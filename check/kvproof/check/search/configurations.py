@@ -17,9 +17,8 @@ from kvproof.check.protocol.features import (
     NUM_BLOCKS_MAX,
     block_size_within,
     hybrid_kv_groups,
-    in_draw_order,
+    in_config_order,
     is_windowed,
-    side_stream,
     window_drawn,
 )
 from kvproof.check.protocol.manager import FULL, Capabilities, Config, PromptKeys, common_block_size
@@ -57,22 +56,18 @@ def draw(
         "block_size": fixed.get("block_size", common_block_size(fixed.get("kv_groups", ()), block_size)),
         "num_gpu_blocks": fixed.get("num_gpu_blocks", num_blocks),
     }
-    others = random  # for what is drawn apart
-    for feature in in_draw_order():
-        drawn[feature.field] = feature.off
-        if feature.can_be_had(capabilities):
-            if feature.is_drawn_apart and others is random:
-                others = side_stream(random)
-            drawn[feature.field] = feature.draw(others if feature.is_drawn_apart else random, drawn, fixed)
+    for feature in in_config_order():
+        is_possible = feature.can_be_had(capabilities)
+        drawn[feature.field] = feature.draw(random, drawn, fixed) if is_possible else feature.off
     if drawn["local_chunk"]:
         drawn |= {"window": None, "drafting": False}
         if "kv_groups" not in fixed:
-            drawn["kv_groups"] = others.choice(LOCAL_KV_GROUPS) if capabilities.kv_groups else (FULL,)
+            drawn["kv_groups"] = random.choice(LOCAL_KV_GROUPS) if capabilities.kv_groups else (FULL,)
     if len(groups := drawn["kv_groups"]) > 1:
         drawn["num_gpu_blocks"] = max(num_blocks, random.randint(NUM_BLOCKS_MIN, NUM_BLOCKS_MAX * len(groups)))
         drawn["window"] = window_drawn(random, drawn) if any(map(is_windowed, groups)) else None
     if "kv_groups" not in fixed and (capabilities.block_sizes or capabilities.states):
-        drawn |= hybrid_kv_groups(side_stream(random), drawn, capabilities)
+        drawn |= hybrid_kv_groups(random, drawn, capabilities)
     drawn |= fixed
     drawn["kv_groups"] = tuple(drawn["kv_groups"])
     return Config(**settled(drawn, capabilities, fixed))
@@ -104,11 +99,10 @@ def draw_for_scheduler(
     if capabilities.long_prefills and drawn["chunked"]:
         drawn["long_prefill_threshold"] = pick((0, 0, random.randint(1, drawn["max_model_len"])))
     if capabilities.partial_prefills > 1 and drawn["chunked"]:
-        drawn["partial_prefills"] = side_stream(random).choice((1, *range(1, capabilities.partial_prefills + 1)))
+        drawn["partial_prefills"] = pick((1, *range(1, capabilities.partial_prefills + 1)))
     if capabilities.connectors and not drawn.get("transfers"):
-        chance = side_stream(random)
-        drawn["connector"] = chance.choice((*(("", "") if capabilities.transfers else ()), *capabilities.connectors))
-        drawn["host_slots"] = chance.choice((1, 2, 3, 4, 6, 8, 16))
+        drawn["connector"] = pick((*(("", "") if capabilities.transfers else ()), *capabilities.connectors))
+        drawn["host_slots"] = pick((1, 2, 3, 4, 6, 8, 16))
     drawn |= fixed
     if drawn.get("connector") and "transfers" not in fixed:
         drawn["transfers"] = drawn["sends_aborted"] = False

@@ -8,19 +8,17 @@ mostly wait for room. When requests come and go, more are admitted, and their pr
 groups are swapped all the time, they return to a pool that others have filled meanwhile.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from random import Random
 
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.manager.judge import Limits
-from kvproof.check.protocol.features import side_stream
 from kvproof.check.protocol.manager import Config, ManagerSubject
-from kvproof.check.search.openings import NUM_NUMBERS, opening
 from kvproof.check.search.operations_by_kind import OperationsByKind
-from kvproof.check.search.partings import NUM_GROUPS_OF_PARTINGS, Partings
 from kvproof.check.search.prompts import Chats, PrefixNames, Prompts
 from kvproof.check.search.refusals import RefusedOperations
+from kvproof.check.search.scenarios import Scenarios
 from kvproof.check.search.worlds import NUM_AT_A_TIME, has_large_sizes
 from kvproof.spec.trace import Operation
 
@@ -58,6 +56,7 @@ GROUPS_ARE_SWAPPED = {
     "swap_in": 3.0,
     "reset": 0.03,
 }
+NUM_GROUPS_MIN = 5  # of a run with scenarios: there may be so many at a time, at least
 TOGETHER_SHARE = 0.85  # of the operations of a run in which groups act together: those of the kind of the previous one
 WEIGHTS = {  # what ends something is drawn less often, so that sequences grow and pools fill
     "new": (0.3, 1.0, 1.0),
@@ -99,7 +98,6 @@ class ManagerOperations(OperationsByKind):
         num_entries = pick((3, 18, 60, 300)) if is_large else pick((3, 6, 18))
         length_max = config.block_size * min(config.num_gpu_blocks + 2, num_entries)
         num_members_max = self._members_max()
-        self.judge.limits = Limits(num_groups_max, length_max, num_members_max)
         self.chunk_max = config.block_size * (pick((2, 8)) if is_large else 2) + 1
         self.acts_together, self.previous = pick((False, False, True)), ""
         if not is_large:
@@ -112,20 +110,11 @@ class ManagerOperations(OperationsByKind):
         self.prompts, self.chats = Prompts(random, config, length_max), Chats(random, self.judge.seqs)
         few = [self.prompts.some(GROUP_MEMBERS_MAX) for _ in range(4)]
         self.samples = [(sample * num_members_max)[:num_members_max] for sample in few]
-        self.partings: Partings | None = None
-        self.opening: Iterator[Operation] | None = None
-        if is_large:
-            return
-        aside, num_groups_min = side_stream(random), 0
-        if config.caching:
-            partings = Partings(aside, self, subject.capabilities.fork, without)
-            self.partings = partings if partings.is_on else None
-        if self.partings is not None:
-            num_groups_min = NUM_GROUPS_OF_PARTINGS
-        elif first := opening(aside, config, subject.capabilities, self.prompts, without):
-            self.opening = iter(first)
-            num_groups_min = self.num_groups = self.num_seqs = NUM_NUMBERS
-        self.judge.limits = self.judge.limits._replace(num_groups=max(num_groups_max, num_groups_min))
+        self.scenarios = None if is_large else Scenarios(self, subject.capabilities, without)
+        if self.scenarios is not None and self.scenarios.are_any:
+            num_groups_max = max(num_groups_max, NUM_GROUPS_MIN)
+        # A sequence that cannot grow is not forked; otherwise two thirds of the forks are of such sequences.
+        self.judge.limits = Limits(num_groups_max, length_max, num_members_max, num_tokens_forked=length_max)
 
     def draw_from(self, random: Random) -> None:
         """Let this make the random choices of all operations from now on."""
@@ -133,11 +122,10 @@ class ManagerOperations(OperationsByKind):
 
     def _members_max(self) -> int:
         """How many sequences a group may have. In some runs it has many, as with a wide beam: forks are likely then."""
-        apart = side_stream(self.random)
-        if not self.weights["fork"] or apart.random() >= MANY_MEMBERS_SHARE:
+        if not self.weights["fork"] or self.random.random() >= MANY_MEMBERS_SHARE:
             return GROUP_MEMBERS_MAX
         self._take_weights({"fork": 3.0, "free": 0.03})
-        return apart.choice(MANY_MEMBERS)
+        return self.random.choice(MANY_MEMBERS)
 
     def _take_weights(self, weights: dict[str, float]) -> None:
         """Give these kinds their weights, but for those that the run does not have."""
@@ -151,14 +139,8 @@ class ManagerOperations(OperationsByKind):
         return self.newest
 
     def _drawn(self) -> Operation | None:
-        if self.partings is not None:
-            if (operation := self.partings.draw()) is not None:
-                return operation
-        elif self.opening is not None:
-            operation = next((one for one in self.opening if self.judge.is_enabled(*one)), None)
-            if operation is not None:
-                return operation
-            self.opening = None
+        if self.scenarios is not None and (operation := self.scenarios.draw()) is not None:
+            return operation
         if not self.acts_together:
             return super().draw()
         if self.previous in DONE_TOGETHER and self.random.random() < TOGETHER_SHARE:
@@ -185,8 +167,6 @@ class ManagerOperations(OperationsByKind):
             case "admit" | "extend":
                 return kind, one, random.randint(1, self.chunk_max)
             case "sample":
-                if self.partings is not None:
-                    return "sample", one, self.partings.sampled(one)
                 return "sample", one, self.samples[int(random.random() * 4)]
             case "fork":
                 self.num_seqs += 1

@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 from kvproof.check.oracle.store.judge import StoreJudge
-from kvproof.check.protocol.features import side_stream
 from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.protocol.store import StoreConfig, StoreSubject, path_to
 from kvproof.check.search.operations_by_kind import DrawnRun, do_nothing
@@ -70,8 +69,8 @@ class StoreOperations(DrawnRun):
         self.num_keys = max(2, int(slots * pick(KEYS_PER_SLOT)) + 1)
         self.longest = max(1, min(slots + 1, pick((2, 8, 40, 200)) if is_large else pick((2, 3, 5))))
         self.num_transfers_max, self.num_requests_max = pick(NUM_TRANSFERS), pick(NUM_REQUESTS)
-        if (apart := side_stream(random)).random() < MANY_TRANSFERS_SHARE:
-            self.num_transfers_max = apart.choice(MANY_TRANSFERS)
+        if random.random() < MANY_TRANSFERS_SHARE:
+            self.num_transfers_max = pick(MANY_TRANSFERS)
             self.weights |= {kind: weight for kind, weight in MANY_STAY_LONG.items() if self.weights[kind]}
         self.num_transfers = self.num_requests = 0
         self.pause: Callable[[], None] = do_nothing

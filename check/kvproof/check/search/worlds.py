@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import TypeVar
 
-from kvproof.check.protocol.features import NUM_BLOCKS_MAX, side_stream
+from kvproof.check.protocol.features import NUM_BLOCKS_MAX
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.protocol.scheduler import SchedulerConfig
@@ -119,9 +119,8 @@ def repeating_digits(random: Random) -> list[int]:
 def draw_values(random: Random) -> tuple[int, ...]:
     """The token values of a run: a few, so that prompts meet."""
     count = random.choice((1, 2, 2, 3))
-    apart = side_stream(random)
-    if apart.random() < DIGITS_SHARE:
-        return tuple(repeating_digits(apart)[: max(2, count)])
+    if random.random() < DIGITS_SHARE:
+        return tuple(repeating_digits(random)[: max(2, count)])
     if random.random() < PLAIN_SHARE:
         return tuple(range(count))
     if random.random() < 0.5:

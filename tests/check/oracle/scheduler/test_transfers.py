@@ -245,7 +245,7 @@ def test_transfers_are_not_refuted_and_their_witnesses_are_reached() -> None:
     ],
 )
 def test_what_a_transfer_uses_and_is_not_held_is_found(faulty: Callable[[], Moves], properties: set[str]) -> None:
-    done = walk(SCHEDULERS, faulty(), 3, max_operations=20_000, seconds=100.0, fixed={"transfers": True})
+    done = walk(SCHEDULERS, faulty(), 1, max_operations=20_000, seconds=100.0, fixed={"transfers": True})
     assert done.counterexample is not None
     short = shrink(faulty(), done.counterexample, 10)
     assert short.finding.property in properties

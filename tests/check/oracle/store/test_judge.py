@@ -274,7 +274,7 @@ LIARS = [
 
 @pytest.mark.parametrize(("liar", "properties"), LIARS, ids=lambda one: getattr(one, "__name__", ""))
 def test_each_liar_is_refuted_in_a_short_run(liar: Callable[[], Any], properties: set[str]) -> None:
-    done = walk(STORES, liar(), 1, max_operations=20_000, seconds=100, fixed={"num_gpu_blocks": 3})
+    done = walk(STORES, liar(), 2, max_operations=20_000, seconds=100, fixed={"num_gpu_blocks": 3})
     assert done.counterexample is not None
     found = shrink(liar(), done.counterexample, 5)
     assert found.finding.property in properties

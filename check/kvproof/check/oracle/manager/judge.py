@@ -29,6 +29,7 @@ class Limits(NamedTuple):
     num_tokens: float = float("inf")  # of one sequence
     num_members: float = float("inf")  # of one group
     num_unseen: float = 3  # tokens of one sequence that are sampled for one step
+    num_tokens_forked: float = float("inf")  # a longer sequence is not forked
 
 
 NO_LIMITS = Limits()
@@ -151,7 +152,7 @@ class ManagerJudge(LockstepJudge, OperationJudge):
             if not is_pending:
                 self._add_sample(found, gid, num_tokens)
                 has_room = len(members) < self.limits.num_members and len(self.seqs) < self.num_seqs_max
-                if has_room and can.fork:
+                if has_room and can.fork and num_tokens < self.limits.num_tokens_forked:
                     found["fork"] += [seq.id for seq in members]
         elif num_tokens > first.num_prompt and num_unseen > 0:
             found["append"].append(gid)
