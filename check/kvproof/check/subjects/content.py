@@ -12,6 +12,7 @@ import os
 import secrets
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -39,10 +40,18 @@ def content_of(name: str) -> str:
     try:
         own = Path(place).read_bytes() if place.endswith(".py") else b""
         seen = sorted({one for root in _roots(place) for one in _files(root)})
+        searched = tuple(
+            (one, os.stat(one).st_mtime_ns) for one in map(os.path.abspath, sys.path) if os.path.isdir(one)
+        )
     except (OSError, _TooMany):
         return secrets.token_hex(16)
-    installed = sorted((one.metadata["Name"] or "", one.version) for one in distributions())
-    return hashlib.sha256(own + msgspec.json.encode([seen, installed])).hexdigest()
+    return hashlib.sha256(own + msgspec.json.encode([seen, _installed(searched)])).hexdigest()
+
+
+@cache
+def _installed(searched: tuple[tuple[str, int], ...]) -> list[tuple[str, str]]:
+    """What is installed in which version. searched: the folders, and when a file was last added to each or removed."""
+    return sorted((about["Name"] or "", about["Version"] or "") for about in (one.metadata for one in distributions()))
 
 
 def _roots(place: str) -> set[Path]:
@@ -61,9 +70,12 @@ def _files(root: Path) -> Iterator[tuple[str, int, int]]:
         folders[:] = [
             one
             for one in folders
-            if one not in LEFT_OUT and not one.startswith(".") and not Path(folder, one, "pyvenv.cfg").exists()
+            if one not in LEFT_OUT
+            and not one.startswith(".")
+            and not os.path.exists(os.path.join(folder, one, "pyvenv.cfg"))
         ]
         for name in names:
             if name.endswith(SUFFIXES):
-                about = Path(folder, name).stat()
-                yield str(Path(folder, name)), about.st_size, about.st_mtime_ns
+                path = os.path.join(folder, name)
+                about = os.stat(path)
+                yield path, about.st_size, about.st_mtime_ns
