@@ -5,9 +5,11 @@ import os
 import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from kvproof.audit.faults.edits import Edit
 from kvproof.audit.faults.planting import in_memory
@@ -78,6 +80,14 @@ def signals_that_are_not_ignored() -> Iterator[None]:
     yield
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_that_are_made_once() -> Iterator[None]:
+    """`CliRunner` would make all commands again from the signatures of their functions at each call."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", cache(get_command))
+        yield
 
 
 @pytest.fixture
