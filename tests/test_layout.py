@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.syntax import parsed, statements
 
 TREE = Path(__file__).resolve().parents[1]
 ROOTS = ("spec", "impl", "models", "check", "reports", "audit")
@@ -125,10 +126,10 @@ def package_of(module: Path, root: str) -> list[str]:
 @cache
 def imported_names(module: Path, root: str) -> list[tuple[int, str]]:
     """Line and absolute dotted name of every import, those inside functions and `if TYPE_CHECKING` included."""
-    return list(_imported_names(parsed(module).imports, package_of(module, root)))
+    return list(_imported_names(read(module).imports, package_of(module, root)))
 
 
-class Parsed(NamedTuple):
+class Source(NamedTuple):
     """What the tests need of a source file."""
 
     docstring: str
@@ -136,10 +137,10 @@ class Parsed(NamedTuple):
 
 
 @cache
-def parsed(path: Path) -> Parsed:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    imports = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
-    return Parsed(ast.get_docstring(tree) or "", list(imports))
+def read(path: Path) -> Source:
+    tree = parsed(path)
+    imports = [node for node in statements(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    return Source(ast.get_docstring(tree) or "", list(imports))
 
 
 def _imported_names(imports: list[ast.stmt], package: list[str]) -> Iterator[tuple[int, str]]:
@@ -198,7 +199,7 @@ def test_one_line_of_the_product_imports_audit() -> None:
 
 
 def test_every_module_says_in_a_docstring_what_it_is_for() -> None:
-    silent = [from_tree(path) for path in python_sources() if not parsed(path).docstring.strip()]
+    silent = [from_tree(path) for path in python_sources() if not read(path).docstring.strip()]
     assert silent == []
 
 
@@ -247,10 +248,9 @@ def module_name(module: Path, root: str) -> str:
 
 def calls_of(module: Path) -> set[str]:
     """The functions of `os` that a module names, and the modules that it imports, by their first names."""
-    tree = ast.parse(module.read_text(encoding="utf-8"))
     named = {
         f"os.{node.attr}"
-        for node in ast.walk(tree)
+        for node in (ast.walk(parsed(module)) if "os." in module.read_text(encoding="utf-8") else ())
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
     }
     return named | {name.partition(".")[0] for _, name in imported_names(module, "check")}
@@ -360,10 +360,13 @@ def test_there_is_one_record_of_a_planted_fault() -> None:
     `PlantedFault` all of a fault. Records of `reports/` are results, those of benchmarks are known faults of engines.
     """
     replacing, named = [{"old", "new"}, {"line", "replacement"}], ("Fault", "Mutant", "Plant", "Weakening")
+    may_have = re.compile(rf"class \w*({'|'.join(named)})\b|^ +(old|line): ", re.MULTILINE)
     found = set()
     for folder in (*ROOTS, "tests", "benchmarks", "docs"):
         for path in sorted((TREE / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not may_have.search(path.read_text(encoding="utf-8")):
+                continue  # a syntax tree is ten times as dear as its text
+            for node in statements(parsed(path)):
                 if isinstance(node, ast.ClassDef) and _is_data(node):
                     fields = {ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign)}
                     is_named = folder not in ("reports", "benchmarks") and node.name.endswith(named)

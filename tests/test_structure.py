@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.syntax import parsed, statements
 
 TREE = Path(__file__).resolve().parents[1]
 ROOTS = ("spec", "impl", "models", "check", "reports", "audit")
@@ -26,7 +27,7 @@ Class = tuple[str, str]  # the module, and the name
 def files() -> dict[str, ast.Module]:
     """The modules of the product by their dotted names."""
     paths = [path for root in ROOTS for path in sorted((TREE / root).rglob("*.py"))]
-    return {_module(path): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+    return {_module(path): parsed(path) for path in paths}
 
 
 def _module(path: Path) -> str:
@@ -45,7 +46,7 @@ def classes() -> dict[Class, ast.ClassDef]:
     return {
         (module, node.name): node
         for module, tree in files().items()
-        for node in ast.walk(tree)
+        for node in statements(tree)
         if isinstance(node, ast.ClassDef)
     }
 
@@ -56,7 +57,7 @@ def _imported(module: str) -> dict[str, Class]:
     found: dict[str, Class] = {}
     is_package = _file_of(module).endswith("__init__.py")
     parts = module.split(".") if is_package else module.split(".")[:-1]
-    for node in ast.walk(files()[module]):
+    for node in statements(files()[module]):
         if isinstance(node, ast.ImportFrom):
             package = parts[: len(parts) - node.level + 1] if node.level else []
             source = ".".join([*package, *([node.module] if node.module else [])])
@@ -82,10 +83,12 @@ def bases_of(one: Class) -> Iterator[Class]:
             yield found
 
 
+@cache
 def depth(one: Class) -> int:
     return max((1 + depth(base) for base in bases_of(one)), default=0)
 
 
+@cache
 def methods(one: Class) -> set[str]:
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     own = {node.name for node in classes()[one].body if isinstance(node, functions)}
@@ -97,7 +100,7 @@ def functions_over(num_lines_max: int) -> dict[tuple[str, str], int]:
     return {
         (_file_of(module), node.name): lines
         for module, tree in files().items()
-        for node in ast.walk(tree)
+        for node in statements(tree)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         and (lines := (node.end_lineno or 0) - node.lineno + 1) > num_lines_max
     }

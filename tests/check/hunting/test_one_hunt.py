@@ -3,6 +3,7 @@
 import ast
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.check.forgetful import FORGETFUL
+from tests.syntax import parsed, statements
 
 from kvproof.check.hosts.pool import LocalWorkers
 from kvproof.check.hosts.workers import Workers
@@ -123,16 +125,19 @@ def test_results_are_resumed_from_one_store() -> None:
     }
 
 
-def imports() -> Iterator[tuple[Path, list[tuple[str, str]]]]:
+@cache
+def imports() -> list[tuple[Path, list[tuple[str, str]]]]:
     """The files of check/ and audit/ outside of search/ and isolation/, each with the modules and names it imports."""
+    files = []
     for root in ("check", "audit"):
         for path in sorted((TREE / root).rglob("*.py")):
             if {"search", "isolation"} & {*path.parts}:
                 continue
             found: list[tuple[str, str]] = []
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in statements(parsed(path)):
                 if isinstance(node, ast.ImportFrom):
                     found += [(node.module or "", name.name) for name in node.names]
                 elif isinstance(node, ast.Import):
                     found += [(name.name, "") for name in node.names]
-            yield path, found
+            files.append((path, found))
+    return files
