@@ -1,8 +1,9 @@
-"""For every test: the example manager, as it is or with some of its calls replaced; a disk that is really full."""
+"""For every test: the example manager, as it is or with some of its calls replaced; few scopes; a full disk."""
 
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import MethodType
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 
 from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.search.strategies import MANAGERS, STRATEGIES
 from kvproof.check.subjects.registry import find
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "forty_lines.py"
 Factory = Callable[[], ManagerSubject]
+FEW_SCOPES = ("window-3x1x3", "cache-2x1x3", "tables-3x2x3")  # with a preemption and with a fork
 
 
 @pytest.fixture
@@ -42,6 +45,14 @@ def altered(example: Factory) -> Callable[..., Factory]:
         return make
 
     return with_calls
+
+
+@pytest.fixture
+def few_scopes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hunt of a manager searches three of its scopes, for a test that is not about which scopes there are."""
+    few = {name: MANAGERS.exhaustive.hunted[name] for name in FEW_SCOPES}
+    short = replace(MANAGERS, _exhaustive=replace(MANAGERS.exhaustive, hunted=few))
+    monkeypatch.setitem(STRATEGIES, MANAGERS.level.name, short)
 
 
 @pytest.fixture

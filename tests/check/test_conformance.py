@@ -222,7 +222,7 @@ def test_a_manager_that_refuses_every_configuration_of_a_size_passes_only_if_it_
 
     said = r"never reached blocks of three or four slots, .*; forty-lines refused \d+ of \d+ .* reason: large blocks"
     with pytest.raises(AssertionError, match=said):
-        run_conformance(altered(make=make), operations=3000, crashes=tmp_path)
+        run_conformance(altered(make=make), operations=1000, config={}, crashes=tmp_path)
     assert refused != set()
 
     def small() -> Any:
@@ -231,20 +231,20 @@ def test_a_manager_that_refuses_every_configuration_of_a_size_passes_only_if_it_
         return subject
 
     refused.clear()
-    run_conformance(small, operations=3000, crashes=tmp_path)
+    run_conformance(small, operations=1000, config={}, crashes=tmp_path)
     assert refused == set(), "what the capabilities exclude is not drawn"
 
 
 def test_a_walk_that_does_not_reach_what_is_expected_does_not_pass(altered: Altered, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="100 operations never reached swap_out, so this was not checked"):
-        run_conformance(altered(), operations=100, expect=("swap_out",), crashes=tmp_path)
+        run_conformance(altered(), operations=100, config={}, expect=("swap_out",), crashes=tmp_path)
 
 
 def test_a_situation_that_cannot_be_meant_is_told_with_the_one_that_may_be(altered: Altered, tmp_path: Path) -> None:
     with pytest.raises(
         AssertionError, match=r"never reached eviction with a choic \(did you mean eviction with a choice"
     ):
-        run_conformance(altered(), operations=100, expect=["eviction with a choic"], crashes=tmp_path)
+        run_conformance(altered(), operations=100, config={}, expect=["eviction with a choic"], crashes=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ def kvproof(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
+@pytest.mark.usefixtures("few_scopes")
 def test_a_hunt_accepts_what_its_baseline_has_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     command = ("hunt", "--subject", f"{BROKEN}:Adapter", "--seed", "1", "--effort", "60", "--no-isolation")
@@ -58,7 +59,7 @@ def test_the_gate_of_a_manager_with_an_accepted_finding_passes_unchanged_and_rep
     monkeypatch.chdir(tmp_path)
     assert kvproof("examples", "examples")[0] == Exit.OK
     subject, effort = "examples/forty_lines_broken.py:Adapter", ("--seed", "1", "--effort", "6000", "--no-isolation")
-    command = ("verify", "--subject", subject, *effort)
+    command = ("verify", "--subject", subject, "--judges", "walker", *effort)
     assert kvproof(*command, "--out", "build")[0] == Exit.REFUTED
     assert kvproof("baseline", "accept", "build", "--to", "baseline.json")[0] == Exit.OK
 

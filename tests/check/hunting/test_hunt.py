@@ -16,7 +16,7 @@ OPTIONS = ("--subject", "faulty_seeds.py:Forgetful", "--no-isolation", "--effort
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, few_scopes: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "faulty_seeds.py").write_text(FORGETFUL)
     return tmp_path

@@ -15,6 +15,7 @@ from tests.syntax import parsed, statements
 
 from kvproof.check.hosts.pool import LocalWorkers
 from kvproof.check.hosts.workers import Workers
+from kvproof.check.hunting import unit
 from kvproof.check.hunting.campaign import Campaign, Watch
 from kvproof.check.hunting.findings import Saving
 from kvproof.check.hunting.head import Head, Here
@@ -84,16 +85,18 @@ def run_of(folder: Path, trace: str | None) -> Any:
 
 
 @settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(seed=st.integers(0, 2**32), effort=st.sampled_from(["6000", "12000"]))
+@given(seed=st.integers(0, 2**32), effort=st.sampled_from(["600", "1200"]))
 def test_a_seed_and_an_effort_give_one_hunt_alone_by_workers_and_in_a_campaign(
     subject: str, pools: list[Workers], tmp_path_factory: pytest.TempPathFactory, seed: int, effort: str
 ) -> None:
     folder = tmp_path_factory.mktemp("hunts")
-    alone = hunted(subject, seed, effort, folder / "alone", None)
-    assert len(alone[2]) > 1  # several faults
-    for pool in pools:
-        assert hunted(subject, seed, effort, folder / pool.name, Head(pool)) == alone
-    assert campaigned(subject, seed, effort, folder / "campaign") == alone
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unit, "SMALL", 500)  # so that some are several units
+        alone = hunted(subject, seed, effort, folder / "alone", None)
+        assert len(alone[2]) > 1  # several faults
+        for pool in pools:
+            assert hunted(subject, seed, effort, folder / pool.name, Head(pool)) == alone
+        assert campaigned(subject, seed, effort, folder / "campaign") == alone
 
 
 def test_walks_are_walked_on_in_one_place() -> None:

@@ -30,7 +30,7 @@ SMALL = {
 }
 VALUES = (-1, 0, 1, 2, 3, -2)
 ASKED_IN_C = {"BROKEN_CLAIM": 1, "MISCOUNTED": 5}  # findings about a state, as in `calls.c`
-NUM_STATES = 12  # of each scope
+NUM_STATES = 6  # of each scope
 
 
 def states(space: RuleSpace | CallSpace) -> dict[Hashable, State]:
@@ -88,7 +88,7 @@ def test_a_state_that_breaks_a_claim_has_the_key_of_no_state_that_breaks_none(na
             if space.state_key(changed) in found:
                 num_alike += 1
                 assert finding is None, f"{what} is not in the key, and {finding} in {vars(state)}"
-    assert (num_alike > 20, num_broken > 500) == (True, True)
+    assert (num_alike > 10, num_broken > 250) == (True, True)
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
@@ -108,4 +108,4 @@ def test_the_c_reader_finds_a_claim_broken_exactly_where_python_does(name: str) 
                 num_broken += is_broken
                 num_alike += string == as_it_is
                 assert (finding in ASKED_IN_C.values()) == is_broken, f"{what} in {vars(state)}"
-    assert (num_alike > 20, num_broken > 500) == (True, True)
+    assert (num_alike > 10, num_broken > 250) == (True, True)

@@ -22,7 +22,7 @@ from kvproof.check.runs.verdicts import planned_checks_of_scopes
 from kvproof.check.search.exhaustive.pool import state_key
 from kvproof.check.search.exhaustive.subject import explore
 from kvproof.check.search.result import SearchResult
-from kvproof.check.search.strategies import POOLS
+from kvproof.check.search.strategies import POOLS, STRATEGIES
 from kvproof.check.subjects.builtin.pool import OwnPool
 from kvproof.check.subjects.registry import find
 from kvproof.reports.result import Check
@@ -121,10 +121,10 @@ def test_a_pool_is_explored_in_a_process_of_its_own_as_in_ours() -> None:
 
 def test_a_hunt_explores_a_pool_before_it_walks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in POOLS.exhaustive.hunted:
-        monkeypatch.setitem(POOLS.exhaustive.hunted, name, replace(PAGES, num_seqs=1))  # what the effort exhausts
+    one = replace(POOLS.exhaustive, hunted={"pages": replace(PAGES, num_seqs=1)})  # what the effort exhausts
+    monkeypatch.setitem(STRATEGIES, POOLS.level.name, replace(POOLS, _exhaustive=one))
     compile_rules()  # once, and on no budget's time
-    done = CliRunner().invoke(app, ["hunt", "--subject", "kvproof-pool", "--effort", "40_000", "--seed", "1"])
+    done = CliRunner().invoke(app, ["hunt", "--subject", "kvproof-pool", "--effort", "12_000", "--seed", "1"])
     assert done.exit_code == 0, done.output
     lines, table = done.output.splitlines(), Path(".kvproof/report.txt").read_text().splitlines()
     assert any(line.startswith(" lists-agree ") and "exhausted" in line for line in table)
