@@ -33,7 +33,7 @@ def explored(mutant: Fault, scope: Scope) -> SearchResult:
 
 @cache
 def all_deletions() -> list[Fault]:
-    return list(deletions())
+    return [*deletions()]
 
 
 def deletion(function: str, beginning: str) -> Fault:

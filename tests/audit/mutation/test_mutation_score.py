@@ -20,7 +20,7 @@ def test_a_guard_that_forbids_too_much_is_noticed_by_what_can_no_longer_be_reach
 
 
 def test_a_fault_that_no_judge_looks_at_is_alive() -> None:
-    mutant = next(deletions())
+    mutant = deletions()[0]
     assert judged(mutant, ()).by == ALIVE
     assert judged(changed_statement("lose", "state.refcount[block] -= 1"), (EXPLORER,)).by == EXPLORER
 

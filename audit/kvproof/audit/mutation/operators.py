@@ -75,15 +75,23 @@ def _texts(suite: str, function: str) -> tuple[str, ...]:
     return tuple(ast.unparse(one) for one in statements(functions(SYSTEMS[suite])[function][0].body))
 
 
-def deletions(suite: str = BLOCK_MANAGERS.name) -> Iterator[Fault]:
+@cache
+def deletions(suite: str = BLOCK_MANAGERS.name) -> tuple[Fault, ...]:
     """A mutant for each statement that can be left out. Assignments to local names are needed to run the rule."""
-    for name, statement, occurrence in _all_statements(suite):
-        if _is_deletable(statement):
-            yield changed_statement(name, ast.unparse(statement), "", occurrence, suite)
+    return tuple(
+        changed_statement(name, ast.unparse(statement), "", occurrence, suite)
+        for name, statement, occurrence in _all_statements(suite)
+        if _is_deletable(statement)
+    )
 
 
-def changes(suite: str = BLOCK_MANAGERS.name) -> Iterator[Fault]:
+@cache
+def changes(suite: str = BLOCK_MANAGERS.name) -> tuple[Fault, ...]:
     """Every change of every statement of every rule and step."""
+    return tuple(_changes(suite))
+
+
+def _changes(suite: str) -> Iterator[Fault]:
     for name, statement, occurrence in _all_statements(suite):
         if called(statement) == "check":
             continue

@@ -14,6 +14,7 @@ A weakening replaces a function of the text by its new source. `faults/catalogue
 import ast
 import copy
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from kvproof.audit.faults.catalogue import EXPLORER, PIN
 from kvproof.audit.faults.edits import Edit, Fault
@@ -40,8 +41,13 @@ def weakening(suite: str, kind: str, name: str, before: ast.FunctionDef, after: 
     return Fault(f"{row}/{name}", (edit,), suite, row, row, found_by=(EXPLORER, PIN) if kind == GUARDS else (PIN,))
 
 
-def weakenings(suite: str = BLOCK_MANAGERS.name) -> Iterator[Fault]:
+@cache
+def weakenings(suite: str = BLOCK_MANAGERS.name) -> tuple[Fault, ...]:
     """Every weakening that is made from the text of a specification."""
+    return tuple(_weakenings(suite))
+
+
+def _weakenings(suite: str) -> Iterator[Fault]:
     text, collected = specification(SYSTEMS[suite]), SYSTEMS[suite].collected
     for kind, claims in ((THEOREMS, collected.theorems), (INVARIANTS, collected.invariants)):
         for claim in claims:

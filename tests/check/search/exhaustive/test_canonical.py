@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Hashable, Sequence
+from functools import cache
 from itertools import permutations, product
 from typing import Any
 
@@ -57,8 +58,10 @@ def _nested(node: dict[Any, Any]) -> tuple[Any, ...]:
     return ends, tuple(children)
 
 
-def states_of(space: RuleSpace | CallSpace) -> list[State]:
-    """One state for each key."""
+@cache
+def reached(scope: Scope) -> tuple[RuleSpace | CallSpace, list[State]]:
+    """A scope, and one state for each key. Several tests read them; none changes them."""
+    space = space_of(scope)
     waiting = [space.first()]
     found = {space.state_key(waiting[0]): waiting[0]}
     while waiting:
@@ -66,7 +69,7 @@ def states_of(space: RuleSpace | CallSpace) -> list[State]:
             if space.state_key(successor) not in found:
                 found[space.state_key(successor)] = successor
                 waiting.append(successor)
-    return list(found.values())
+    return space, list(found.values())
 
 
 class OtherKeys(CallSpace):
@@ -131,8 +134,7 @@ def test_permuting_agrees_on_blocks_that_are_cached_and_not_used() -> None:
 def test_without_tokens_the_tables_alone_have_the_counts_of_an_explorer_that_has_no_tokens(
     name: str, count: int
 ) -> None:
-    space = CallSpace(SCOPES[name])
-    states = states_of(space)
+    space, states = reached(SCOPES[name])
     assert len({forest_form(space.machine, state, with_tokens=False) for state in states}) == count
 
 
@@ -168,8 +170,8 @@ def renamed(state: State, scope: Scope, source: random.Random) -> State:
 
 @pytest.mark.parametrize("scope", [SCOPES["tables-4x3x6"], SCOPES["window-and-swap"], SMALL_CACHE, SCOPES["transfers"]])
 def test_renaming_blocks_and_sequences_leaves_the_form_as_it_is(scope: Scope) -> None:
-    space, source = space_of(scope), random.Random(0)
-    for state in states_of(space):
+    (space, states), source = reached(scope), random.Random(0)
+    for state in states:
         other = renamed(state, scope, source)
         before = space.continuations.before
         assert StateKeys(space.machine, before).of(other) == StateKeys(space.machine, before).of(state)
@@ -179,10 +181,10 @@ def test_renaming_blocks_and_sequences_leaves_the_form_as_it_is(scope: Scope) ->
     "scope", [SCOPES["tables-4x3x6"], SMALL_CACHE, SCOPES["window-and-swap"], SMALL_RULES, SMALL_FLIGHTS]
 )
 def test_states_of_equal_form_have_successors_of_equal_forms(scope: Scope) -> None:
-    space = space_of(scope)
+    space, states = reached(scope)
     futures: dict[Hashable, set[Hashable]] = {}
     compared = 0
-    for state in states_of(space):
+    for state in states:
         for _, successor in space.successors(state):
             form = space.state_key(successor)
             future = {space.state_key(after) for _, after in space.successors(successor)}
