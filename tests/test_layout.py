@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.conftest import HEAVY
 from tests.syntax import parsed, statements
 
 TREE = Path(__file__).resolve().parents[1]
@@ -333,6 +334,10 @@ def folders_with_code(top: Path) -> set[str]:
     """Folders below `top`, as paths relative to it, that hold Python files other than package markers and fixtures."""
     files = (path for path in top.rglob("*.py") if path.name not in {"__init__.py", "conftest.py"})
     return {path.parent.relative_to(top).as_posix() for path in files}
+
+
+def test_the_files_of_tests_that_begin_first_are_there() -> None:
+    assert [name for name in HEAVY if not (TREE / "tests" / name).is_file()] == []
 
 
 def test_tests_mirror_the_product() -> None:

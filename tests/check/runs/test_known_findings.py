@@ -141,20 +141,12 @@ class Uncached(Forgetful):
 
 @pytest.mark.parametrize(("effort", "is_enough"), [(OPERATIONS_ENOUGH, True), (OPERATIONS_ENOUGH - 1, False)])
 def test_what_a_long_walk_never_reaches_beside_a_known_finding_leaves_nothing_open(
-    folder: Path, effort: int, is_enough: bool
+    folder: Path, few_scopes: None, effort: int, is_enough: bool
 ) -> None:
     (folder / "kvproof.toml").write_text(ENTRY.format(day="2999-01-31"))
     with (folder / "faulty.py").open("a") as file:
         file.write(UNCACHED)
-    hunt = [
-        "hunt",
-        "--subject",
-        "faulty.py:Uncached",
-        "--seed",
-        "1",
-        "--effort",
-        str(effort),
-    ]
+    hunt = ["hunt", "--subject", "faulty.py:Uncached", "--seed", "1", "--effort", str(effort), "--no-isolation"]
     done = CliRunner().invoke(app, hunt)
     document = json.loads(Path(".kvproof", "result.json").read_text())
     assert [check["excused"] for check in refuted()] != []
