@@ -48,6 +48,13 @@ def sort_key(config: Config, operations: Sequence[Operation]) -> tuple[Any, ...]
     return len(operations), num_values, total, [s.rank(getattr(config, s.field)) for s in settings_of(config)]
 
 
+def is_simpler(config: Config, operations: Sequence[Operation], best: Counterexample) -> bool:
+    """Whether a run is simpler than that of a counterexample."""
+    if len(operations) != len(best.operations):  # as it is most often, and it decides alone
+        return len(operations) < len(best.operations)
+    return sort_key(config, operations) < sort_key(best.config, best.operations)
+
+
 def _size(value: Any) -> tuple[int, int]:
     """How many values an argument holds, and their sum. What is left out or empty counts nothing."""
     if isinstance(value, tuple | list):
@@ -87,7 +94,7 @@ class Shrinker:
         if self.is_out_of_time() or candidate in self.tried:
             return False
         self.tried.add(candidate)
-        if sort_key(config, operations) >= sort_key(self.best.config, self.best.operations):
+        if not is_simpler(config, operations, self.best):
             return False
         self.num_replays += 1
         self.begin(config).extend(operations)
