@@ -8,6 +8,7 @@ import pickle
 import random
 import shutil
 from collections.abc import Hashable, Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -33,16 +34,18 @@ ASKED_IN_C = {"BROKEN_CLAIM": 1, "MISCOUNTED": 5}  # findings about a state, as 
 NUM_STATES = 6  # of each scope
 
 
-def states(space: RuleSpace | CallSpace) -> dict[Hashable, State]:
-    """Every reachable state, by its key."""
+@cache
+def reached(name: str) -> tuple[RuleSpace | CallSpace, dict[Hashable, State]]:
+    """A scope, and every reachable state by its key. Two tests read them; none changes them."""
+    space = space_of(SMALL[name])
     waiting = [space.expand(space.first())]
     found = {space.state_key(waiting[0]): waiting[0]}
     while waiting:
-        for _, reached in space.successors(waiting.pop()):
-            if (key := space.state_key(reached)) not in found:
-                found[key] = space.expand(reached)
-                waiting.append(reached)
-    return found
+        for _, state in space.successors(waiting.pop()):
+            if (key := space.state_key(state)) not in found:
+                found[key] = space.expand(state)
+                waiting.append(state)
+    return space, found
 
 
 def some_of(found: dict[Hashable, State]) -> list[State]:
@@ -78,8 +81,7 @@ def places(value: Any) -> Iterator[tuple[int, ...]]:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_state_that_breaks_a_claim_has_the_key_of_no_state_that_breaks_none(name: str) -> None:
-    space = space_of(SMALL[name])
-    found = states(space)
+    space, found = reached(name)
     num_alike = num_broken = 0
     for state in some_of(found):
         for what, changed in with_another_cell(state):
@@ -94,11 +96,11 @@ def test_a_state_that_breaks_a_claim_has_the_key_of_no_state_that_breaks_none(na
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 @pytest.mark.parametrize("name", SMALL)
 def test_the_c_reader_finds_a_claim_broken_exactly_where_python_does(name: str) -> None:
-    spec, space = SpecificationInC(SMALL[name]), space_of(SMALL[name])
+    spec, (space, found) = SpecificationInC(SMALL[name]), reached(name)
     num_alike = num_broken = 0
     with in_use:
         spec.prepare()
-        for state in some_of(states(space)):
+        for state in some_of(found):
             before = space.continuations.before
             as_it_is = spec.string(state, before)
             for what, changed in with_another_cell(state):
