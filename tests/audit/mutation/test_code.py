@@ -8,7 +8,9 @@ from tests.audit.faults.altering import altered
 
 from kvproof.audit.faults.catalogue import EXPLORER, PROVER, code_faults
 from kvproof.audit.faults.planting import ROOT, sources
+from kvproof.audit.mutation import mutation_score
 from kvproof.audit.mutation.mutation_score import EQUIVALENT, judged
+from kvproof.audit.mutation.process_judges import proof_notices
 
 BY_NAME = {one.id.removeprefix("code/"): one for one in code_faults()}
 
@@ -26,7 +28,9 @@ def test_a_fault_of_proved_code_leaves_an_obligation_open() -> None:
     assert (found.by, found.text.split("/")[0]) == (PROVER, "refinement")
 
 
-def test_what_no_run_can_show_is_equivalent_only_if_it_is_proved() -> None:
+def test_what_no_run_can_show_is_equivalent_only_if_it_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The suite that runs this function is asked. The long test asks every suite about every fault."""
+    monkeypatch.setattr(mutation_score, "proof_notices", lambda fault: proof_notices(fault, "refinement"))
     same = BY_NAME["device_blocks.take_one: += 1"]
     assert (judged(same).by, judged(same).text) == (EQUIVALENT, "a free block has the count 0")
     assert judged(altered(same, new=same.plant[0].new.replace("+= 1", "+= 2"))).by == PROVER
