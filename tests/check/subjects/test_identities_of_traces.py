@@ -21,7 +21,6 @@ from kvproof.spec.trace import Operation
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
 FOLDER = Path(__file__).parents[3] / "examples" / "traces"
 TRACES = sorted(FOLDER.glob("*.json"))
-REFUTES_NOTHING = ("v0-reset-refused-reorders-the-free-list",)  # the order of free ids is no part of the state any more
 FURTHER: dict[str, Operation] = {  # of a request of which nothing more is asked; a pool has no requests
     "manager": ("new", 97, (970,), (0,), (None, 0, None), ()),
     "store": ("look_up", 97, (97,)),
@@ -48,8 +47,6 @@ def counterexample(factory: RemoteFactory, config: Config, operations: list[Oper
 
 @pytest.mark.parametrize("path", TRACES, ids=[path.stem for path in TRACES])
 def test_a_saved_run_with_a_request_more_shows_the_same_fault(path: Path) -> None:
-    if path.stem in REFUTES_NOTHING:
-        pytest.skip("it refutes nothing any more")
     trace = load(path)
     config, operations = config_of(trace, path), operations_of(trace, path)
     with factory_of(trace.subject) as factory:
