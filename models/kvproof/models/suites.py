@@ -13,10 +13,10 @@ SUITES: dict[str, str] = {  # name of the suite -> module:function that yields i
     "specification": "kvproof.models.proofs.induction:units",
     "operations": "kvproof.models.proofs.contracts:units",
     "store": "kvproof.models.proofs.stores:units",
-    "arithmetic": "kvproof.models.arithmetic.theorems:units",
-    "mapping": "kvproof.models.mapping.theorems:units",
-    "refinement": "kvproof.models.refinement.suite:units",
-    "concolic": "kvproof.models.concolic.suite:units",
+    "arithmetic": "kvproof.models.arithmetic:units",
+    "mapping": "kvproof.models.mapping:units",
+    "refinement": "kvproof.models.refinement:units",
+    "concolic": "kvproof.models.concolic:units",
 }
 
 OF_A_TEXT = ("specification", "operations")  # the suites about the text of block managers, which can be replaced
@@ -56,7 +56,7 @@ def refutation_of(
     allowance: the effort of the search, by default that of 20 seconds on an idle machine.
     """
     if obligation.suite == OF_CODE:
-        report = str(_named("kvproof.models.concolic.suite:refutation_of")(obligation))
+        report = str(_named("kvproof.models.concolic:refutation_of")(obligation))
         return Refutation(report) if report else None
     if not is_searched(obligation):
         return None

@@ -7,9 +7,8 @@ from types import ModuleType
 import pytest
 import z3
 
-from kvproof.models.arithmetic import admissions, appends, identifiers, lengths, memory, windows
+from kvproof.models.arithmetic import admissions, appends, identifiers, lengths, memory, obligations, windows
 from kvproof.models.arithmetic.sources import Sources
-from kvproof.models.arithmetic.theorems import obligations
 from kvproof.models.obligation import WELL_DEFINED, Obligation
 from kvproof.models.proofs import least_element_lemma, multiplication_lemma
 from kvproof.spec.text.properties import MEANINGS

@@ -18,10 +18,10 @@ from tests.models.proofs.proving import SAMPLED, differences, grown, not_proved,
 
 from kvproof.impl.swapping import move
 from kvproof.models import suites
+from kvproof.models.concolic import SCENARIOS
 from kvproof.models.concolic import scenario as scenarios
 from kvproof.models.concolic.eviction import LONG_SCENARIOS
 from kvproof.models.concolic.scenario import Scenario, Shape, explore, obligations_of, replay
-from kvproof.models.concolic.suite import SCENARIOS
 from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.solving import ProofOutcome
 from kvproof.models.suites import OF_CODE

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kvproof.audit.faults.planting import faulty
+from kvproof.models.concolic import SCENARIOS
 from kvproof.models.concolic.scenario import NotReplayed, Scenario, obligations, refutations, replay
-from kvproof.models.concolic.suite import SCENARIOS
 from kvproof.models.suites import refutation_of
 
 # The scenario that refutes it, the text of its subject that is replaced once, and by what.

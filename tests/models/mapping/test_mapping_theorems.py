@@ -3,7 +3,7 @@
 import pytest
 import z3
 
-from kvproof.models.mapping.theorems import obligations
+from kvproof.models.mapping import obligations
 from kvproof.models.obligation import Hypothesis, Obligation
 from kvproof.spec.text.properties import MEANINGS
 

@@ -12,7 +12,7 @@ from kvproof.impl.errors import NoFreeBlocksError
 from kvproof.impl.growth import Growth
 from kvproof.impl.table import Table
 from kvproof.impl.vllm_api.refcount import CopyOnWriteTracker, RefCounter
-from kvproof.models.refinement import suite
+from kvproof.models import refinement
 from kvproof.models.refinement.abstraction import Code
 from kvproof.models.refinement.setting import Setting
 from kvproof.models.refinement.simulation import NEXT, Simulation, explore, obligations
@@ -196,7 +196,7 @@ def disagreements(simulation: Simulation, text: str = "") -> Iterator[str]:
 
 def test_every_function_has_obligations_with_a_name_and_a_place() -> None:
     """`tests/models/proofs` proves them for all sizes."""
-    made = list(suite.obligations())
+    made = list(refinement.obligations())
     assert len({obligation.id for obligation in made}) == len(made) > 100
     assert {obligation.id.split("/")[1] for obligation in made} == set(ENDINGS)
     assert all(obligation.place.startswith("impl/") for obligation in made)
@@ -204,7 +204,7 @@ def test_every_function_has_obligations_with_a_name_and_a_place() -> None:
 
 @pytest.fixture(scope="module")
 def instance() -> list[Simulation]:
-    return list(suite.simulations(Setting(Translator(INSTANCE))))
+    return list(refinement.simulations(Setting(Translator(INSTANCE))))
 
 
 def test_each_call_ends_in_every_way_it_can_for_some_state_and_in_no_other(instance: list[Simulation]) -> None:
@@ -229,7 +229,7 @@ def test_faulty_code_disagrees_with_its_rule_for_some_values(
     role: str, original: type, old: str, new: str, sentence: str
 ) -> None:
     code = Code(**{role: faulty(original, old, new)})
-    for simulation in suite.simulations(Setting(Translator(INSTANCE), code)):
+    for simulation in refinement.simulations(Setting(Translator(INSTANCE), code)):
         if original.__name__ in simulation.subject and any(disagreements(simulation, sentence)):
             break
     else:
@@ -237,7 +237,7 @@ def test_faulty_code_disagrees_with_its_rule_for_some_values(
 
 
 def test_a_pool_without_a_free_block_is_refused_by_the_error_the_manager_knows() -> None:
-    simulation = next(one for one in suite.simulations() if "take_one" in one.subject)
+    simulation = next(one for one in refinement.simulations() if "take_one" in one.subject)
     assert simulation.raises == (NoFreeBlocksError,)
     claims = [one.claim for one in obligations(simulation)]
     assert "raises NoFreeBlocksError: no block of the pool is free" in claims

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import z3
 
+from kvproof.models import refinement
 from kvproof.models.concolic.exploration import GaveUp
 from kvproof.models.concolic.refusal import NoProof
 from kvproof.models.concolic.scenario import Scenario
 from kvproof.models.concolic.symbolic import SymbolicInt
-from kvproof.models.refinement import suite
 from kvproof.models.refinement.replay import StrictList
 from kvproof.models.refinement.simulation import NO_STATE, Path, Simulation, explore
 from kvproof.models.refinement.unbounded import Cells, Ring
@@ -27,7 +27,7 @@ WITHOUT_NUMBERS = {
 
 @pytest.fixture(scope="module")
 def simulations() -> list[Simulation]:
-    return list(suite.simulations())
+    return list(refinement.simulations())
 
 
 def paths(simulations: list[Simulation], part: str) -> list[tuple[str, Path]]:
