@@ -19,7 +19,8 @@ from kvproof.check.hunting.walk_stage import walker_stage
 from kvproof.check.isolation.factory import factory_for
 from kvproof.check.oracle.level import level_of
 from kvproof.check.protocol import features
-from kvproof.check.protocol.manager import Capabilities
+from kvproof.check.protocol.adapter_check import capabilities_of
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.runs.run import host, now, version
 from kvproof.check.runs.session import INTERRUPTED, Session
 from kvproof.check.runs.store import RESULT, Store
@@ -73,7 +74,7 @@ def drive(subject: str, operations: int, seed: int, folder: Path, fixed: dict[st
             if (close := getattr(make, "close", None)) is not None:
                 closing.callback(close)
             one = make()
-            run.host["level"], run.host["lacks"] = level_of(one).name, ", ".join(lacking(one.capabilities))
+            run.host["level"], run.host["lacks"] = level_of(one).name, ", ".join(lacking(capabilities_of(one)))
             saving = Saving(make, subject, seed, store, seconds=SHRINK_SECONDS)
             stage = walker_stage(make, one, saving, 100.0, operations, keeps_going=True, fixed=fixed)
             Session(result, store, [stage], SECONDS_MAX, Silent()).run()

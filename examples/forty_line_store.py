@@ -5,7 +5,7 @@ copies. A key is staged while its slot is written, then resident; what a load re
 `pytest examples/forty_line_store.py`, or `kvproof hunt --subject examples/forty_line_store.py:Store`.
 """
 
-from kvproof.check import Capabilities, Refused, run_conformance
+from kvproof.check import Refused, StoreCan, run_conformance
 from kvproof.check.protocol.store import HIT, MISS, PENDING, Staged, StoreAdapter, StoreConfig, StoreObservation
 
 
@@ -13,10 +13,10 @@ class Store(StoreAdapter):
     """For each key its slot, and how many loads read it; -1 while it is written."""
 
     name = "forty-line-store"
-    capabilities = Capabilities(reset=True, lost_hits=0, refusal_slack=0)
+    capabilities = StoreCan(reset=True, lost_hits=0, refusal_slack=0)
 
     def open(self, config: StoreConfig) -> None:
-        self.free = list(range(config.num_gpu_blocks))
+        self.free = list(range(config.num_slots))
         self.slots: dict[int, int] = {}
         self.loads: dict[int, int] = {}
 

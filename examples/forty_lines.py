@@ -4,7 +4,7 @@ Refcounts, forks that share every block, and copy-on-write: what a paged KV cach
 `pytest examples/forty_lines.py`, or `kvproof hunt --subject examples/forty_lines.py:Adapter`.
 """
 
-from kvproof.check import Capabilities, Config, ManagerAdapter, run_conformance
+from kvproof.check import Config, ManagerAdapter, ManagerCan, run_conformance
 
 
 class BlockManager:
@@ -61,7 +61,7 @@ class Adapter(ManagerAdapter):
     """The manager, behind kvproof's protocol."""
 
     name = "forty-lines"
-    capabilities = Capabilities(fork=True)
+    capabilities = ManagerCan(fork=True)
     manager: BlockManager
 
     def make(self, config: Config) -> BlockManager:

@@ -71,7 +71,7 @@ class Frame(NamedTuple):
 
 
 ADAPTED = "from examples.forty_lines import Adapter, BlockManager\n"
-NAMES = "from kvproof.check import Capabilities, Config, ManagerAdapter, run_conformance\n"
+NAMES = "from kvproof.check import Config, ManagerAdapter, ManagerCan, run_conformance\n"
 SCHEDULER = """
 from types import SimpleNamespace
 from kvproof.impl import BlockManager
@@ -90,7 +90,9 @@ PLAN = """python -c "from pathlib import Path; from kvproof.check.hunting.plan i
 read_plan(Path('campaign.toml'))" """
 FRAMES = {
     "../README.md": {
-        "from kvproof.check import Capabilities": Frame("test_adapter.py", "python -m pytest test_adapter.py", ADAPTED)
+        "from kvproof.check import ManagerAdapter": Frame(
+            "test_adapter.py", "python -m pytest test_adapter.py", ADAPTED
+        )
     },
     "ci.md": {
         "[tool.pytest.ini_options]": Frame(

@@ -13,6 +13,7 @@ import pytest
 from kvproof.audit.faults.edits import Edit
 from kvproof.audit.faults.planting import text_with
 from kvproof.audit.program_contracts import PARTS, Followed, followed
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.specification import explore_specification
@@ -78,7 +79,7 @@ def walked(name: str, seed: int, max_operations: int) -> None:
     subject, random, num_operations = find(name)(), Random(seed), 0
     strategy = strategy_of(subject)
     while num_operations < max_operations:
-        config, run = strategy.draw_config(random, subject.capabilities, None), list[Operation]()
+        config, run = strategy.draw_config(random, capabilities_of(subject), None), list[Operation]()
         if has_large_sizes(config):
             continue
         with suppress(Unsupported):

@@ -319,9 +319,10 @@ def test_a_prefix_cache_that_is_declared_must_be_hit(
     altered: Altered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make() -> ManagerSubject:
-        subject = altered()()
+        subject: Any = altered()()
         subject.capabilities = replace(subject.capabilities, caching=True)
-        return subject
+        made: ManagerSubject = subject
+        return made
 
     monkeypatch.setattr(type(altered()()), "hits", lambda self, group: 0, raising=False)
     monkeypatch.setattr(type(altered()()), "step_done", lambda self, step: None, raising=False)

@@ -16,6 +16,7 @@ from kvproof.audit.faults.catalogue import IMPL
 from kvproof.audit.faults.edits import Edit
 from kvproof.audit.faults.planting import in_memory
 from kvproof.check.oracle.replay import replay
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.protocol.scheduler import SchedulerConfig
@@ -232,8 +233,8 @@ def make_of(rule: Rule) -> Callable[[], Any]:
     """Makes the subject of the rule, without the declarations that a second rule is about."""
 
     def make() -> Any:
-        subject = find(rule.subject)()
-        subject.capabilities = replace(subject.capabilities, refusal_slack=None, lost_hits=None)
+        subject: Any = find(rule.subject)()
+        subject.capabilities = replace(capabilities_of(subject), refusal_slack=None, lost_hits=None)
         return subject
 
     return make

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kvproof.check.conformance import run_conformance as run_conformance
+    from kvproof.check.protocol.capabilities import Capabilities as Capabilities
+    from kvproof.check.protocol.capabilities import ManagerCan as ManagerCan
+    from kvproof.check.protocol.capabilities import PoolCan as PoolCan
+    from kvproof.check.protocol.capabilities import SchedulerCan as SchedulerCan
+    from kvproof.check.protocol.capabilities import StoreCan as StoreCan
     from kvproof.check.protocol.manager import Admission as Admission
     from kvproof.check.protocol.manager import Admitted as Admitted
     from kvproof.check.protocol.manager import Assumption as Assumption
-    from kvproof.check.protocol.manager import Capabilities as Capabilities
     from kvproof.check.protocol.manager import Config as Config
     from kvproof.check.protocol.manager import Observation as Observation
     from kvproof.check.protocol.manager import Refused as Refused
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from kvproof.check.runs.replay import assert_fixed as assert_fixed
 
 SUBJECT = "kvproof.check.protocol.manager"
+CAN = "kvproof.check.protocol.capabilities"
 HOMES = {
     "ManagerAdapter": "kvproof.check.protocol.manager_adapter",
     "assert_fixed": "kvproof.check.runs.replay",
@@ -29,7 +34,11 @@ HOMES = {
     "Admission": SUBJECT,
     "Admitted": SUBJECT,
     "Assumption": SUBJECT,
-    "Capabilities": SUBJECT,
+    "Capabilities": CAN,
+    "ManagerCan": CAN,
+    "PoolCan": CAN,
+    "SchedulerCan": CAN,
+    "StoreCan": CAN,
     "Config": SUBJECT,
     "Observation": SUBJECT,
     "Refused": SUBJECT,

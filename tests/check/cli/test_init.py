@@ -133,7 +133,10 @@ def test_nothing_is_overwritten_unless_that_is_wanted(start: Start) -> None:
         (("--capability", "forks"), "there is no 'forks' (did you mean fork?)"),
         (("--capability", "fork,caching"), "repeat it: --capability fork --capability caching"),
         (("--capability", "refusal_slack"), "refusal_slack is None by default, so write its value into the"),
-        (("--capability", "aborts"), "aborts is True by default, so write its value into the `capabilities`"),
+        (
+            ("--capability", "has_admission_query"),
+            "has_admission_query is True by default, so write its value into the `capabilities`",
+        ),
         (("--language", "cobol"), "there is no 'cobol'; choose from python, javascript"),
         (("--name", "a b"), "'a b' is not a name"),
     ],

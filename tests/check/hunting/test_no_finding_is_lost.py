@@ -20,9 +20,10 @@ from kvproof.check.hunting import findings
 from kvproof.check.hunting.findings import saving_of
 from kvproof.check.hunting.walk_stage import walker_stage
 from kvproof.check.oracle.replay import Counterexample, finding_of
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.features import FEATURES
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Admission, Assumption, Capabilities, Config, Observation
+from kvproof.check.protocol.manager import Admission, Assumption, Config, Observation
 from kvproof.check.protocol.store import MISS, NO_SLOT, StoreConfig, StoreObservation
 from kvproof.check.runs import run as running
 from kvproof.check.runs import store

@@ -13,8 +13,9 @@ from tests.check.drawn_runs import Run, cheaply, runs_of_any_level
 from kvproof.check.hosts.channel import ChannelError
 from kvproof.check.isolation.messages import TUPLES, pack, unpack
 from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Admission, Capabilities, Config
+from kvproof.check.protocol.manager import Admission, Config
 from kvproof.check.search.result import SearchResult
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)

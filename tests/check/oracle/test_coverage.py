@@ -7,7 +7,8 @@ import pytest
 
 from kvproof.check.oracle.coverage import OF_STORES, PROPERTIES, RECORDING, Facts, has_meaning
 from kvproof.check.oracle.level import LEVELS, MANAGER, POOL, STORE
-from kvproof.check.protocol.manager import Capabilities, Config, Observation, Unsupported
+from kvproof.check.protocol.capabilities import Capabilities
+from kvproof.check.protocol.manager import Config, Observation, Unsupported
 from kvproof.check.protocol.scopes import SCOPES, Scope
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.spec.text.eviction_policy import BLOCK_LRU

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.search.strategies import POOLS, SCHEDULERS, Strategy
 from kvproof.check.subjects.registry import find
 
@@ -17,7 +18,9 @@ def test_an_operation_is_done_exactly_if_it_is_listed_as_enabled(strategy: Strat
     num_refused = num_done = 0
     for seed in range(NUM_RUNS):
         random, one = Random(seed), find(subject)()
-        run: Any = strategy.generator(one, random, strategy.draw_config(random, one.capabilities, None), frozenset())
+        run: Any = strategy.generator(
+            one, random, strategy.draw_config(random, capabilities_of(one), None), frozenset()
+        )
         for _ in range(RUN_LENGTH):
             listed = run.judge.enabled()
             for kind, handler in run.judge.handlers.items():

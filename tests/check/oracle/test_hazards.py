@@ -7,8 +7,16 @@ import pytest
 from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import NULL_BLOCK, Admission, Assumption, Capabilities, Config, Observation, Pair
+from kvproof.check.protocol.manager import (
+    NULL_BLOCK,
+    Admission,
+    Assumption,
+    Config,
+    Observation,
+    Pair,
+)
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
 from kvproof.check.protocol.scheduler import Chunk, Load, ScheduledStep, SchedulerConfig
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tests.check.oracle.scheduler.test_drain import Weary, add
 
 from kvproof.check.oracle.replay import Counterexample, finding_of
-from kvproof.check.protocol.manager import Admission, Capabilities, Config, Refused
+from kvproof.check.protocol.capabilities import Capabilities
+from kvproof.check.protocol.manager import Admission, Config, Refused
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.protocol.store import HIT, MISS, PENDING, Staged, StoreAdapter, StoreConfig, StoreObservation
 from kvproof.check.subjects.registry import find

@@ -16,6 +16,7 @@ from kvproof.check.oracle.coverage import PROPERTIES
 from kvproof.check.oracle.level import MANAGER, POOL, level_of
 from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.oracle.repetition import confirm
+from kvproof.check.protocol.capabilities import whole
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Observation, Refused
 from kvproof.check.protocol.pool import Find, PoolConfig, Store
@@ -147,7 +148,7 @@ def test_our_own_pool_is_not_refuted_and_meets_every_witness() -> None:
     done = walk(POOLS, OwnPool(), 1, max_operations=10_000, seconds=100)
     assert done.finding is None
     assert done.num_operations == 10_000
-    expected = POOL.expected_witnesses(OwnPool.capabilities)
+    expected = POOL.expected_witnesses(whole(OwnPool.capabilities))
     assert [name for name, is_expected in expected.items() if is_expected and not done.coverage[name]] == []
     assert not done.notes["hit-complete"]
 

@@ -16,9 +16,10 @@ from kvproof.check.isolation import remote_subject
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.protocol.adapter_fault import require_fault_of_manager
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.fault_attribution import OPTIONS_LEFT_OUT, StandInError, is_fault_of_kvproof, lack_of
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Capabilities, Config
+from kvproof.check.protocol.manager import Config
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.check.subjects.loading.partial_import import StandInModule
 from kvproof.check.subjects.vllm.v1_scheduler_loader import Options

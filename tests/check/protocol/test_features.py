@@ -7,8 +7,9 @@ import pytest
 
 from kvproof.check.oracle.level import settings_of
 from kvproof.check.protocol import features
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.features import FEATURES, Feature, missing, sizes_assumed
-from kvproof.check.protocol.manager import Capabilities, Config, PromptKeys, Unsupported
+from kvproof.check.protocol.manager import Config, PromptKeys, Unsupported
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
 from kvproof.check.runs.arguments import Narrowed
 from kvproof.check.search import configurations, suppression

@@ -117,14 +117,14 @@ class NoHolderError(Exception):
 def test_a_double_free_is_known_by_its_type_or_else_by_its_message(
     declared: tuple[str, ...], message: str, property: str
 ) -> None:
-    subject = find("kvproof")()
+    subject: Any = find("kvproof")()
     subject.capabilities = replace(subject.capabilities, double_free_errors=declared)
     judge = ManagerJudge(subject, Config())
 
     def free(seq: int) -> None:
         raise NoHolderError(message)
 
-    subject.free = free  # type: ignore[method-assign]
+    subject.free = free
     with pytest.raises(Finding) as found:
         judge.call("total-calls", "free", 1)
     assert found.value.kind == (property, "free NoHolderError")

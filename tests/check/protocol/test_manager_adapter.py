@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from kvproof.check.oracle.manager import ManagerJudge
-from kvproof.check.protocol.manager import Admission, Capabilities, Config, Pair
+from kvproof.check.protocol.capabilities import Capabilities
+from kvproof.check.protocol.manager import Admission, Config, Pair
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import MANAGERS

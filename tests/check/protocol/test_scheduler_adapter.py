@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import AdapterError
-from kvproof.check.protocol.manager import Capabilities, Observation, Unsupported
+from kvproof.check.protocol.manager import Observation, Unsupported
 from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.spec.text.identity import Key

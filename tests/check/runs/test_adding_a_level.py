@@ -24,8 +24,9 @@ from kvproof.check.oracle.coverage import NOTHING, REPEATED
 from kvproof.check.oracle.enabled import Reply, RuledJudge, enabled_when
 from kvproof.check.oracle.level import LEVELS, Level, level_of
 from kvproof.check.protocol.adapter_check import RequiredCalls, calls_of, check_adapter
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import AdapterError, Finding
-from kvproof.check.protocol.manager import Assumption, Capabilities, Config
+from kvproof.check.protocol.manager import Assumption, Config
 from kvproof.check.protocol.operations import Count, TypedOperation
 from kvproof.check.runs.session import Stage
 from kvproof.check.search.operations_by_kind import OperationsByKind

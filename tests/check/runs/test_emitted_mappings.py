@@ -12,7 +12,7 @@ from kvproof.check.data_plane.memory.world import Caches
 from kvproof.check.data_plane.run.correctness import SMALL
 from kvproof.check.data_plane.steps.moves import Moves
 from kvproof.check.isolation.factory import factory_for
-from kvproof.check.protocol.manager import Capabilities
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.runs.data_plane_stage import NOTHING_TO_MOVE, SECONDS_MIN, EmittingManager, emitted_stages
 from kvproof.check.runs.session import Stage, StageBudget
 from kvproof.check.subjects.builtin.generation1 import Generation1

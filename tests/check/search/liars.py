@@ -9,7 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from kvproof.check.protocol.manager import Capabilities, Config
+from kvproof.check.protocol.capabilities import Capabilities
+from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.subjects.builtin.manager import BuiltIn, FakeSequence, new_manager
 from kvproof.check.subjects.builtin.pool import OwnPool

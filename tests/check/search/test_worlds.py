@@ -9,9 +9,10 @@ import pytest
 
 from kvproof.check.oracle.firing import is_large
 from kvproof.check.oracle.replay import Counterexample, finding_of, located
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.features import smaller_sizes
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Capabilities, Config
+from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.store import StoreConfig
 from kvproof.check.search import configurations
 from kvproof.check.search.random_walk import Parts, WalkOptions, walk

@@ -141,10 +141,10 @@ def _files(folder: Path, name: str, language: str, capabilities: list[str]) -> d
 
 
 def _arguments(declared: list[str]) -> str:
-    """The arguments of `Capabilities`, on as many lines as they need."""
+    """The arguments of `ManagerCan`, on as many lines as they need."""
     words = [f"{one}=True" for one in declared]
     text, indent = ", ".join(words), " " * 8
-    if len(f"    capabilities = Capabilities({text})") <= WIDTH:
+    if len(f"    capabilities = ManagerCan({text})") <= WIDTH:
         return text
     if len(indent + text) <= WIDTH:
         return f"\n{indent}{text}\n    "
@@ -153,10 +153,10 @@ def _arguments(declared: list[str]) -> str:
 
 def _checked(names: Iterable[str]) -> list[str]:
     """The capabilities, each once. Raises UsageError for one that does not exist or is not a yes or no."""
-    from kvproof.check.protocol.manager import Capabilities
+    from kvproof.check.protocol.capabilities import ManagerCan
     from kvproof.check.runs.errors import did_you_mean
 
-    defaults = vars(Capabilities())
+    defaults = vars(ManagerCan())
     known = [name for name, default in defaults.items() if default is False]
     for name in names:
         if len(words := _words(name)) > 1:

@@ -23,6 +23,7 @@ from kvproof.check.oracle.coverage import PROPERTIES
 from kvproof.check.oracle.level import level_of_config
 from kvproof.check.oracle.repetition import nondeterministic, replay_twice
 from kvproof.check.oracle.replay import Counterexample, ReplayResult
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.subjects.loading import EngineError, download
@@ -93,7 +94,7 @@ def _why_open(trace: Trace, config: Config, make: Factory, done: ReplayResult) -
     if not skipped:
         return ""
     name = done.steps[skipped[0] - 1].operation[0]
-    is_declared = level.kinds[name].is_possible(config, subject.capabilities)
+    is_declared = level.kinds[name].is_possible(config, capabilities_of(subject))
     why = "not possible here" if is_declared else "not declared by the subject"
     more = f", and {len(skipped) - 1} more of {len(done.steps)}" if len(skipped) > 1 else ""
     return f"operation {skipped[0]} ({name}) is {why}{more}"

@@ -9,6 +9,7 @@ from kvproof.check.hunting.findings import Saving
 from kvproof.check.hunting.head import Head, here
 from kvproof.check.hunting.unit import Walk
 from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.arguments import Narrowed
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
@@ -70,7 +71,7 @@ def walker_stage(
         chosen.on_progress = lambda count: budget.advance(walk.total.num_operations + count)
         yield from done.findings(chosen, deadline)
         done.conclude(budget, deadline)
-        expected = strategy.level.expected_witnesses(narrowed.capabilities, fixed)
+        expected = strategy.level.expected_witnesses(capabilities_of(narrowed), fixed)
         yield from done.outputs(budget, checks, expected)
 
     total = max_operations if max_operations < UNLIMITED else 0

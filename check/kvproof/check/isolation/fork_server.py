@@ -32,6 +32,7 @@ from kvproof.check.oracle.level import Level, level_of
 from kvproof.check.oracle.method_called import method_called
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.oracle.subject_calls import SubjectCalls, call_text
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.adapter_fault import (
     about_refusals,
     foreign_place,
@@ -170,7 +171,7 @@ def main(descriptor: int) -> None:
         control.send(["unknown", str(error)])
         return
     level = level_of(subject)
-    offers = pack(subject.capabilities), pack(tuple(subject.assumptions))
+    offers = pack(capabilities_of(subject)), pack(tuple(subject.assumptions))
     try:
         control.send(["made", level.name, subject.name, *offers])
     except UnicodeEncodeError as error:

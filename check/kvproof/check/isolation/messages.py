@@ -14,8 +14,9 @@ import msgspec
 from kvproof.check.hosts.channel import ChannelError, text_of
 from kvproof.check.oracle.level import LEVELS
 from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import TEXTS, Finding
-from kvproof.check.protocol.manager import Admission, Assumption, Capabilities, Config, PromptKeys
+from kvproof.check.protocol.manager import Admission, Assumption, Config, PromptKeys
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.result import SearchResult
 from kvproof.spec.text.identity import Image, Key

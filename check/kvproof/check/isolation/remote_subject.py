@@ -30,9 +30,10 @@ from kvproof.check.isolation.journal import Journal, places_of_stuck
 from kvproof.check.isolation.messages import CALLS_ONLY, SEARCH, pack, unpack
 from kvproof.check.oracle.level import LEVELS, level_named
 from kvproof.check.protocol.adapter_fault import Remarked
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.fault_attribution import StandInError, by_means_of_kvproof
 from kvproof.check.protocol.finding import AdapterError, Finding, OutsideTable
-from kvproof.check.protocol.manager import Assumption, Capabilities, OutsideContract, Unsupported
+from kvproof.check.protocol.manager import Assumption, OutsideContract, Unsupported
 from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 from kvproof.check.subjects.registry import outside_table
 from kvproof.spec.trace import NO_ANSWER, names_code

@@ -11,8 +11,8 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.features import capabilities_used
-from kvproof.check.protocol.manager import Capabilities
 from kvproof.check.protocol.scopes import Scope
 from kvproof.spec.systems import BLOCK_MANAGERS, System
 from kvproof.spec.text.properties import MEANINGS

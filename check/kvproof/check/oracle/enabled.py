@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, ClassVar, TypeVar
 
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Capabilities, Config
+from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.operations import TypedOperation
 from kvproof.spec.trace import Operation
 

@@ -33,12 +33,12 @@ from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.oracle.store.judge import StoreJudge, frame_of_store
 from kvproof.check.oracle.store.rules import StoreRules
 from kvproof.check.protocol import features
-from kvproof.check.protocol.adapter_check import MANAGER_CALLS, RequiredCalls, check_adapter
+from kvproof.check.protocol.adapter_check import MANAGER_CALLS, RequiredCalls, capabilities_of, check_adapter
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.features import Setting
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import (
     Admitted,
-    Capabilities,
     Config,
     Observation,
     Refused,
@@ -150,13 +150,13 @@ class Level:
         """The facts about a subject. It is opened in the default configuration, to see whether it reports refcounts."""
         try:
             config = self.config()
-            size = features.block_size_within(config.block_size, subject.capabilities)
+            size = features.block_size_within(config.block_size, capabilities_of(subject))
             subject.open(replace(config, block_size=size))
-            return Facts(subject.capabilities, subject.observe().refs is not None)
+            return Facts(capabilities_of(subject), subject.observe().refs is not None)
         except Unsupported:
-            return Facts(subject.capabilities)
+            return Facts(capabilities_of(subject))
         except Exception:  # a finding, which is for the judges to make
-            return Facts(subject.capabilities)
+            return Facts(capabilities_of(subject))
 
     def expected_witnesses(self, capabilities: Capabilities, fixed: Mapping[str, Any] | None = None) -> dict[str, bool]:
         """The witnesses, each with whether a long walk of a subject with these capabilities must reach it.

@@ -23,12 +23,12 @@ from kvproof.check.oracle.firing import is_large, num_entries_max, num_seqs_max
 from kvproof.check.oracle.named_prefixes import NamedPrefixes
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.oracle.subject_calls import ObservedSubject, SubjectCalls
-from kvproof.check.protocol.adapter_check import check_new, check_observation
+from kvproof.check.protocol.adapter_check import capabilities_of, check_new, check_observation
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import (
     LOCAL,
     WINDOW,
-    Capabilities,
     Config,
     Observation,
     Unsupported,
@@ -61,14 +61,14 @@ class Oracle:
         what the subject has cached whenever it evicts. is_at_rest: whether nothing is held; by default whether no
         sequence has blocks.
         """
-        check_kv_groups(config, subject.capabilities)
-        self.subject, self.config, self.capabilities = subject, config, subject.capabilities
+        check_kv_groups(config, capabilities_of(subject))
+        self.subject, self.config, self.capabilities = subject, config, capabilities_of(subject)
         self.lookahead = config.lookahead
         self.identities = identities or Identities()
         self.seqs: dict[int, ExpectedSequence] = {}
         self.is_at_rest: Callable[[], bool] = is_at_rest or partial(_all_wait, self.seqs)
         self.is_sparse = False
-        self.hits_within_blocks = subject.capabilities.hits_within_blocks and len(config.kv_groups) == 1
+        self.hits_within_blocks = capabilities_of(subject).hits_within_blocks and len(config.kv_groups) == 1
         self.leaves_entries, self.layouts = config.leaves_entries, config.layouts
         self.has_states, self.has_several_sizes = config.has_states, len({*config.block_sizes}) > 1
         self.reads_only_last = 1 in config.windows  # a window of one token: nothing before a token is read

@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol
 
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.adapter_fault import (
     Remarked,
     about_refusals,
@@ -9,9 +10,10 @@ from kvproof.check.protocol.adapter_fault import (
     require_fault_of_manager,
     where_raised,
 )
+from kvproof.check.protocol.capabilities import Capabilities, OfALevel
 from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
 from kvproof.check.protocol.finding import ADDRESS, CONTRACT, AdapterError, Finding, error_text
-from kvproof.check.protocol.manager import Capabilities, Config, OutsideContract, Unsupported
+from kvproof.check.protocol.manager import Config, OutsideContract, Unsupported
 from kvproof.reports.document import encodable
 from kvproof.spec.text.properties import MEANINGS
 
@@ -22,7 +24,9 @@ CALL_CHARACTERS, ERROR_CHARACTERS = 300, 160
 class ObservedSubject(Protocol):
     """The part of a subject that the judges of all levels use; the other calls are looked up by their names."""
 
-    capabilities: Capabilities
+    @property
+    def capabilities(self) -> OfALevel:
+        """What it declares that it can do."""
 
     def open(self, config: Any) -> None:
         """Drop what there was, and start with nothing held. Raises Unsupported."""
@@ -35,7 +39,7 @@ class SubjectCalls:
     """One subject, which is opened and called in the name of a judge."""
 
     def __init__(self, subject: ObservedSubject) -> None:
-        self.subject, self.capabilities = subject, subject.capabilities
+        self.subject, self.capabilities = subject, capabilities_of(subject)
 
     def open(self, config: Config) -> None:
         """Open the subject in this configuration. Raises Unsupported, and what `call` raises."""

@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from kvproof.check.protocol.adapter_fault import wrapped
+from kvproof.check.protocol.capabilities import RECORDS, Capabilities, OfALevel, whole
 from kvproof.check.protocol.finding import ADDRESS, AdapterError
-from kvproof.check.protocol.manager import Assumption, Capabilities, ManagerSubject, Observation
+from kvproof.check.protocol.manager import Assumption, ManagerSubject, Observation
 from kvproof.spec.text.budgets import POLICIES
 from kvproof.spec.text.eviction_policy import BLOCK_LRU, EMPTY_FIRST_LRU, RELEASE_LRU, SEQUENCE_LRU
 
@@ -88,20 +89,26 @@ def check_adapter(subject: Any, required: RequiredCalls, hint: str = "", name: s
 def capabilities_of(subject: Any, name: str = "") -> Capabilities:
     """The capabilities of the subject. Raises AdapterError if they are wrong; name: see check_adapter."""
     name = name or type(wrapped(subject)).__name__
-    if not isinstance(offered := getattr(subject, "capabilities", None), Capabilities):
-        raise AdapterError(f"{name}.capabilities must be a Capabilities; it is {short(offered)}")
-    if wrong := _wrong_capability(offered):
+    offered = getattr(subject, "capabilities", None)
+    for declared, capabilities in _right:
+        if declared is offered:
+            return capabilities
+    if not isinstance(offered, RECORDS):
+        kinds = ", ".join(kind.__name__ for kind in RECORDS[:-1])
+        raise AdapterError(f"{name}.capabilities must be a {kinds} or {RECORDS[-1].__name__}; it is {short(offered)}")
+    capabilities = whole(offered)
+    if wrong := _wrong_capability(capabilities):
         raise AdapterError(f"{name}.capabilities.{wrong}")
-    return offered
+    _right.append((offered, capabilities))
+    return capabilities
 
 
-_right: deque[Capabilities] = deque(maxlen=4)  # found right last; a walk asks for the same ones in every run
+# What was found right last, and what it is as a whole; a walk asks for the same ones in every run.
+_right: deque[tuple[OfALevel, Capabilities]] = deque(maxlen=4)
 
 
 def _wrong_capability(capabilities: Capabilities) -> str:
     """A capability of the wrong type, and why it is; empty if there is none."""
-    if any(capabilities is one for one in _right):
-        return ""
     declared = {one.name: getattr(capabilities, one.name) for one in fields(capabilities)}
     try:
         msgspec.convert(declared, Capabilities, strict=True)
@@ -112,7 +119,6 @@ def _wrong_capability(capabilities: Capabilities) -> str:
         return wrong
     if negative := next((name for name, value in declared.items() if type(value) is int and value < 0), ""):
         return f"{negative} is wrong: {declared[negative]} is less than 0"
-    _right.append(capabilities)
     return ""
 
 

@@ -30,6 +30,7 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
 
+from kvproof.check.protocol.capabilities import whole
 from kvproof.check.protocol.fault_attribution import EngineFailure
 from kvproof.check.protocol.finding import AdapterError, error_text
 from kvproof.reports.document import encodable
@@ -91,7 +92,7 @@ def require_fault_of_manager(error: BaseException, call: str, subject: Any) -> N
 def about_refusals(call: str, subject: Any) -> str:
     """What to say of an exception by which the manager may have refused a call; empty if it was asked before."""
     adapter = wrapped(subject)
-    if call not in MAY_REFUSE or not is_adapter(adapter) or adapter.capabilities.has_admission_query:
+    if call not in MAY_REFUSE or not is_adapter(adapter) or whole(adapter.capabilities).has_admission_query:
         return ""
     return "; nothing was asked before, so if this is how the manager refuses, list it in `refusals` of the adapter"
 

@@ -15,13 +15,13 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import (
     FULL,
     LOCAL,
     STATE,
     WINDOW,
     Assumption,
-    Capabilities,
     Config,
     PromptKeys,
     Unsupported,

@@ -35,7 +35,8 @@ from enum import Enum, IntEnum
 from math import lcm
 from typing import Any, NamedTuple, Protocol
 
-from kvproof.spec.text.budgets import PRIORITY
+from kvproof.check.protocol.capabilities import Capabilities as Capabilities  # adapters may import it from here
+from kvproof.check.protocol.capabilities import ManagerCan
 from kvproof.spec.text.identity import Image, Key
 from kvproof.spec.text.kv_groups import STATE_WINDOW, Layout
 
@@ -189,101 +190,6 @@ def common_block_size(kv_groups: Iterable[str], block_size: int) -> int:
 
 
 @dataclass(frozen=True)
-class Capabilities:
-    """What a subject can do. A property that needs a missing capability is reported as unsupported, never as passed."""
-
-    has_admission_query: bool = True  # can_x is asked before x; without it, x itself returns Refused
-    swap: bool = False  # groups move between GPU and host blocks
-    fork: bool = False  # sequences can share blocks
-    window: bool = False  # attention may be limited to a sliding window of tokens
-    caching: bool = False  # there is a prefix cache
-    window_with_caching: bool = False  # both in one configuration
-    local_attention: bool = False  # attention in chunks, with and without a prefix cache
-    lookahead: bool = False  # slots beyond the known tokens can be reserved
-    chunked: bool = False  # a prompt may be computed in several steps
-    adapters: bool = False  # prompts may name a LoRA adapter
-    salts: bool = False  # prompts may have a cache salt
-    images: bool = False  # prompts may have images
-    cross: bool = False  # cross-attention tables
-    reset: bool = False  # the prefix cache can be reset
-    waiting_groups: bool = False  # a group may have several sequences before it is admitted
-    watermark: bool = False  # an admission leaves a fraction of the GPU blocks free
-    window_drop_when_refused: bool = False  # a refused append may still release blocks that left the window
-    ordered_steps: bool = False  # a step first appends and swaps out, then swaps in, then admits
-    block_aligned_chunks: bool = False  # with caching, each chunk of a prompt but the last ends at a block boundary
-    eviction: str = ""  # what is evicted first: a policy of `spec.text.eviction_policy`; empty: any block
-    same_step_hits: bool = False  # a hit may name blocks that are computed in the very step of the reader
-    kv_groups: bool = False  # several groups of layers, each with its own tables, over one pool of GPU blocks
-    block_sizes: bool = False  # the blocks of these groups may have different numbers of tokens
-    states: bool = False  # layers may have a state (Mamba), kept in blocks, with and without a prefix cache
-    hash_seeds: bool = False  # its hashes of contents can begin with another seed
-    drafting: bool = False  # a look-up drops the last block that it finds, for a draft model such as EAGLE
-    steps_in_order: bool = False  # the device starts no step before the previous one has ended
-    lost_hits: int | None = None  # blocks of a cached prefix that a look-up may miss; None: any number
-    hits_whole_prompts: bool = False  # a hit can have a prompt's last token; if not, a miss of its block is allowed
-    records_kept: int | None = None  # of earlier requests, when idle with an empty prefix cache; None: any number
-    refusal_slack: int | None = None  # blocks beyond its own that may be free if a call is refused; None: any, NEVER: 0
-    counts_touched_blocks: bool = False  # a refusal counts each block that a growth writes, as if all had to be new
-    admits_lookahead: bool = False  # `can_admit` also asks for the lookahead slots
-    reserves_once: bool = False  # lookahead slots are reserved when a sequence starts; its tokens use them up
-    looks_up_running: bool = False  # a sequence that runs can be looked up too
-    owns_lookahead: bool = False  # a sequence shares no block in which its lookahead slots lie with one that decodes
-    common_blocks: bool = False  # it names the computed blocks that running sequences have in common: `common_blocks`
-    several_tokens: bool = False  # a sequence may get several tokens in one step, as accepted drafts are
-    swaps_encoders: bool = False  # groups with an encoder move between GPU and host blocks
-    preempts_swapped_encoders: bool = False  # a swapped group with an encoder may be preempted; that table stays
-    watermark_of_swap_ins: bool = False  # a swap-in leaves the blocks of the watermark free, unless nothing else runs
-    ring_window: bool = False  # a window is a ring of blocks: a sequence never takes more blocks than its ring
-    window_slack: int | None = None  # entries that may be held beyond those in reach of a window; None: the usual bound
-    double_free_errors: tuple[str, ...] = ()  # names of the exceptions by which the subject reports a double free
-    prefixes: bool = False  # a group may name a prefix of its prompt, whose blocks later groups share: `new_prefix`
-    prefixes_stay: bool = False  # a swap moves no block of a named prefix; a swapped table has null blocks there
-    hits_within_blocks: bool = False  # a hit may end within a block, which the admission copies: `Admitted.copies`
-    block_size_min: int = 1  # slots of its smallest block; a configuration with a smaller one is not drawn
-    block_size_max: int | None = None  # slots of its largest block; None: any
-    dedups_after_step: bool = False  # after a step, a filled block may be replaced by a cached block of equal content
-
-    # Of pools only
-    ignores_double_free: bool = False  # blocks that nobody holds can be freed once more, which changes nothing
-
-    # Of schedulers only
-    async_steps: int = 0  # steps that may be under way when the next one is scheduled
-    aborts: bool = True  # a request may be aborted at any time
-    preempts: bool = True  # it may take its blocks from a request that runs, which starts again later
-    bounds_only_steps: bool = False  # `max_num_seqs` bounds the sequences of one step, not all that are running
-    runs_ahead: bool = False  # a step is launched before the results of the previous one are read
-    num_overtaken_max: int | None = None  # later requests that may be let in while one waits or is swapped; None: any
-    forks_itself: bool = False  # of a request with several sequences it computes one, and forks it by itself
-    transfers: bool = False  # KV is loaded from elsewhere and sent there while steps run
-    sends_aborted: bool = False  # and it may be sent after a request was aborted
-    connectors: tuple[str, ...] = ()  # its own connectors to host memory that it can have, by the engine's names
-    reports_ends: bool = False  # it reports how each request ended that was aborted, ignored or failed
-    policies: tuple[str, ...] = ()  # the orders of `spec.text.budgets` that it lets requests in; empty: any order
-    long_prefills: bool = False  # it can bound the tokens of one prompt that a step computes
-    partial_prefills: int = 1  # it can be set to compute so many prompts in part in one step, which share its tokens
-    fills_steps: bool = False  # a chunk ends before its prompt does only if its step has no token left
-    swaps_into_room: bool = False  # it swaps only whole prompts, and if the host has room for all that may run
-    refuses_large_groups: bool = False  # it refuses a fork that makes a request larger than a step can run
-
-    # Of stores only
-    replacements: tuple[str, ...] = ("lru",)  # what it can be configured to evict first, by the engine's names
-    leases: bool = False  # what a transfer holds is given up when its time is over
-    loads_any_key: bool = False  # a load may ask for keys that are not there; it gets those that are
-    evicts_on_call: bool = False  # it evicts only those keys that its caller names
-    fails_whole: bool = False  # a transfer fails for all of its keys, or for none
-    never_fails: bool = False  # a store cannot fail for any of its keys
-    stores_what_fits: bool = False  # where slots are too few for a store, it takes as many of its keys as it can
-    lazy_stores: bool = False  # it can be configured to store what the device evicts next, not what was just computed
-    paths: bool = False  # a key is a page together with the pages before it; a call names all of these
-    asks_first: bool = False  # a store may first ask a lower tier for its keys, and take slots when that has answered
-
-    @property
-    def priorities(self) -> bool:
-        """Whether requests may have priorities."""
-        return PRIORITY in self.policies
-
-
-@dataclass(frozen=True)
 class Assumption:
     """A precondition of the subject that the judge respects. It is printed with every verdict."""
 
@@ -347,8 +253,11 @@ class ManagerSubject(Protocol):
     """
 
     name: str
-    capabilities: Capabilities
     assumptions: tuple[Assumption, ...]
+
+    @property
+    def capabilities(self) -> ManagerCan:
+        """What it declares that it can do."""
 
     def open(self, config: Config) -> None:
         """Make a new, idle manager, and forget the old one. Raises Unsupported."""

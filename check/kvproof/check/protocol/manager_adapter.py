@@ -16,13 +16,13 @@ from operator import length_hint
 from typing import Any
 
 from kvproof.check.protocol.adapter_check import check_answer, check_pairs, require_length, short
+from kvproof.check.protocol.capabilities import ManagerCan, whole
 from kvproof.check.protocol.features import require_capable
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import (
     Admission,
     Admitted,
     Assumption,
-    Capabilities,
     Config,
     Observation,
     Pair,
@@ -93,7 +93,7 @@ class ManagerAdapter:
 
     is_base_of_adapters = True  # what goes wrong in a method of a derived class is a fault of the adapter
     name = "manager"
-    capabilities: Capabilities = Capabilities()
+    capabilities: ManagerCan = ManagerCan()
     assumptions: tuple[Assumption, ...] = (BOOLEAN_ADMISSION,)
     refusals: tuple[type[Exception], ...] = ()  # exceptions by which `allocate` and `append` refuse
 
@@ -159,7 +159,7 @@ class ManagerAdapter:
     def open(self, config: Config) -> None:
         """Make a new manager, and forget every group. Raises Unsupported, and AdapterError for a missing definition."""
         self._require_complete()
-        require_capable(self.name, config, self.capabilities)
+        require_capable(self.name, config, whole(self.capabilities))
         self.config = config
         self.tokens, self.keys, self.images, self.groups = {}, {}, {}, {}
         self._group_of: dict[int, int] = {}

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from msgspec import UNSET, UnsetType
 
-from kvproof.check.protocol.manager import Capabilities, Config
+from kvproof.check.protocol.capabilities import Capabilities
+from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.operations import (
     Count,
     Encoder,

@@ -20,7 +20,8 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from kvproof.check.protocol.manager import Capabilities, Config
+from kvproof.check.protocol.capabilities import Capabilities
+from kvproof.check.protocol.manager import Config
 from kvproof.spec.text.identity import Image, Key
 from kvproof.spec.trace import Operation
 

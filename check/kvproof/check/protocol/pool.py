@@ -14,7 +14,8 @@ from typing import ClassVar, Protocol
 from msgspec import UNSET, UnsetType
 
 from kvproof.check.protocol.adapter_check import RequiredCalls, calls_of
-from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation, Refused
+from kvproof.check.protocol.capabilities import Capabilities, PoolCan
+from kvproof.check.protocol.manager import Assumption, Config, Observation, Refused
 from kvproof.check.protocol.operations import (
     Ids,
     Positive,
@@ -39,8 +40,11 @@ class PoolSubject(Protocol):
     """
 
     name: str
-    capabilities: Capabilities
     assumptions: tuple[Assumption, ...]
+
+    @property
+    def capabilities(self) -> PoolCan:
+        """What it declares that it can do."""
 
     def open(self, config: PoolConfig) -> None:
         """Make a new pool in which every block is free, and forget the old one. Raises Unsupported."""

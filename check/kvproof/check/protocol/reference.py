@@ -6,19 +6,18 @@ All of it is read from the classes of the protocol and their comments, so that t
 
 import inspect
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from kvproof.check.protocol.adapter_check import calls_of
-from kvproof.check.protocol.manager import Capabilities, Config, Observation
+from kvproof.check.protocol.capabilities import ManagerCan, PoolCan, SchedulerCan, StoreCan
+from kvproof.check.protocol.manager import Config, Observation
 from kvproof.check.protocol.manager_adapter import ALWAYS, INSTEAD, MODULES, NEEDED, description_of, signature_of
-from kvproof.check.protocol.store import STORE_CALLS, StoreAdapter, StoreObservation, StoreSubject
+from kvproof.check.protocol.store import STORE_CALLS, StoreAdapter, StoreConfig, StoreObservation, StoreSubject
 
 FIELD = re.compile(r"^    (\w+): [^=#]+= (.+?)(?:  # (.*))?$", re.MULTILINE)
 PART = re.compile(r"(?:^|\. )(\w+): ")
 OPTIONAL = "refcounts", "free_ids"
-OF_SCHEDULERS, OF_STORES = "async_steps", "replacements"  # the first capability that only they have
-ONLY = {"of stores only: ": OF_STORES, "of schedulers only: ": OF_SCHEDULERS}
 # What a program behind a pipe gets with a call, as JSON, and what it answers. An adapter in Python finds in its own
 # attributes what is sent here with the call.
 TOKENS = "`tokens`, and `adapter`, `salt`, `images` unless they have their default value"
@@ -77,11 +76,24 @@ these fields (`free`, `free_host` and `refs` are older names of the second, thir
 CAPABILITIES = """
 ## Capabilities
 
-`capabilities = Capabilities(fork=True, ...)` in Python, `"capabilities":{"fork":true}` in the first line of a program.
-kvproof makes no call that needs an undeclared capability, and reports what it could not check.
+`capabilities = ManagerCan(fork=True, ...)` in Python, `"capabilities":{"fork":true}` in the first line of a program.
+kvproof makes no call that needs an undeclared capability, and reports what it could not check. `Capabilities` has the
+fields of all levels, and is accepted at each of them.
 
 | capability | default | what it says of the manager | calls that it needs |
 | --- | --- | --- | --- |
+"""
+OF_SCHEDULERS = """
+A scheduler declares `SchedulerCan(...)`, which has the capabilities of a manager and these:
+
+| capability | default | what it says of the scheduler |
+| --- | --- | --- |
+"""
+OF_POOLS = """
+A block pool declares `PoolCan(...)`:
+
+| capability | default | what it says of the pool |
+| --- | --- | --- |
 """
 CONFIGURATION = """
 ## Configuration
@@ -100,6 +112,18 @@ requests and transfers are numbers that kvproof chooses; slots count from 0. kvp
 decides when a transfer lands, for which keys it fails, and when the store is informed.
 
 | call in Python | needed | what it does |
+| --- | --- | --- |
+"""
+OF_STORES = """
+A store declares `StoreCan(...)`:
+
+| capability | default | what it says of the store |
+| --- | --- | --- |
+"""
+STORE_CONFIGURATION = """
+`open` gets a `StoreConfig`; the fields that it has in common with the configurations of other levels mean nothing here.
+
+| field | default | what it is |
 | --- | --- | --- |
 """
 STORE_OBSERVATION = """
@@ -171,6 +195,10 @@ def page() -> str:
             OWN_OBSERVE.format(text=_observation(Observation)),
             CAPABILITIES,
             *_capability_rows(),
+            OF_SCHEDULERS,
+            *_field_rows(SchedulerCan),
+            OF_POOLS,
+            *_field_rows(PoolCan),
             CONFIGURATION,
             *(
                 _row(f"`{name}`", f"`{default}`", "yes" if name in SENT_TO_PIPE else "", comment)
@@ -178,6 +206,11 @@ def page() -> str:
             ),
             STORES,
             *store_rows(),
+            OF_STORES,
+            *_field_rows(StoreCan),
+            STORE_CONFIGURATION,
+            _row("`num_slots`", f"`{StoreConfig().num_slots}`", "slots of the store"),
+            *_field_rows(StoreConfig),
             STORE_OBSERVATION.format(text=_observation(StoreObservation)),
         ]
     )
@@ -196,11 +229,16 @@ def _capability_rows() -> list[str]:
     for call, capabilities in NEEDED.items():
         for capability in capabilities:
             needs.setdefault(capability, []).append(f"`{call}`")
-    rows, names = [], [field.name for field in fields(Capabilities)]
-    for name, (default, comment) in documented_fields(Capabilities).items():
-        of = next((of for of, first in ONLY.items() if names.index(name) >= names.index(first)), "")
-        rows.append(_row(f"`{name}`", f"`{default}`", f"{of}{comment}", ", ".join(needs.get(name, []))))
-    return rows
+    return [
+        _row(f"`{name}`", f"`{default}`", comment, ", ".join(needs.get(name, [])))
+        for name, (default, comment) in documented_fields(ManagerCan).items()
+    ]
+
+
+def _field_rows(kind: type) -> list[str]:
+    """One row for each field that a class has of its own, with the comment beside it, which says what it is."""
+    described = documented_fields(kind).items()
+    return [_row(f"`{name}`", f"`{default}`", comment) for name, (default, comment) in described if comment]
 
 
 def _observation(kind: type) -> str:

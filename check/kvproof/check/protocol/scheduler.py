@@ -23,8 +23,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol
 
 from kvproof.check.protocol.adapter_check import RequiredCalls, calls_of
+from kvproof.check.protocol.capabilities import SchedulerCan
 from kvproof.check.protocol.features import Setting, smaller_sizes
-from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation, Pair
+from kvproof.check.protocol.manager import Assumption, Config, Observation, Pair
 from kvproof.spec.text.budgets import FCFS
 from kvproof.spec.text.identity import Image, Key
 
@@ -169,8 +170,11 @@ class SchedulerSubject(Protocol):
     """A scheduler behind an adapter."""
 
     name: str
-    capabilities: Capabilities
     assumptions: tuple[Assumption, ...]
+
+    @property
+    def capabilities(self) -> SchedulerCan:
+        """What it declares that it can do."""
 
     def open(self, config: SchedulerConfig) -> None:
         """Make a new scheduler without requests, and forget the old one. Raises Unsupported."""

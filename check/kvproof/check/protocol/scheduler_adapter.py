@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kvproof.check.protocol.capabilities import SchedulerCan, whole
 from kvproof.check.protocol.features import require_capable
 from kvproof.check.protocol.finding import AdapterError
-from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
+from kvproof.check.protocol.manager import Assumption, Observation, Unsupported
 from kvproof.check.protocol.scheduler import ABORTED, IGNORED, Access, ScheduledStep, SchedulerConfig
 from kvproof.spec.compilation import sized_function
 from kvproof.spec.text.identity import Image, Key
@@ -56,7 +57,7 @@ class SchedulerAdapter:
     """
 
     name = "scheduler"
-    capabilities: Capabilities = Capabilities()
+    capabilities: SchedulerCan = SchedulerCan()
     assumptions: tuple[Assumption, ...] = ()
     is_base_of_adapters = True  # what goes wrong in a method of a derived class is a fault of the adapter
     refuses_long_prompts = True  # else the scheduler gets them, and says with a step that it ignores them
@@ -112,7 +113,7 @@ class SchedulerAdapter:
     def open(self, config: SchedulerConfig) -> None:
         """Make a new scheduler and forget all requests. Raises Unsupported, and AdapterError if a method is missing."""
         self._require_complete()
-        can = self.capabilities  # a scheduler that forks by itself takes requests of several sequences
+        can = whole(self.capabilities)  # a scheduler that forks by itself takes requests of several sequences
         require_capable(self.name, config, replace(can, waiting_groups=can.waiting_groups or can.forks_itself))
         self.config = config
         self.requests, self.under_way, self.is_launched, self.now = {}, [], True, 0
@@ -125,7 +126,7 @@ class SchedulerAdapter:
             raise AdapterError("make must return the new scheduler; it returned None", "make")
 
     def _require_complete(self) -> None:
-        can, mine = self.capabilities, type(self)
+        can, mine = whole(self.capabilities), type(self)
         needed = (*ALWAYS, *(["cancel"] if can.aborts else []), *(["fork"] if can.fork else []))
         missing = [name for name in needed if getattr(mine, name) is getattr(SchedulerAdapter, name)]
         if missing:

@@ -30,9 +30,10 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from msgspec import UNSET, UnsetType
 
 from kvproof.check.protocol.adapter_check import RequiredCalls, calls_of, check_answer, short
+from kvproof.check.protocol.capabilities import Capabilities, StoreCan
 from kvproof.check.protocol.features import Setting
 from kvproof.check.protocol.finding import AdapterError
-from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Refused
+from kvproof.check.protocol.manager import Assumption, Config, Refused
 from kvproof.check.protocol.operations import Ids, Positive, TypedOperation, one_or_one_less, smaller_numbers
 
 # The answers of a look-up for one key
@@ -43,17 +44,21 @@ LRU = "lru"
 
 @dataclass(frozen=True)
 class StoreConfig(Config):
-    """One configuration of a store: `num_gpu_blocks` slots (the field in which every level counts its blocks).
+    """One configuration of a store: `num_slots` slots, and the three fields below.
 
-    replacement: what the store evicts first, by the name that the engine has for it: one of those in
-    `Capabilities.replacements`. lease_seconds: how long a lease is in force, in a store with leases. lazy_stores: what
-    is stored is what the device evicts next, not what was just computed; of a store that declares it.
+    What it has in common with the configurations of other levels means nothing to a store; `num_gpu_blocks`, in which
+    every level counts its blocks, is another name of `num_slots`.
     """
 
     block_size: int = 1
-    replacement: str = LRU
-    lease_seconds: int = 10
-    lazy_stores: bool = False
+    replacement: str = LRU  # what it evicts first, by the engine's name for it: one of `StoreCan.replacements`
+    lease_seconds: int = 10  # how long a lease is in force, in a store that declares `leases`
+    lazy_stores: bool = False  # what is stored is what the device evicts next; of a store that declares `lazy_stores`
+
+    @property
+    def num_slots(self) -> int:
+        """How many slots the store has."""
+        return self.num_gpu_blocks
 
     def as_dict(self) -> dict[str, Any]:
         """The fields that differ from their defaults, by name."""
@@ -124,8 +129,11 @@ class StoreSubject(Protocol):
     """A store behind an adapter."""
 
     name: str
-    capabilities: Capabilities
     assumptions: tuple[Assumption, ...]
+
+    @property
+    def capabilities(self) -> StoreCan:
+        """What it declares that it can do."""
 
     def open(self, config: StoreConfig) -> None:
         """Make a new store without entries, and forget the old one. Raises Unsupported."""
@@ -179,7 +187,7 @@ class StoreSubject(Protocol):
 class StoreAdapter:
     """A base for adapters of stores that need not know which keys are touched and which requests are over."""
 
-    capabilities = Capabilities(lost_hits=0, refusal_slack=0)
+    capabilities = StoreCan(lost_hits=0, refusal_slack=0)
     assumptions: tuple[Assumption, ...] = ()
 
     def touch(self, request: int, keys: list[int]) -> None:

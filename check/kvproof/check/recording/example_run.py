@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from kvproof.check.oracle.level import POOL, SCHEDULER, STORE, level_of
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.recording import record
@@ -50,7 +51,7 @@ def record_run(
         raise RecordingRefused(
             f"{subject.name} is a pool of blocks; only managers, schedulers and stores can be recorded"
         )
-    if subject.capabilities.leases:
+    if capabilities_of(subject).leases:
         raise RecordingRefused(
             f"{subject.name} has leases, which end by the clock of the judge; record a server, whose leases end by time"
         )
@@ -93,14 +94,14 @@ def _driver(subject: Any, random: Random, fixed: dict[str, Any]) -> tuple[Driver
     """The walker of one run, with a configuration that the subject supports."""
     is_loop = level_of(subject) is SCHEDULER
     if level_of(subject) is STORE:
-        store_config = store_operations.draw_config(random, subject.capabilities, fixed)
+        store_config = store_operations.draw_config(random, capabilities_of(subject), fixed)
         return store_operations.StoreOperations(subject, random, store_config), store_config
     for _ in range(NUM_CONFIGURATIONS_MAX):
         try:
             if is_loop:
-                loop_config = configurations.draw_for_scheduler(random, subject.capabilities, {**WITHOUT, **fixed})
+                loop_config = configurations.draw_for_scheduler(random, capabilities_of(subject), {**WITHOUT, **fixed})
                 return SchedulerOperations(subject, random, loop_config), loop_config
-            config = configurations.draw(random, subject.capabilities, fixed)
+            config = configurations.draw(random, capabilities_of(subject), fixed)
             return ManagerOperations(subject, random, config), config
         except Unsupported as error:
             reason = str(error)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from kvproof.check.protocol.adapter_check import MANAGER_CALLS
-from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation
+from kvproof.check.protocol.capabilities import Capabilities
+from kvproof.check.protocol.manager import Assumption, Config, Observation
 from kvproof.check.recording.format import ENDED, STOPPED, VLLM_V0, Header, RecordedCall, RecordedSequence
 
 ASSUMPTIONS = (

@@ -16,8 +16,9 @@ from kvproof.check.oracle.store.looking_up import LoadingJudge, LookUpJudge
 from kvproof.check.oracle.store.oracle import StoreOracle
 from kvproof.check.oracle.store.rules import NO_END, TIER, StoreRules, Transfer
 from kvproof.check.oracle.store.storing import StoringJudge
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Assumption, Capabilities
+from kvproof.check.protocol.manager import Assumption
 from kvproof.check.protocol.store import STORE_CALLS, StoreConfig, StoreObservation, StoreSubject
 from kvproof.check.recording.format import LMCACHE_L1, Header, RecordedCall
 from kvproof.check.recording.replayed_subject import LineJudge, ReplayedAnswers, Unjudged, require_fresh

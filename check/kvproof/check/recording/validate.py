@@ -13,8 +13,9 @@ from pathlib import Path
 
 from kvproof.check.oracle import coverage
 from kvproof.check.oracle.level import STORE
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import AdapterError, Finding
-from kvproof.check.protocol.manager import Assumption, Capabilities, Unsupported
+from kvproof.check.protocol.manager import Assumption, Unsupported
 from kvproof.check.recording.format import (
     ENDED,
     LMCACHE_L1,

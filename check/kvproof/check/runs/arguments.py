@@ -12,7 +12,9 @@ from typing import Any
 
 from kvproof.check.oracle.level import LEVELS
 from kvproof.check.protocol import features
-from kvproof.check.protocol.manager import STATE, Capabilities, Config, ManagerSubject, size_of
+from kvproof.check.protocol.adapter_check import capabilities_of
+from kvproof.check.protocol.capabilities import Capabilities
+from kvproof.check.protocol.manager import STATE, Config, ManagerSubject, size_of
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.search.configurations import EXCLUDING, check_fixed, settled
 from kvproof.spec.text.properties import MEANINGS
@@ -99,7 +101,7 @@ class Narrowed:
         self._subject = subject
         unused = [one for one in features.FEATURES if one.field in fixed and not one.uses(fixed[one.field])]
         off: dict[str, Any] = {one.capability: False for one in unused}
-        off |= dict.fromkeys(_excluded(fixed, subject.capabilities), False)
+        off |= dict.fromkeys(_excluded(fixed, capabilities_of(subject)), False)
         groups = fixed.get("kv_groups", ())
         if groups and not any(entry.startswith(STATE) for entry in groups):
             off["states"] = False
@@ -111,7 +113,7 @@ class Narrowed:
             off["transfers"] = False  # of a connector they are its own
         if fixed.get("connector") == "" or len(groups) > 1 or any(map(fixed.get, BESIDE_NO_CONNECTOR)):
             off["connectors"] = ()
-        self.capabilities: Capabilities = replace(subject.capabilities, **off)
+        self.capabilities: Capabilities = replace(capabilities_of(subject), **off)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._subject, name)

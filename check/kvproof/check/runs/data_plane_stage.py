@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from kvproof.check.hosts.interrupt import uninterrupted
 from kvproof.check.oracle.coverage import FORK, SWAP, Facts
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput, left_out
 from kvproof.check.runs.verdicts import NO_TIME
@@ -371,7 +372,7 @@ def short_stages(device: str = "cpu", note: str = "") -> tuple[list[Stage], Data
 
 
 def emits(one: ManagerSubject) -> bool:
-    return one.capabilities.swap or one.capabilities.fork
+    return capabilities_of(one).swap or capabilities_of(one).fork
 
 
 def emitted_stages(manager: EmittingManager, one: ManagerSubject) -> tuple[list[Stage], DataPlane | None]:
@@ -381,7 +382,7 @@ def emitted_stages(manager: EmittingManager, one: ManagerSubject) -> tuple[list[
     note = f"The mappings are those of {manager.name}; the engine that executed them is kvproof's."
     plane = DataPlane("cpu", notes=[note])
     options = DataPlaneOptions("cpu", (ENGINE,), is_short=True, manager=manager, plane=plane)
-    facts = Facts(one.capabilities)
+    facts = Facts(capabilities_of(one))
     reasons = {name: need.unfulfilled(facts) for name, need in ((SWAPS, SWAP), (COPIES, FORK))}
     options = replace(options, lacking={name: reason for name, reason in reasons.items() if reason is not None})
     return [correctness_stage(options, share=8)], plane

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kvproof.check.hosts.output import print_left_out
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.features import sizes_assumed
 from kvproof.check.protocol.manager import Assumption, ManagerSubject
 from kvproof.check.runs.effort import BY_BUDGET, Effort
@@ -73,7 +74,7 @@ def run_stages(
     """
     console = output()
     assumed = list(options.assumptions)
-    assumed += [*subject.assumptions, *sizes_assumed(subject.capabilities)] if subject else []
+    assumed += [*subject.assumptions, *sizes_assumed(capabilities_of(subject))] if subject else []
     assumed += [one for stage in stages for one in stage.assumptions]
     run = Run(version(), options.command, options.subject, options.seed, host() | dict(environment or {}), now())
     run.options, run.required = options.words, list(options.required)

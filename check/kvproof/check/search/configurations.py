@@ -12,6 +12,7 @@ import msgspec
 
 from kvproof.check.oracle.firing import num_entries_max
 from kvproof.check.oracle.level import require_possible
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.features import (
     LOCAL_KV_GROUPS,
     NUM_BLOCKS_MAX,
@@ -21,7 +22,7 @@ from kvproof.check.protocol.features import (
     is_windowed,
     window_drawn,
 )
-from kvproof.check.protocol.manager import FULL, Capabilities, Config, PromptKeys, common_block_size
+from kvproof.check.protocol.manager import FULL, Config, PromptKeys, common_block_size
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.search.prompts import NUM_TOKENS_MAX
 from kvproof.check.search.worlds import NUM_BLOCKS_MIN, Sizes, draw_sizes, has_large_sizes

@@ -32,6 +32,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from kvproof.check.hosts.time_limit import OutOfTime, time_limit_of
 from kvproof.check.oracle.replay import Counterexample, is_hang
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.finding import Finding, FindingKey
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.search.result import UNLIMITED, SearchResult
@@ -148,7 +149,7 @@ class HypothesisRun:
     def open(self, draw: Draw) -> OperationGenerator:
         """Open the subject in a configuration that Hypothesis chooses."""
         self.choices.draw, self.choices.shrinks_to_one = draw, True
-        can, sizes = self.subject.capabilities, draw_small_sizes
+        can, sizes = capabilities_of(self.subject), draw_small_sizes
         self.config, self.operations = self.strategy.draw_config(self.choices, can, self.fixed, sizes), []
         self.choices.shrinks_to_one = False
         self.done.num_drawn += 1

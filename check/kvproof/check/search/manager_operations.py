@@ -14,6 +14,7 @@ from random import Random
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.manager.judge import Limits
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.search.operations_by_kind import OperationsByKind
 from kvproof.check.search.prompts import Chats, PrefixNames, Prompts
@@ -110,7 +111,7 @@ class ManagerOperations(OperationsByKind):
         self.prompts, self.chats = Prompts(random, config, length_max), Chats(random, self.judge.seqs)
         few = [self.prompts.some(GROUP_MEMBERS_MAX) for _ in range(4)]
         self.samples = [(sample * num_members_max)[:num_members_max] for sample in few]
-        self.scenarios = None if is_large else Scenarios(self, subject.capabilities, without)
+        self.scenarios = None if is_large else Scenarios(self, capabilities_of(subject), without)
         if self.scenarios is not None and self.scenarios.are_any:
             num_groups_max = max(num_groups_max, NUM_GROUPS_MIN)
         # A sequence that cannot grow is not forked; otherwise two thirds of the forks are of such sequences.

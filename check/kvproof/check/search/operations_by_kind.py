@@ -11,6 +11,7 @@ from typing import Any
 
 from kvproof.check.oracle.level import Level
 from kvproof.check.oracle.replay import NUM_TIMED
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.manager import Config
 from kvproof.check.search.worlds import ABSENT_SHARE, has_large_sizes
 from kvproof.spec.trace import Operation
@@ -85,7 +86,7 @@ class OperationsByKind(DrawnRun):
     ) -> None:
         self.random, self.config, self.arguments = random, config, arguments
         self.judge = level.open(subject, config)
-        can, pick = subject.capabilities, random.choice
+        can, pick = capabilities_of(subject), random.choice
         self.weights = {
             name: pick(weights.get(name, USUAL_WEIGHTS)) if kind.is_possible(config, can) else 0.0
             for name, kind in level.kinds.items()

@@ -10,7 +10,8 @@ from random import Random
 from typing import Any
 
 from kvproof.check.oracle.pool import PoolJudge
-from kvproof.check.protocol.manager import Capabilities
+from kvproof.check.protocol.adapter_check import capabilities_of
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.pool import PoolConfig, PoolSubject
 from kvproof.check.search.operations_by_kind import DrawnRun, do_nothing
 from kvproof.check.search.worlds import NUM_AT_A_TIME, Sizes, draw_sizes, draw_values, has_large_sizes, log_uniform
@@ -55,7 +56,7 @@ class PoolOperations(DrawnRun):
         self.random, self.config = random, config
         self.judge = PoolJudge(subject, config)
         self.weights = {kind: random.choice(choices) for kind, choices in WEIGHTS.items()}
-        if subject.capabilities.ignores_double_free:
+        if capabilities_of(subject).ignores_double_free:
             self.weights["give_again"] = random.choice(GIVE_AGAIN)
         is_large, pick = has_large_sizes(config), random.choice
         if not is_large:

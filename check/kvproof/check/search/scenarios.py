@@ -31,7 +31,8 @@ from random import Random
 from typing import Protocol
 
 from kvproof.check.oracle.manager import ManagerJudge
-from kvproof.check.protocol.manager import Capabilities, Config
+from kvproof.check.protocol.capabilities import Capabilities
+from kvproof.check.protocol.manager import Config
 from kvproof.check.search.prompts import Chats, ImagesData, KeyData, Prompts
 from kvproof.spec.trace import Operation
 

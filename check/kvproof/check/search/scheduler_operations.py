@@ -11,6 +11,7 @@ from kvproof.check.oracle.replay import NUM_TIMED
 from kvproof.check.oracle.scheduler.base import unfinished
 from kvproof.check.oracle.scheduler.completion import GROUP_MEMBERS_MAX
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject
 from kvproof.check.search.operations_by_kind import do_nothing
 from kvproof.check.search.prompts import Chats, Prompts
@@ -37,11 +38,11 @@ class SchedulerOperations:
         pick, is_large = random.choice, has_large_sizes(config)
         self.arrives = pick((0.05, 0.2, 0.5))  # before each operation of a step
         self.bursts = pick((0.0, 0.2, 0.6))
-        self.aborts = pick((0.0, 0.01, 0.05, 0.2)) * ("abort" not in without and subject.capabilities.aborts)
-        self.forks = pick((0.0, 0.2, 0.5)) if subject.capabilities.fork else 0.0
+        self.aborts = pick((0.0, 0.01, 0.05, 0.2)) * ("abort" not in without and capabilities_of(subject).aborts)
+        self.forks = pick((0.0, 0.2, 0.5)) if capabilities_of(subject).fork else 0.0
         self.stops = pick((0.0, 0.0, 0.1))
         self.ahead = pick((0.5, 0.9, 1.0)) if config.async_steps else 0.0
-        if subject.capabilities.runs_ahead:
+        if capabilities_of(subject).runs_ahead:
             self.ahead = 1.0  # a step before the results of another
         self.arrivals = pick((0.2, 0.5, 1.0)) if self.judge.moves_kv else 0.0
         self.resets = pick((0.0, 0.0, 0.02)) if config.connector and "reset_caches" not in without else 0.0

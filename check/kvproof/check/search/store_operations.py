@@ -9,7 +9,8 @@ from random import Random
 from typing import Any
 
 from kvproof.check.oracle.store.judge import StoreJudge
-from kvproof.check.protocol.manager import Capabilities
+from kvproof.check.protocol.adapter_check import capabilities_of
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.store import StoreConfig, StoreSubject, path_to
 from kvproof.check.search.operations_by_kind import DrawnRun, do_nothing
 from kvproof.check.search.worlds import Sizes, draw_sizes, has_large_sizes, log_uniform
@@ -59,7 +60,7 @@ class StoreOperations(DrawnRun):
     ) -> None:
         self.random, self.config = random, config
         self.judge = StoreJudge(subject, config)
-        can, pick = subject.capabilities, random.choice
+        can, pick = capabilities_of(subject), random.choice
         self.weights = {
             kind: pick(choices) if self.judge.kinds[kind].is_possible(config, can) else 0.0
             for kind, choices in WEIGHTS.items()

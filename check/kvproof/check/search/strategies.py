@@ -6,7 +6,8 @@ from random import Random
 from typing import Any, Protocol
 
 from kvproof.check.oracle.level import MANAGER, POOL, SCHEDULER, STORE, Level, LevelJudge, level_of
-from kvproof.check.protocol.manager import Assumption, Capabilities, Config
+from kvproof.check.protocol.capabilities import Capabilities
+from kvproof.check.protocol.manager import Assumption, Config
 from kvproof.check.protocol.scopes import DEFAULT_SCOPE, SCOPES, Scope
 from kvproof.check.search import (
     configurations,

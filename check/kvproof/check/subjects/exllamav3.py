@@ -34,15 +34,9 @@ from typing import Any
 
 import torch
 
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.fault_attribution import EngineFailure
-from kvproof.check.protocol.manager import (
-    Admission,
-    Assumption,
-    Capabilities,
-    Config,
-    Scheduled,
-    Unsupported,
-)
+from kvproof.check.protocol.manager import Admission, Assumption, Config, Scheduled, Unsupported
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
 from kvproof.check.subjects.loading import EngineError, download
 from kvproof.check.subjects.loading.stub_modules import StubObject, Unused, mount_real

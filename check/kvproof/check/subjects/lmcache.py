@@ -22,7 +22,8 @@ from typing import Any
 
 import torch
 
-from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Refused
+from kvproof.check.protocol.capabilities import PoolCan, StoreCan
+from kvproof.check.protocol.manager import Assumption, Observation, Refused
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.protocol.store import (
     HIT,
@@ -141,12 +142,12 @@ class LMCacheL1(StoreAdapter):
         self._errors = module(ERRORS).L1Error
         self._module = module(MANAGER)
         self._has_tags = hasattr(self._module.L1Manager, "finish_write_and_delete")
-        self.capabilities = Capabilities(
+        self.capabilities = StoreCan(
             leases=True, loads_any_key=True, evicts_on_call=True, reset=True, lost_hits=0, refusal_slack=0
         )
 
     def open(self, config: StoreConfig) -> None:
-        self._clock, self._memory = Clock(), Memory(self._errors, config.num_gpu_blocks)
+        self._clock, self._memory = Clock(), Memory(self._errors, config.num_slots)
         self._module.TTLLock = partial(LeaseLock, self._clock)
         self._module.L1MemoryManager = lambda config: self._memory
         seconds = config.lease_seconds
@@ -260,7 +261,7 @@ POOL_STAND_INS: dict[str, dict[str, Any]] = {
 class LMCacheAllocator:
     """`PagedTensorMemoryAllocator`."""
 
-    capabilities = Capabilities(fork=True, ignores_double_free=True)
+    capabilities = PoolCan(fork=True, ignores_double_free=True)
     assumptions: tuple[Assumption, ...] = (
         Assumption("shares-what-it-holds", "The caller counts references up only while it holds the object."),
     )

@@ -32,7 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from kvproof.check.protocol.manager import Admission, Assumption, Capabilities, Config, Scheduled
+from kvproof.check.protocol.capabilities import Capabilities
+from kvproof.check.protocol.manager import Admission, Assumption, Config, Scheduled
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
 from kvproof.check.subjects.loading import download, stub_modules
 from kvproof.check.subjects.loading.stub_modules import StubObject

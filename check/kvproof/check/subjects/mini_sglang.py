@@ -22,7 +22,8 @@ salts, windows, forks, swaps or resets of the cache.
 from pathlib import Path
 from typing import Any
 
-from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Scheduled
+from kvproof.check.protocol.capabilities import Capabilities
+from kvproof.check.protocol.manager import Assumption, Config, Scheduled
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
 from kvproof.check.subjects.loading import EngineError, stub_modules
 from kvproof.check.subjects.loading.stub_modules import StubObject, WithoutPinning

@@ -35,8 +35,9 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import AdapterError
-from kvproof.check.protocol.manager import Assumption, Capabilities, Config, Observation, Scheduled, Unsupported
+from kvproof.check.protocol.manager import Assumption, Config, Observation, Scheduled, Unsupported
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
 from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter

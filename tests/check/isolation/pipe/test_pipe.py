@@ -18,8 +18,9 @@ from kvproof.check.isolation.factory import factory_for
 from kvproof.check.isolation.remote_search import shortest
 from kvproof.check.oracle.repetition import confirm
 from kvproof.check.oracle.replay import replay
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import AdapterError, Finding
-from kvproof.check.protocol.manager import Admitted, Capabilities, Config, Unsupported
+from kvproof.check.protocol.manager import Admitted, Config, Unsupported
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.subjects import UnknownSubject

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from kvproof.check.protocol.manager import Capabilities, Config, Scheduled
+from kvproof.check.protocol.capabilities import Capabilities
+from kvproof.check.protocol.manager import Config, Scheduled
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import MANAGERS

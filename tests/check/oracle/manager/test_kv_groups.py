@@ -9,8 +9,9 @@ import pytest
 from kvproof.check.oracle.expected import ExpectedSequence, Group
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.oracle import check_kv_groups
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.features import one_or_fewer_kv_groups
-from kvproof.check.protocol.manager import WINDOW, Capabilities, Config, Unsupported, fault_of_kv_groups
+from kvproof.check.protocol.manager import WINDOW, Config, Unsupported, fault_of_kv_groups
 from kvproof.check.runs.arguments import Narrowed, agrees, fixed_fields
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.search.configurations import draw

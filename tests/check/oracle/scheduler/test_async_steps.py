@@ -10,8 +10,9 @@ import pytest
 from kvproof.check.oracle.level import SCHEDULER
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
+from kvproof.check.protocol.manager import Assumption, Observation, Unsupported
 from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.shrinking import shrink

@@ -9,7 +9,8 @@ import pytest
 
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
-from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Pair
+from kvproof.check.protocol.capabilities import Capabilities
+from kvproof.check.protocol.manager import Assumption, Observation, Pair
 from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.shrinking import shrink

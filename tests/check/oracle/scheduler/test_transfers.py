@@ -14,8 +14,9 @@ from kvproof.check.counterexample.trace_schema import operations_of
 from kvproof.check.hunting.findings import Saving
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import AdapterError
-from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
+from kvproof.check.protocol.manager import Assumption, Observation, Unsupported
 from kvproof.check.protocol.scheduler import Chunk, Load, ScheduledStep, SchedulerConfig
 from kvproof.check.runs.store import Store
 from kvproof.check.search.random_walk import walk

@@ -21,6 +21,7 @@ from kvproof.check.hosts.time_limit import time_limit
 from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.protocol.scopes import Scope
@@ -112,7 +113,7 @@ def emitted(
     Raises Unsupported if the manager does not support such pools, AdapterError if its adapter breaks the protocol.
     """
     subject, began = make(), time.monotonic()
-    host_blocks = num_cpu_blocks if subject.capabilities.swap else 0
+    host_blocks = num_cpu_blocks if capabilities_of(subject).swap else 0
     config = Config(block_size=block_size, num_gpu_blocks=num_gpu_blocks, num_host_blocks=host_blocks)
     found, refuting = list[Step](), list[Counterexample]()
     for number in range(RUNS_MAX):

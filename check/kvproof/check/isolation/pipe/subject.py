@@ -8,13 +8,13 @@ import msgspec
 from kvproof.check.hosts.time_limit import Limits
 from kvproof.check.isolation.pipe.process import Program
 from kvproof.check.isolation.remote_subject import raised_as
+from kvproof.check.protocol.capabilities import Capabilities, ManagerCan
 from kvproof.check.protocol.fault_attribution import by_means_of_kvproof
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import (
     Admission,
     Admitted,
     Assumption,
-    Capabilities,
     Config,
     Observation,
     Pair,
@@ -77,7 +77,7 @@ class PipeSubject(ManagerAdapter):
         self.name = hello.name
         foreign = sorted(hello.capabilities.keys() - Capabilities.__dataclass_fields__.keys())
         if foreign:
-            names = ", ".join(Capabilities.__dataclass_fields__)
+            names = ", ".join(ManagerCan.__dataclass_fields__)
             raise UnknownSubject(f"pipe:{command}: there is no capability {foreign[0]!r}; choose from {names}")
         try:
             self.capabilities = msgspec.convert(hello.capabilities, Capabilities)

@@ -10,7 +10,7 @@ from kvproof.check.oracle.memory import compare_memory
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.oracle.scheduler.host_memory import HostMemory
-from kvproof.check.protocol.adapter_check import check_adapter
+from kvproof.check.protocol.adapter_check import capabilities_of, check_adapter
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.scheduler import SCHEDULER_CALLS, ScheduledStep, SchedulerConfig, SchedulerSubject
@@ -121,13 +121,13 @@ class SchedulerState:
         self, subject: SchedulerSubject, config: SchedulerConfig, identities: Identities | None = None
     ) -> None:
         check_adapter(subject, SCHEDULER_CALLS)
-        if config.policy != FCFS and config.policy not in subject.capabilities.policies:
+        if config.policy != FCFS and config.policy not in capabilities_of(subject).policies:
             raise Unsupported(f"the subject does not declare the order {config.policy}")
-        if config.long_prefill_threshold and not subject.capabilities.long_prefills:
+        if config.long_prefill_threshold and not capabilities_of(subject).long_prefills:
             raise Unsupported("the subject does not bound the tokens of one prompt in a step")
-        if config.partial_prefills > subject.capabilities.partial_prefills:
+        if config.partial_prefills > capabilities_of(subject).partial_prefills:
             raise Unsupported("the subject does not compute so many prompts in part in one step")
-        if config.connector and config.connector not in subject.capabilities.connectors:
+        if config.connector and config.connector not in capabilities_of(subject).connectors:
             raise Unsupported(f"the subject does not declare the connector {config.connector}")
         self.moves_kv = config.transfers or bool(config.connector)  # KV comes and goes while steps run
         if config.connector and (config.transfers or config.num_host_blocks or config.window or config.local_chunk):
@@ -147,7 +147,7 @@ class SchedulerState:
         self.num_steps = self.num_arrived = 0
         self.last_step: int | None = None  # after the last arrival: the step by which all requests must be over
         # Loads from elsewhere write in no order with the steps: then a step uses its blocks until it is complete.
-        self.steps_in_order = subject.capabilities.steps_in_order and not (self.moves_kv and config.async_steps)
+        self.steps_in_order = capabilities_of(subject).steps_in_order and not (self.moves_kv and config.async_steps)
         num_transfers = NUM_TRANSFERS_MAX if self.moves_kv else 1
         num_flights = num_flights_max(config.num_gpu_blocks + config.num_host_blocks, num_transfers)
         knows_cached = not (config.async_steps or self.moves_kv)  # else a block is cached when its results are known

@@ -10,7 +10,7 @@ from kvproof.check.oracle.comparison import unordered
 from kvproof.check.oracle.enabled import Reply
 from kvproof.check.oracle.store.rules import NO_END, StoreRules, Transfer
 from kvproof.check.oracle.subject_calls import SubjectCalls
-from kvproof.check.protocol.adapter_check import check_adapter
+from kvproof.check.protocol.adapter_check import capabilities_of, check_adapter
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.store import (
     STORE_CALLS,
@@ -34,7 +34,7 @@ class StoreOracle:
 
     def __init__(self, subject: StoreSubject, config: StoreConfig, rules: type[StoreRules] = StoreRules) -> None:
         check_adapter(subject, STORE_CALLS)
-        self.subject, self.config, self.capabilities = subject, config, subject.capabilities
+        self.subject, self.config, self.capabilities = subject, config, capabilities_of(subject)
         self.coverage: Counter[str] = Counter()
         self.notes: Counter[str] = Counter()
         self.reply, self.is_sparse = Reply(), False

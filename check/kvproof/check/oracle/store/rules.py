@@ -53,7 +53,7 @@ class StoreRules:
     """The state of the specification for one opened store."""
 
     def __init__(self, config: StoreConfig, coverage: Counter[str]) -> None:
-        self.num_slots = config.num_gpu_blocks
+        self.num_slots = config.num_slots
         num_slots = max(NUM_SMALLEST, 1 << (self.num_slots - 1).bit_length())
         self.num_keys_max, num_pins = KEYS_PER_SLOT * num_slots, PINS_PER_SLOT * num_slots
         sizes = StoreSizes(

@@ -14,6 +14,7 @@ from kvproof.check.oracle.expected import Group, Status
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.manager.judge import Limits
 from kvproof.check.protocol import features
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.manager import Assumption, ManagerSubject, Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.spec.text.state import NONE
@@ -163,7 +164,7 @@ def _signature(group: Group) -> Any:
 
 def check_scope(subject: ManagerSubject, scope: Scope) -> None:
     """Raise Unsupported unless the subject can be searched in this scope."""
-    if lacking := features.missing(scope.config, subject.capabilities):
+    if lacking := features.missing(scope.config, capabilities_of(subject)):
         raise Unsupported(f"the scope needs what {subject.name} does not have: {', '.join(lacking)}")
     if scope.num_flights:
         raise Unsupported("flights are explored on the specification alone; leave --subject out")

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterator
 from itertools import permutations, product
 
 from kvproof.check.oracle.pool import PoolJudge
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.manager import Assumption, Unsupported
 from kvproof.check.protocol.pool import PoolConfig, PoolSubject
 from kvproof.check.protocol.scopes import Scope
@@ -52,9 +53,9 @@ class EnabledPoolOperations:
 
     def __init__(self, scope: Scope, subject: PoolSubject) -> None:
         self.scope = scope
-        self.shares = scope.fork and subject.capabilities.fork
-        self.gives_again = subject.capabilities.ignores_double_free
-        self.forgets = scope.caching and subject.capabilities.reset
+        self.shares = scope.fork and capabilities_of(subject).fork
+        self.gives_again = capabilities_of(subject).ignores_double_free
+        self.forgets = scope.caching and capabilities_of(subject).reset
         lengths = range(1, scope.num_tokens + 1)
         self.lists = [pages for length in lengths for pages in product(PAGES, repeat=length)] if scope.caching else []
 
@@ -103,7 +104,7 @@ def state_key(judge: PoolJudge) -> Hashable:
 
 def check_scope(subject: PoolSubject, scope: Scope) -> None:
     """Raise Unsupported unless the pool can be searched in this scope."""
-    if scope.caching and not subject.capabilities.caching:
+    if scope.caching and not capabilities_of(subject).caching:
         raise Unsupported(f"{subject.name} has no prefix cache")
     if scope.window or scope.swap or scope.lookahead or scope.num_flights:
         raise Unsupported("a pool has blocks, holders and pages: no window, host, lookahead or flight")

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterator
 from itertools import permutations
 
 from kvproof.check.oracle.store.judge import StoreJudge
+from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.manager import Assumption, Unsupported
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.protocol.store import StoreConfig, StoreSubject, path_to
@@ -46,7 +47,7 @@ class EnabledStoreOperations:
 
     def __init__(self, scope: Scope, subject: StoreSubject) -> None:
         self.scope = scope
-        can = subject.capabilities
+        can = capabilities_of(subject)
         self.waits, self.clears, self.evicts = can.leases, can.reset, can.evicts_on_call
         keys = range(scope.num_tokens)
         self.lists = [one for number in range(1, KEYS_MAX + 1) for one in permutations(keys, number)]

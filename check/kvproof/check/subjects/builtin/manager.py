@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import (
     NULL_BLOCK,
     Admission,
     Admitted,
     Assumption,
-    Capabilities,
     Config,
     Observation,
     Pair,

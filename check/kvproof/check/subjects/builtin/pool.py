@@ -1,6 +1,7 @@
 """kvproof's own block pool, with its prefix cache, as a subject of pool level."""
 
-from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Refused
+from kvproof.check.protocol.capabilities import PoolCan
+from kvproof.check.protocol.manager import Assumption, Observation, Refused
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.impl.cached_blocks import CachedBlocks
 from kvproof.impl.content import Content
@@ -13,7 +14,7 @@ class OwnPool:
     """`kvproof.impl.DeviceBlocks`, or `CachedBlocks` with caching, behind the protocol."""
 
     name = "kvproof-pool"
-    capabilities = Capabilities(
+    capabilities = PoolCan(
         fork=True,
         caching=True,
         reset=True,

@@ -1,6 +1,7 @@
 """kvproof's own store of KV outside the device, as a subject of store level."""
 
-from kvproof.check.protocol.manager import Assumption, Capabilities, Refused, Unsupported
+from kvproof.check.protocol.capabilities import StoreCan
+from kvproof.check.protocol.manager import Assumption, Refused, Unsupported
 from kvproof.check.protocol.store import HIT, LRU, MISS, PENDING, Staged, StoreAdapter, StoreConfig, StoreObservation
 from kvproof.impl.kv_store.slots import NoSlotError, StoreSlots
 
@@ -11,7 +12,7 @@ class OwnStore(StoreAdapter):
     """`kvproof.impl.kv_store.StoreSlots` behind the protocol: the slots of one tier, host memory or a disk."""
 
     name = "kvproof-store"
-    capabilities = Capabilities(reset=True, lost_hits=0, refusal_slack=0)
+    capabilities = StoreCan(reset=True, lost_hits=0, refusal_slack=0)
     assumptions: tuple[Assumption, ...] = (
         Assumption("loads-what-is-there", "The caller loads only keys that a look-up finds at that moment."),
         Assumption("reports-once", "Each transfer is reported once, with the keys that it began with."),
@@ -23,7 +24,7 @@ class OwnStore(StoreAdapter):
             raise Unsupported(
                 f"{self.name} evicts the least recently used entry first; there is no {config.replacement}"
             )
-        self.slots: StoreSlots[int] = StoreSlots(config.num_gpu_blocks)
+        self.slots: StoreSlots[int] = StoreSlots(config.num_slots)
 
     def look_up(self, request: int, keys: list[int]) -> list[str]:
         """For each key HIT if it is resident, PENDING if it is staged, else MISS."""

@@ -28,8 +28,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.fault_attribution import EngineFailure
-from kvproof.check.protocol.manager import Admission, Assumption, Capabilities, Config, Scheduled, Unsupported
+from kvproof.check.protocol.manager import Admission, Assumption, Config, Scheduled, Unsupported
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
 from kvproof.check.subjects.sglang.fakes import FakeRequest
 from kvproof.check.subjects.sglang.loader import import_release

@@ -25,7 +25,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Pair, Unsupported
+from kvproof.check.protocol.capabilities import Capabilities
+from kvproof.check.protocol.manager import Assumption, Observation, Pair, Unsupported
 from kvproof.check.protocol.scheduler import Access, Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.loading.stub_modules import StubObject

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any
 
-from kvproof.check.protocol.manager import Assumption, Capabilities, Refused, Unsupported
+from kvproof.check.protocol.capabilities import StoreCan
+from kvproof.check.protocol.manager import Assumption, Refused, Unsupported
 from kvproof.check.protocol.store import HIT, LRU, MISS, PENDING, RETRY, Staged, StoreConfig, StoreObservation
 from kvproof.check.subjects.loading import download, partial_import
 from kvproof.check.subjects.loading.stub_modules import Unused
@@ -104,7 +105,7 @@ class VllmOffload:
         self._module = partial_import.mount("vllm", download.find("vllm", version), self.stand_ins)
         self._policies: dict[str, Callable[[int], Any]] = self._makers()
         kind = self._class
-        self.capabilities = Capabilities(
+        self.capabilities = StoreCan(
             reset="reset_cache" in vars(kind), lost_hits=0, refusal_slack=0, replacements=tuple(self._policies)
         )
         self._asks_for_one = "key" in inspect.signature(kind.lookup).parameters
@@ -147,8 +148,8 @@ class VllmOffload:
     def open(self, config: StoreConfig) -> None:
         if config.replacement not in self._policies:
             raise Unsupported(f"{self.name} has no policy {config.replacement}")
-        self._manager: Any = self._policies[config.replacement](config.num_gpu_blocks)
-        self._reader = OffloadReader(self._manager, config.num_gpu_blocks)
+        self._manager: Any = self._policies[config.replacement](config.num_slots)
+        self._reader = OffloadReader(self._manager, config.num_slots)
         self._contexts: dict[int, Any] = {}
         self._num_contexts = 0
         self._begun: dict[int, Any] = {}  # transfer -> the context that its request had

@@ -16,7 +16,8 @@ that finds fewer blocks of the host free than it needs stores as many as there a
 
 from typing import Any
 
-from kvproof.check.protocol.manager import Assumption, Capabilities, Refused, Unsupported
+from kvproof.check.protocol.capabilities import StoreCan
+from kvproof.check.protocol.manager import Assumption, Refused, Unsupported
 from kvproof.check.protocol.store import HIT, LRU, MISS, Staged, StoreAdapter, StoreConfig, StoreObservation
 from kvproof.check.subjects.loading.stub_modules import StubObject
 from kvproof.check.subjects.vllm.v1_observation import call_with
@@ -43,7 +44,7 @@ class Step(Options):
 class VllmSimpleOffload(StoreAdapter):
     """`SimpleCPUOffloadScheduler`."""
 
-    capabilities = Capabilities(
+    capabilities = StoreCan(
         reset=True, lost_hits=0, refusal_slack=None, never_fails=True, stores_what_fits=True, lazy_stores=True
     )
     assumptions: tuple[Assumption, ...] = (

@@ -14,7 +14,8 @@ never fails it; tiers that want whole requests, back pressure and requests of ot
 from collections.abc import Callable
 from typing import Any
 
-from kvproof.check.protocol.manager import Capabilities, Refused
+from kvproof.check.protocol.capabilities import StoreCan
+from kvproof.check.protocol.manager import Refused
 from kvproof.check.protocol.store import LRU, Staged, StoreConfig
 from kvproof.check.subjects.loading import partial_import
 from kvproof.check.subjects.loading.stub_modules import StubObject, Unused, no, nothing
@@ -93,7 +94,7 @@ class VllmTiering(VllmOffload):
     def __init__(self, version: str) -> None:
         super().__init__(version)
         self.name = f"vllm-tiering {version}"
-        self.capabilities = Capabilities(
+        self.capabilities = StoreCan(
             reset=True, lost_hits=0, refusal_slack=None, fails_whole=True, replacements=tuple(self._policies)
         )
 

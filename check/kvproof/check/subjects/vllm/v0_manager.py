@@ -14,11 +14,11 @@ import inspect
 import sys
 from typing import Any
 
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import (
     Admission,
     Admitted,
     Assumption,
-    Capabilities,
     Config,
     Observation,
     Pair,

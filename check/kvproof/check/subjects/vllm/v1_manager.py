@@ -16,11 +16,11 @@ import inspect
 from math import gcd
 from typing import Any
 
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.fault_attribution import EngineFailure
 from kvproof.check.protocol.manager import (
     Admitted,
     Assumption,
-    Capabilities,
     Config,
     Observation,
     Refused,

@@ -10,7 +10,8 @@ import inspect
 from dataclasses import replace
 from typing import Any
 
-from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Refused, Unsupported
+from kvproof.check.protocol.capabilities import PoolCan
+from kvproof.check.protocol.manager import Assumption, Observation, Refused, Unsupported
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.subjects.loading import EngineError, partial_import
 from kvproof.check.subjects.loading.stub_modules import StubObject
@@ -35,7 +36,7 @@ ASSUMPTIONS = (
 class VllmV1Pool:
     """`vllm.v1.core.block_pool.BlockPool`."""
 
-    capabilities = Capabilities(fork=True, caching=True, reset=True, lost_hits=0, eviction=SEQUENCE_LRU)
+    capabilities = PoolCan(fork=True, caching=True, reset=True, lost_hits=0, eviction=SEQUENCE_LRU)
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
     def __init__(self, version: str) -> None:

@@ -25,7 +25,8 @@ import inspect
 from dataclasses import replace
 from typing import Any
 
-from kvproof.check.protocol.manager import Assumption, Capabilities, Observation, Unsupported
+from kvproof.check.protocol.capabilities import Capabilities
+from kvproof.check.protocol.manager import Assumption, Observation, Unsupported
 from kvproof.check.protocol.scheduler import ABORTED, Chunk, Load, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.loading import EngineError

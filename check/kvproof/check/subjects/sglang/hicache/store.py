@@ -24,8 +24,9 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from kvproof.check.protocol.capabilities import StoreCan
 from kvproof.check.protocol.fault_attribution import EngineFailure
-from kvproof.check.protocol.manager import Assumption, Capabilities
+from kvproof.check.protocol.manager import Assumption
 from kvproof.check.protocol.store import (
     HIT,
     MISS,
@@ -80,13 +81,13 @@ class SGLangHiCache(StoreAdapter):
         logging.getLogger(loader.PACKAGE).setLevel(logging.CRITICAL)
         takes = self._module(CONTROLLER).PrefetchOperation.__init__.__code__.co_varnames
         self._asks_first = "host_indices" not in takes  # from 0.5.16 on
-        self.capabilities = Capabilities(
+        self.capabilities = StoreCan(
             paths=True, lost_hits=0, refusal_slack=None, reset=True, asks_first=self._asks_first
         )
 
     def open(self, config: StoreConfig) -> None:
         torch, module = self._torch, self._module
-        memory, num_tokens = module("srt.mem_cache.memory_pool"), DEVICE_PAGES * config.num_gpu_blocks * PAGE
+        memory, num_tokens = module("srt.mem_cache.memory_pool"), DEVICE_PAGES * config.num_slots * PAGE
         device = device_pool(memory.MHATokenToKVPool, torch)
         allocator = module("srt.mem_cache.allocator").PagedTokenToKVPoolAllocator
         self._device = allocator(num_tokens, PAGE, torch.float16, "cpu", device, False)
