@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from tests.audit.faults.altering import altered
 
+from kvproof.audit.faults import planting
+from kvproof.audit.faults.catalogue import catalogue
 from kvproof.audit.faults.edits import Edit, Fault, NotPlanted
 from kvproof.audit.faults.planting import ROOT, planted, text_with
+from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.models.translation.text import specification
 
@@ -73,3 +76,21 @@ def test_a_release_that_is_not_downloaded_is_named(tmp_path: Path, monkeypatch: 
 def test_a_text_that_a_function_of_the_specification_does_not_have_is_refused() -> None:
     with pytest.raises(NotPlanted, match="evict has 'nothing of this' 0 times"):
         text_with(specification(), Edit("evict", "nothing of this", "else"))
+
+
+@pytest.mark.engine
+def test_the_copy_of_an_engine_is_a_checkout_that_is_driven_as_the_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = next(one for one in catalogue() if one.subject == "vllm-v1==0.33.0")
+    made: list[str] = []
+
+    def noted(name: str) -> RemoteFactory:
+        made.append(name)
+        return RemoteFactory(name)
+
+    monkeypatch.setattr(planting, "RemoteFactory", noted)
+    with planted(fault) as make:
+        assert make().name.startswith("vllm-v1")
+    (name,) = made
+    assert name.startswith("vllm-v1==0.33.0@/")
+    folder = Path(name.partition("@")[2])
+    assert not folder.exists()

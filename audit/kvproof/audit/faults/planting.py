@@ -1,8 +1,9 @@
 """Plant a fault: in a copy of its tree, in a module of this process, or in the text of a specification.
 
 The copy of a tree has folders of its own, whose files are links, except those that the fault changes. A process imports
-the copy instead of the original, which stays as it is. In this process only the code of the changed function is
-another, so classes and enums stay the same objects, and taking the fault out again is exact.
+the copy instead of the original, which stays as it is; the copy of an engine is a checkout, as a user names one. In
+this process only the code of the changed function is another, so classes and enums stay the same objects, and taking
+the fault out again is exact.
 """
 
 import ast
@@ -14,16 +15,16 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from operator import attrgetter
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from kvproof.audit.faults.edits import Edit, Fault, NotPlanted, release_of
-from kvproof.check.hosts.program import variable
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.subjects.loading import EngineError, download
+from kvproof.check.subjects.registry import as_release
 from kvproof.spec.syntax_trees import made_function
 
 if TYPE_CHECKING:
@@ -64,19 +65,19 @@ def sources(fault: Fault) -> dict[str, str]:
 
 @contextmanager
 def copied(fault: Fault) -> Iterator[Path]:
-    """A folder to import the faulty package from, or a cache of engines that has the faulty release.
+    """A folder to import the faulty package from, or a checkout of the release with the fault.
 
     All edits of a fault of a checkout are in one package. Raises NotPlanted.
     """
     changed, tree, release = sources(fault), plain(fault).absolute(), release_of(fault)
     (package,) = {""} if release else {file.partition("/")[0] for file in changed}
     with tempfile.TemporaryDirectory(prefix="kvproof-fault-") as folder:
-        root = Path(folder) / tree.name if release else Path(folder)
-        shutil.copytree(tree / package, root / package, copy_function=os.symlink)
+        root = Path(folder)
+        shutil.copytree(tree / package, root / package, copy_function=os.symlink, dirs_exist_ok=True)
         for file, text in changed.items():
             (root / file).unlink()
             (root / file).write_text(text, encoding="utf-8")
-        yield Path(folder) if release else root / package
+        yield root / package
 
 
 @contextmanager
@@ -90,10 +91,12 @@ def environment(fault: Fault) -> Iterator[dict[str, str]]:
 @contextmanager
 def planted(fault: Fault) -> Iterator[RemoteFactory]:
     """A factory of the subject with the fault. Raises NotPlanted, and UnknownSubject if it cannot be made."""
+    release = release_of(fault)
     with copied(fault) as folder:
-        # The process of a subject takes its path and its environment from this one.
-        with variable(download.CACHE, str(folder)) if release_of(fault) else _first_on_path(str(folder)):
-            factory = RemoteFactory(fault.subject)
+        name = as_release(f"{fault.subject.partition('==')[0]}=={folder}", release) if release else fault.subject
+        # The process of a subject takes its path from this one.
+        with nullcontext() if release else _first_on_path(str(folder)):
+            factory = RemoteFactory(name)
         try:
             yield factory
         finally:
