@@ -1,7 +1,7 @@
 """A hunt finds each fault of a release with a short run, and the run passes where the fault is repaired.
 
-The faults are those of docs/findings.md. Effort is counted in operations, so a busy machine changes no verdict. One of the
-faults needs more than that; its hunt has two minutes.
+The faults are those of docs/findings.md. Effort is counted in operations, so a busy machine changes no verdict. One
+fault needs more than that; its hunt has two minutes.
 """
 
 import json
