@@ -12,7 +12,6 @@ from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.capabilities import (
     RECORDS,
     Capabilities,
-    ManagerCan,
     PoolCan,
     SchedulerCan,
     StoreCan,
@@ -123,4 +122,3 @@ def test_what_is_no_record_of_capabilities_is_a_fault_of_the_adapter() -> None:
         capabilities_of(with_capabilities(OwnStore, StoreCan(leases=2))())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="swap"):
         StoreCan(swap=True)  # type: ignore[call-arg]
-    assert ManagerCan() == ManagerCan()
