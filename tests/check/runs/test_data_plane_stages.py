@@ -40,9 +40,18 @@ from kvproof.reports.data_plane_result import Bandwidth, DataPlane, MovedCase
 from kvproof.reports.result import Check, WitnessCount
 from kvproof.spec.verdict import Verdict
 
-PASSED = CaseResult("engine", "nhd", "int8", "all", "cpu", "none", 3, CaseStatus.PASSED, num_pairs=5, bytes_proven=64)
+CASE = CaseResult("engine", "nhd", "int8", "", "cpu", "none", 3, CaseStatus.PASSED, num_pairs=5, bytes_proven=64)
 NOWHERE = Origin(0, 0, 0, 0, 0, 0)
 Give = Callable[..., list[StageOutput]]
+
+
+def of_mapping(kind: str) -> CaseResult:
+    """A case with this mapping that passed."""
+    steps = scenario(kind, 3, SMALL.num_gpu_blocks, SMALL.num_cpu_blocks, SMALL.block_size).steps
+    return replace(CASE, mapping=kind, moves=tuple(step.moves for step in steps))
+
+
+PASSED = of_mapping("all")
 
 
 def wrong_row(pool: int, block: int) -> WrongRow:
@@ -64,10 +73,10 @@ def wrong_row(pool: int, block: int) -> WrongRow:
 
 def failed(mapping: str, step: int, *rows: WrongRow) -> CaseResult:
     """The case that found these rows after this step."""
-    steps = scenario(mapping, 3, SMALL.num_gpu_blocks, SMALL.num_cpu_blocks, SMALL.block_size).steps
-    pairs = sum(one.moves.num_pairs for one in steps[:step])
+    case = of_mapping(mapping)
+    pairs = sum(moves.num_pairs for moves in case.moves[:step])
     finding = DataFinding(FindingKind.WRONG_BYTES, rows[0].text, step, rows, len(rows), len(rows), {"moved": 1})
-    return replace(PASSED, mapping=mapping, status=CaseStatus.FAILED, num_pairs=pairs, finding=finding)
+    return replace(case, status=CaseStatus.FAILED, num_pairs=pairs, finding=finding)
 
 
 @pytest.fixture
@@ -97,8 +106,8 @@ def test_what_passed_is_not_refuted_and_what_no_mapping_spoke_of_is_unsupported(
         "cow-copied": Verdict.NOT_REFUTED,
         "mapping-hazard-free": Verdict.UNSUPPORTED,
     }
-    assert verdicts(give([replace(PASSED, mapping="empty")])) == dict.fromkeys(outputs, Verdict.UNSUPPORTED)
-    assert verdicts(give([replace(PASSED, mapping="preemption")]))["mapping-hazard-free"] is Verdict.NOT_REFUTED
+    assert verdicts(give([of_mapping("empty")])) == dict.fromkeys(outputs, Verdict.UNSUPPORTED)
+    assert verdicts(give([of_mapping("preemption")]))["mapping-hazard-free"] is Verdict.NOT_REFUTED
 
 
 def test_a_skipped_case_gives_its_reason_and_no_claim(give: Give) -> None:
@@ -141,7 +150,7 @@ def test_a_refutation_names_the_case_its_seed_and_how_many_more(give: Give) -> N
 
 def test_a_mapping_that_the_linter_refuses_is_the_managers_fault_and_not_the_executors(give: Give) -> None:
     refusal = DataFinding(FindingKind.REFUSED_MAPPING, "block 3 is the target of two", 1)
-    case = replace(PASSED, mapping="preemption", status=CaseStatus.FAILED, finding=refusal)
+    case = replace(of_mapping("preemption"), status=CaseStatus.FAILED, finding=refusal)
     outputs = verdicts(give([case, PASSED]))
     assert outputs["mapping-hazard-free"] is Verdict.REFUTED
     assert outputs["swap-mapping"] is outputs["cow-copied"] is Verdict.NOT_REFUTED
@@ -248,7 +257,7 @@ def test_an_interrupt_keeps_what_was_refuted_and_leaves_the_rest_open(monkeypatc
 
 
 def test_what_no_time_was_left_for_is_unknown_and_what_cannot_be_run_is_unsupported(give: Give) -> None:
-    empty = replace(PASSED, mapping="empty")
+    empty = of_mapping("empty")
     assert set(verdicts(give([empty], is_cut=True)).values()) == {Verdict.UNKNOWN}
     assert set(verdicts(give([empty])).values()) == {Verdict.UNSUPPORTED}
     cannot = verdicts(give([replace(PASSED, status=CaseStatus.SKIPPED, reason="it needs CUDA")], is_cut=True))

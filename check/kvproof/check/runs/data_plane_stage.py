@@ -18,7 +18,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kvproof.check.hosts.interrupt import uninterrupted
@@ -34,7 +33,7 @@ from kvproof.spec.verdict import Verdict
 
 if TYPE_CHECKING:
     from kvproof.check.data_plane.run.results import CaseResult, CorrectnessResult
-    from kvproof.check.data_plane.steps.moves import Moves, Scenario
+    from kvproof.check.data_plane.steps.moves import Scenario
     from kvproof.check.oracle.replay import Counterexample
     from kvproof.check.protocol.manager import ManagerSubject
 
@@ -142,13 +141,11 @@ def correctness_stage(options: DataPlaneOptions, share: float) -> Stage:
                 found = run_correctness(config, advance, cases.append)
         except KeyboardInterrupt:  # refutations so far remain; the other checks stay unknown
             add_cases(options.plane, cases)
-            yield from (
-                check for check in _all_decided(planned_checks, cases, given) if check.verdict is Verdict.REFUTED
-            )
+            yield from (check for check in _all_decided(planned_checks, cases) if check.verdict is Verdict.REFUTED)
             raise
         add_correctness(options.plane, found)
         options.broken.extend(filter(None, [found.broken]))
-        decided = _all_decided(planned_checks, found.cases, given)
+        decided = _all_decided(planned_checks, found.cases)
         yield from map(_left_open, decided) if found.is_cut else decided
         yield from _self_test(found)
 
@@ -180,22 +177,20 @@ def _given(manager: EmittingManager, budget: StageBudget) -> tuple[Scenario, lis
     return emitted(manager.name, manager.make, budget.seed, *sizes, budget.seconds * EMITTING_SHARE)
 
 
-def _all_decided(
-    planned_checks: Sequence[Check], cases: Sequence[CaseResult], given: Scenario | None
-) -> Iterator[Check]:
+def _all_decided(planned_checks: Sequence[Check], cases: Sequence[CaseResult]) -> Iterator[Check]:
     for check in planned_checks:
         if check.property == HAZARDS:
             yield _linted(check, cases)
         else:
             executor = check.id.split("/", 2)[2]
-            yield _decided(check, [case for case in cases if case.executor == executor], given)
+            yield _decided(check, [case for case in cases if case.executor == executor])
 
 
-def _decided(check: Check, cases: Sequence[CaseResult], given: Scenario | None) -> Check:
+def _decided(check: Check, cases: Sequence[CaseResult]) -> Check:
     """The verdict on one property of one executor."""
-    mine = [case for case in cases if check.property in _exercised(case, given)]
+    mine = [case for case in cases if check.property in _exercised(case)]
     run = [case for case in mine if not case.reason]
-    failed = [case for case in cases if _broken(case, given) == check.property]
+    failed = [case for case in cases if _broken(case) == check.property]
     passed = [case for case in run if case.finding is None]
     counts = {
         "cases": len(run),
@@ -236,30 +231,13 @@ def _linted(check: Check, cases: Sequence[CaseResult]) -> Check:
     return replace(check, verdict=Verdict.NOT_REFUTED, counts={"mappings linted": len(theirs), "pairs": pairs}, text="")
 
 
-def _exercised(case: CaseResult, given: Scenario | None) -> set[str]:
+def _exercised(case: CaseResult) -> set[str]:
     """The properties that the mapping of a case exercises."""
-    steps = _moves_of(case, given)[0]
-    swaps = {SWAPS} if any(moves.swap_in or moves.swap_out for moves in steps) else set()
-    return swaps | ({COPIES} if any(moves.copy for moves in steps) else set())
+    swaps = {SWAPS} if any(moves.swap_in or moves.swap_out for moves in case.moves) else set()
+    return swaps | ({COPIES} if any(moves.copy for moves in case.moves) else set())
 
 
-def _moves_of(case: CaseResult, given: Scenario | None) -> list[list[Moves]]:
-    """The steps of the mapping of a case, for each size that a case may have."""
-    return [[step.moves for step in given.steps]] if given else _moves_of_kind(case.mapping, case.seed)
-
-
-@lru_cache
-def _moves_of_kind(kind: str, seed: int) -> list[list[Moves]]:
-    from kvproof.check.data_plane.mappings import scenario
-    from kvproof.check.data_plane.run.correctness import LARGE, SMALL
-
-    return [
-        [step.moves for step in scenario(kind, seed, size.num_gpu_blocks, size.num_cpu_blocks, size.block_size).steps]
-        for size in (SMALL, LARGE)
-    ]
-
-
-def _broken(case: CaseResult, given: Scenario | None) -> str:
+def _broken(case: CaseResult) -> str:
     """The property that the finding of a case refutes; empty if there is no finding.
 
     Swaps run before copies, and a copy spreads the error of a swap. So a wrong block that was swapped refutes the swap.
@@ -269,15 +247,14 @@ def _broken(case: CaseResult, given: Scenario | None) -> str:
         return ""
     if finding.kind.name == REFUSED:
         return HAZARDS
-    for steps in _moves_of(case, given):
-        done = steps[: finding.step]
-        if finding.wrong and sum(moves.num_pairs for moves in done) == case.num_pairs:
-            swapped_in = {target for _, target in done[-1].swap_in}
-            if any(row.pool == 1 or row.block in swapped_in for row in finding.wrong):
-                return SWAPS
-            if done[-1].copy:
-                return COPIES
-    return SWAPS if SWAPS in _exercised(case, given) else COPIES
+    if finding.wrong:
+        moves = case.moves[finding.step - 1]
+        swapped_in = {target for _, target in moves.swap_in}
+        if any(row.pool == 1 or row.block in swapped_in for row in finding.wrong):
+            return SWAPS
+        if moves.copy:
+            return COPIES
+    return SWAPS if SWAPS in _exercised(case) else COPIES
 
 
 def _shown(failed: Sequence[CaseResult]) -> FailedCase:

@@ -66,6 +66,7 @@ def run_case(
         stream,
         scenario.seed,
         CaseStatus.PASSED,
+        moves=tuple(step.moves for step in scenario.steps),
     )
     if reason := executor.unsupported(geometry, device):
         return replace(case, status=CaseStatus.SKIPPED, reason=reason)

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from kvproof.check.data_plane.end_to_end.comparing import EndToEndResult
 from kvproof.check.data_plane.memory.pattern import Origin
+from kvproof.check.data_plane.steps.moves import Moves
 from kvproof.reports.data_plane_result import DataPlane, GeneratedWorkload, InjectedFault, MovedCase
 
 ORIGINS_MAX = 16
@@ -95,6 +96,7 @@ class DataFinding:
 class CaseResult:
     """One executor on one layout, element type and kind of mapping.
 
+    moves: of each step of the mapping, also of those that were not run.
     stream: `none` in main memory. reason: why the case was skipped. bytes_proven: bytes compared; each comparison
     counts both pools, guards included.
     """
@@ -114,6 +116,7 @@ class CaseResult:
     bytes_proven: int = 0
     seconds: float = 0.0
     finding: DataFinding | None = None
+    moves: tuple[Moves, ...] = ()
 
 
 @dataclass(frozen=True)
