@@ -52,15 +52,14 @@ def test_a_hunt_accepts_what_its_baseline_has_and_nothing_else(tmp_path: Path, m
     assert (code, "a baseline of kvproof, and this result is of " in output) == (Exit.USAGE, True)
 
 
-@pytest.mark.parametrize("judges", [("--judges", "walker"), pytest.param((), marks=pytest.mark.long, id="all")])
 def test_the_gate_of_a_manager_with_an_accepted_finding_passes_unchanged_and_repaired(
-    judges: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The three commands under "A gate that may only get better" in docs/ci.md, on the broken example."""
     monkeypatch.chdir(tmp_path)
     assert kvproof("examples", "examples")[0] == Exit.OK
     subject, effort = "examples/forty_lines_broken.py:Adapter", ("--seed", "1", "--effort", "6000", "--no-isolation")
-    command = ("verify", "--subject", subject, *judges, *effort)
+    command = ("verify", "--subject", subject, *effort)
     assert kvproof(*command, "--out", "build")[0] == Exit.REFUTED
     assert kvproof("baseline", "accept", "build", "--to", "baseline.json")[0] == Exit.OK
 
