@@ -132,6 +132,10 @@ class TakesSourceOfHit(HitsWithinBlocks):
     def num_takable(self) -> int:
         return self.num_free()
 
+    def has_room(self, tokens: list[int], kept: set[int]) -> bool:
+        num_kept = len([one for one in {*self.found(tokens), *kept} if not self.refs[one]])
+        return self.wanted(len(tokens)) - len(self.found(tokens)) <= self.num_takable() - num_kept
+
     def victim(self, unused: list[int]) -> int:
         self.sources.clear()
         return super().victim(unused)

@@ -37,11 +37,12 @@ def test_a_counterexample_of_a_scheduler_is_reported_saved_and_replayed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("broken.py").write_text(BROKEN, encoding="utf-8")
-    code, output = kvproof("hunt", "--subject", "broken.py:make", "--stop-at-first", "--budget", "30", "--seed", "5")
+    options = ("--property", "progress", "--stop-at-first", "--effort", "20000", "--seed", "1")
+    code, output = kvproof("hunt", "--subject", "broken.py:make", *options)
     assert code == 1
     assert "progress is refuted for broken.py:make" in output
-    assert "7  complete(samples 0)" in output
-    (saved,) = Path(".kvproof/crashes").glob("*.json")
+    assert "8  complete(samples 0)" in output
+    (saved,) = Path(".kvproof/crashes").glob("progress-*.json")
     again = ("replay", str(saved), "--subject", "broken.py:make")
     code, output = kvproof(*again)
     assert (code, output.split()[0]) == (1, "FAILED")

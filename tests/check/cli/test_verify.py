@@ -60,7 +60,7 @@ def test_a_required_judge_whose_extra_is_missing_fails_the_run(monkeypatch: pyte
 
 def test_a_required_judge_runs_though_it_is_not_among_those_that_are_asked_for() -> None:
     Path("kvproof.toml").write_text('judges = ["specification"]\nrequire = ["store"]\n')
-    done = kvproof("verify", "--subject", BROKEN_STORE, *SHORT)
+    done = kvproof("verify", "--subject", BROKEN_STORE, *SHORT, "--effort", "2000")
     assert done.exit_code == Exit.REFUTED
     assert "(store)." in done.output
     Path("kvproof.toml").write_text('require = ["prover", "walkers"]\n')
