@@ -17,7 +17,7 @@ from kvproof.check.search.strategies import MANAGERS
 
 subject = ExLlamaV3(sys.argv[1])
 {change}
-done = walk(MANAGERS, subject, 3, max_operations=20_000, seconds=300)
+done = walk(MANAGERS, subject, 2, max_operations=20_000, seconds=300)
 print(done.finding.property if done.finding else "not refuted", done.num_operations, *sorted(done.coverage))
 """
 COPIES_TO_NOWHERE = """
