@@ -62,7 +62,7 @@ def test_a_hunt_finds_the_fault_of_a_release_and_its_run_passes_once_it_is_repai
 ) -> None:
     for name in filter(None, (faulty, repaired)):
         download.add(f"{engine_of(name)}=={name.partition('==')[2]}")
-    effort = LONG.get(request.node.callspec.id, ("--effort", "quick"))
+    effort = LONG.get(request.node.callspec.id, ("--effort", "100000"))
     kvproof("hunt", "--subject", faulty, "--seed", "1", *effort, "--out", str(tmp_path))
     checks = json.loads((tmp_path / "result.json").read_text())["checks"]
     found = {
