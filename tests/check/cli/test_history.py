@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
+from kvproof.check.hunting import hunt
 from kvproof.check.runs import run
 from kvproof.check.runs.run import RunOptions
 from kvproof.spec.verdict import Exit
@@ -75,7 +76,8 @@ def test_runs_record_themselves_and_are_shown_and_compared() -> None:
 def test_a_history_that_cannot_be_used_is_found_before_the_run(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "run_stages", lambda *given, **named: pytest.fail("the run has begun"))
+    for module in (run, hunt):
+        monkeypatch.setattr(module, "run_stages", lambda *given, **named: pytest.fail("the run has begun"))
     Path("runs.db").write_text("notes of somebody " * 100)
     code, output = kvproof(*arguments, "--history", "runs.db")
     expected = "kvproof: --history: runs.db cannot be used as a history: file is not a database; name another file"
