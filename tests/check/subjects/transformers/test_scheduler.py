@@ -104,7 +104,7 @@ modules = import_modules(sys.argv[1])
 api, cache, offloading, scheduler = modules.api, modules.cache, modules.offloading, modules.scheduler
 {change}
 fixed = {{"chunked": True, "max_num_seqs": 16, **{fixed}}}
-done = walk(SCHEDULERS, Transformers(sys.argv[1]), 1, max_operations={num_operations}, seconds=300, fixed=fixed)
+done = walk(SCHEDULERS, Transformers(sys.argv[1]), 2, max_operations={num_operations}, seconds=300, fixed=fixed)
 print(done.finding or "not refuted", done.num_operations, *sorted(name for name, n in done.coverage.items() if n))
 """
 LIFTS_THE_BLOCK = """
