@@ -346,3 +346,19 @@ def test_a_subject_that_refuses_everything_after_some_runs_is_checked_in_part(
     limits: dict[str, Any] = {"operations": 9_000, "config": {"num_gpu_blocks": 40}, "expect": ("admit",)}
     with pytest.raises(AssertionError, match=r"checked in part: .* of 9,000 operations; then no configuration gave"):
         run_conformance(altered(make=make), **limits, crashes=tmp_path, isolation=False)
+
+
+@pytest.mark.parametrize("num_gpu_blocks", [8, 400])
+@pytest.mark.parametrize("wrong", [None, "1"])
+def test_a_refcount_of_a_wrong_type_is_the_fault_of_the_adapter_in_a_pool_of_any_size(
+    wrong: object, num_gpu_blocks: int, altered: Altered, example: Factory, tmp_path: Path
+) -> None:
+    """In a large pool refcounts are compared from time to time only, and not as a part of an operation."""
+    num_calls, refcounts = count(), type(example()).refcounts  # type: ignore[attr-defined]
+
+    def shown(self: Any) -> list[Any]:
+        return [wrong if next(num_calls) > 30 else refcounts(self)[0], *refcounts(self)[1:]]
+
+    make = altered(refcounts=shown)
+    with pytest.raises(AdapterError, match=r"observe\(\)\.refs must be a list of ints"):
+        run_conformance(make, config={"num_gpu_blocks": num_gpu_blocks}, crashes=tmp_path, isolation=False)

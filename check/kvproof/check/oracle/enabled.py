@@ -10,7 +10,7 @@ number that is not in use, a prompt that a table can hold); a handler returns Fa
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, wraps
 from typing import Any, ClassVar, TypeVar
 
 from kvproof.check.protocol.capabilities import Capabilities
@@ -20,6 +20,7 @@ from kvproof.check.protocol.operations import TypedOperation
 from kvproof.spec.trace import Operation
 
 Method = TypeVar("Method", bound=Callable[..., bool])
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,26 @@ def enabled_when(
         return method
 
     return give
+
+
+def observation_checked(method: Callable[[Any, Any], Answer]) -> Callable[[Any, Any], Answer]:
+    """A method that judges, whose failures are the adapter's if what it showed has a wrong type. A decorator.
+
+    Types are not checked at each call, so a wrong one shows as a finding, or as an exception of the judge.
+    """
+
+    @wraps(method)
+    def judged(judge: Any, what: Any) -> Answer:
+        try:
+            return method(judge, what)
+        except Finding:
+            judge.check_observed()
+            raise
+        except (TypeError, AttributeError, IndexError, KeyError) as error:
+            judge.check_observed()
+            raise AssertionError(f"the judge failed in {what}: {type(error).__name__}: {error}") from error
+
+    return judged
 
 
 class Reply:
@@ -129,6 +150,7 @@ class OperationJudge:
         handler = self.handlers[name]
         return handler.method(self.parts[handler.place], *arguments)
 
+    @observation_checked
     def apply(self, operation: Operation) -> bool:
         """Do one operation if it is enabled, and return whether it was done.
 
@@ -137,14 +159,7 @@ class OperationJudge:
         if operation[0] not in self.handlers:
             raise ValueError(f"there is no operation {operation[0]!r}; there are {', '.join(self.handlers)}")
         self.reply.clear()
-        try:
-            return self.do(*operation)
-        except Finding:
-            self.check_observed()
-            raise
-        except (TypeError, AttributeError, IndexError, KeyError) as error:
-            self.check_observed()
-            raise AssertionError(f"the judge failed in {operation}: {type(error).__name__}: {error}") from error
+        return self.do(*operation)
 
     def check_observed(self) -> None:
         """Raise AdapterError if what the subject last showed has a wrong type; types are not checked at each call."""

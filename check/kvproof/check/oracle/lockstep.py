@@ -1,5 +1,6 @@
 """What searches and reports read of a judge that compares a subject with the specification of block managers."""
 
+from kvproof.check.oracle.enabled import observation_checked
 from kvproof.check.oracle.memory import compare_memory
 from kvproof.check.oracle.oracle import Oracle
 
@@ -23,6 +24,7 @@ class LockstepJudge:
     def is_sparse(self, is_sparse: bool) -> None:
         self.oracle.is_sparse = is_sparse
 
+    @observation_checked
     def compare_all(self, context: str) -> None:
         """Compare every table, refcount, list and slot. Between the calls of a run nothing may have changed."""
         was_sparse, self.is_sparse = self.is_sparse, False

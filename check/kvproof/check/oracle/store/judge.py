@@ -6,7 +6,7 @@ tiers.
 
 from collections.abc import Iterator
 
-from kvproof.check.oracle.enabled import RuledJudge
+from kvproof.check.oracle.enabled import RuledJudge, observation_checked
 from kvproof.check.oracle.store.ending import EndJudge
 from kvproof.check.oracle.store.looking_up import LoadingJudge, LookUpJudge
 from kvproof.check.oracle.store.oracle import StoreOracle
@@ -56,6 +56,7 @@ class StoreJudge(RuledJudge):
     def is_sparse(self, is_sparse: bool) -> None:
         self.store.is_sparse = is_sparse
 
+    @observation_checked
     def compare_all(self, context: str) -> None:
         """Compare everything that the store shows."""
         self.store.compare_all(context)
