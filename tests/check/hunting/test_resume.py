@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.check.forgetful import FORGETFUL
+from tests.check.hunting.killed import killed_after
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
@@ -14,7 +15,6 @@ from kvproof.check.hunting import unit
 from kvproof.check.hunting.resume import HuntPlan, begun, resumed
 from kvproof.check.hunting.store import ResultStore
 from kvproof.check.oracle.level import compile_rules
-from kvproof.check.runs.session import Session
 from kvproof.check.search import random_walk
 from kvproof.check.search.random_walk import WalkOptions
 from kvproof.check.search.strategies import MANAGERS
@@ -83,23 +83,7 @@ def test_a_hunt_that_is_killed_and_resumed_ends_as_one_that_was_not(
     monkeypatch.setattr(unit, "SMALL", 200)
     options, seed = ("--subject", "faulty.py:Twice", "--no-isolation"), ("--seed", "3", "--effort", "600")
     assert hunt(*options, *seed, "--out", "whole").exit_code == 1
-    add, num_added, num_results = ResultStore.add, 0, results_in("whole")
-
-    class Killed(BaseException):
-        pass
-
-    def until_killed(*arguments: Any) -> None:
-        nonlocal num_added
-        num_added += 1
-        if num_added > num_results // 2:
-            raise Killed
-        add(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ResultStore, "add", until_killed)
-        patch.setattr(Session, "_report_fault", lambda self, stage, error: (_ for _ in ()).throw(error))
-        with pytest.raises(Killed):
-            CliRunner().invoke(app, ["hunt", *options, *seed], catch_exceptions=False)
+    killed_after(results_in("whole") // 2, ["hunt", *options, *seed], monkeypatch)
     assert hunt("--resume", ".kvproof", *options, *workers).exit_code == 1
     assert _checks(folder / ".kvproof") == _checks(folder / "whole")
     assert {path.name for path in (folder / ".kvproof" / "crashes").iterdir()} == {

@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 from tests.check.forgetful import FORGETFUL
+from tests.check.hunting.killed import killed_after
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
 from kvproof.check.hunting import explore_stage, hypothesis_stage, unit
 from kvproof.check.hunting.resume import VerifyPlan, begun, resumed
-from kvproof.check.hunting.store import ResultStore
 from kvproof.check.isolation.remote_search import explore
 from kvproof.check.oracle.level import compile_rules
-from kvproof.check.runs.session import Session
 
 SUBJECT = ("--subject", "faulty.py:Forgetful", "--no-isolation")
 NEW = (*SUBJECT, "--seed", "3", "--judges", "explorer,walker,hypothesis", "--effort", "1500")
@@ -43,28 +42,6 @@ def checks(folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-class Killed(BaseException):
-    pass
-
-
-def killed_after(num: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run `kvproof verify` until so many results are kept."""
-    add, num_added = ResultStore.add, 0
-
-    def until_killed(*arguments: Any) -> None:
-        nonlocal num_added
-        num_added += 1
-        if num_added > num:
-            raise Killed
-        add(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ResultStore, "add", until_killed)
-        patch.setattr(Session, "_report_fault", lambda self, stage, error: (_ for _ in ()).throw(error))
-        with pytest.raises(Killed):
-            CliRunner().invoke(app, ["verify", *NEW], catch_exceptions=False)
-
-
 def noted_searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The searches that are done from now on, each by the name of its judge."""
     done: list[str] = []
@@ -87,7 +64,7 @@ def test_a_run_that_is_killed_and_resumed_ends_as_one_that_was_not(
     folder: Path, monkeypatch: pytest.MonkeyPatch, num_kept: int, workers: tuple[str, ...]
 ) -> None:
     assert verify(*NEW, "--out", "whole").exit_code == 1
-    killed_after(num_kept, monkeypatch)
+    killed_after(num_kept, ["verify", *NEW], monkeypatch)
     assert verify("--resume", ".kvproof", *SUBJECT, *workers).exit_code == 1
     assert checks(folder / ".kvproof") == checks(folder / "whole")
 
