@@ -222,7 +222,7 @@ def _refusal_by(subject: ManagerSubject, scope: Scope) -> Refusal | None:
     return None
 
 
-def _told(judge: str, found: Counterexample, num_transitions: int) -> Check:
+def _printed(judge: str, found: Counterexample, num_transitions: int) -> Check:
     """A finding of the specification, with its steps as text.
 
     No subject could replay them, and a search of the scope repeats them.
@@ -255,7 +255,7 @@ def specification_stage(
     names = [*(rule.__name__ for rule in COLLECTED.rules), *WITNESSES]
     planned_checks = planned_checks_of_scopes(judge, scopes, None)
     expected = dict.fromkeys(names, is_whole)
-    searches = Searches(judge, scopes, planned_checks, _kept_by(saving, search), partial(_told, judge), expected)
+    searches = Searches(judge, scopes, planned_checks, _kept_by(saving, search), partial(_printed, judge), expected)
     searches.max_transitions = max_transitions
     return Stage(judge, share, planned_checks, searches.run)
 
@@ -327,7 +327,7 @@ def specification_stage_of(level: Level, share: float, saving: Saving | None = N
         return explore_stores(scope, seconds=seconds, max_transitions=max_transitions)
 
     scopes: Mapping[str, Any] = STORE_SCOPES
-    save = partial(_told, SPECIFICATION)
+    save = partial(_printed, SPECIFICATION)
     searches = Searches(SPECIFICATION, scopes, planned, _kept_by(saving, search), save, dict.fromkeys(names, True))
     return Stage(SPECIFICATION, share, planned, searches.run)
 

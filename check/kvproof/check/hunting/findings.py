@@ -115,7 +115,7 @@ class Saving:
         """The finding with its file, or with its steps if it has none; and what could not be done with it."""
         path = kept.path or (kept.raw if kept.unsaved is None else None)
         trace = "" if path is None else str(path.relative_to(self.store.folder))
-        text, steps = kept.text, "" if trace else told(kept)
+        text, steps = kept.text, "" if trace else run_as_text(kept)
         if needed := sizes_needed(kept.found.config):
             text += f"\n{needed}"
         if kept.unsaved is not None and kept.path is None:
@@ -220,7 +220,7 @@ def saving_of(options: RunOptions, make: Callable[[], ManagerSubject], isolation
     return saving
 
 
-def told(kept: KeptFinding) -> str:
+def run_as_text(kept: KeptFinding) -> str:
     """The run of a finding whose trace no file has, as text."""
     if kept.trace is not None:
         return steps_of(kept.trace)

@@ -56,8 +56,9 @@ def _compare_refcounts(explainer: Explainer, refs: list[int], context: str) -> N
         sentence = "the subject has refcounts of $observed blocks, of $expected"
         raise Finding("refcount-exact", sentence, call=context, expected=len(expected), observed=len(refs))
     # The subject may count what is in flight as holders.
-    wrong = [block for block, refs_ in enumerate(refs) if not 0 <= refs_ - expected[block] <= pins[block]]
-    for block in wrong[:1]:
+    wrong = [block for block, observed in enumerate(refs) if not 0 <= observed - expected[block] <= pins[block]]
+    if wrong:
+        block = wrong[0]
         raise Finding(
             "refcount-exact",
             f"refcount of block {block}: the specification says $expected, the subject $observed",

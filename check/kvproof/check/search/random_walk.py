@@ -9,7 +9,7 @@ from functools import partial
 from math import inf
 from random import Random
 from time import monotonic
-from typing import Any, Literal
+from typing import Any
 
 from kvproof.check.hosts.garbage_collection import collecting_seldom
 from kvproof.check.hosts.time_limit import OutOfTime, seconds_left, time_limit_of
@@ -99,6 +99,7 @@ def walk(
             options.keep(done)
             if progress:
                 progress(done.num_operations)
+    done.is_unsupported = not done.num_runs and under_way.is_in_vain
     done.seconds = monotonic() - began
     return done
 
@@ -132,10 +133,15 @@ class _Walk:
     done: SearchResult = field(default_factory=SearchResult)
     num_vain: int = 0
 
+    @property
+    def is_in_vain(self) -> bool:
+        """Whether too many configurations in a row were in vain."""
+        return self.num_vain > NUM_VAIN_MAX
+
     def is_left(self) -> bool:
-        """Whether the walk goes on with another run. It ends if too many configurations in a row were in vain."""
+        """Whether the walk goes on with another run."""
         done, end = self.done, min(self.max_operations, self.options.pause_after)
-        is_over = done.counterexample is not None or done.num_operations >= end or self.num_vain > NUM_VAIN_MAX
+        is_over = done.counterexample is not None or done.num_operations >= end or self.is_in_vain
         return not is_over and monotonic() < self.deadline
 
     def do(self, random: Random) -> bool:
@@ -147,14 +153,15 @@ class _Walk:
             found = self._found(run, random)
         except Unsupported as error:
             self.done.refuse(str(error))
-            return self._vain()
+            self.num_vain += 1
+            return False
         if found is not None:
             found = located(self.subject, found, run.parts.num_good if run.parts else 0)
             if self.options.ends(found):
                 self.done.counterexample = found
             elif not run.operations:
                 self._add_vain(run, found.finding)
-                return self._vain()
+                return False
         self._add(run)
         self.num_vain = 0
         return True
@@ -199,14 +206,9 @@ class _Walk:
     def _add_vain(self, run: _Run, finding: Finding) -> None:
         """Count a run that could do nothing, because a finding that is known comes first."""
         first = f"{finding.property} is refuted before the first operation: {finding.text}"
+        self.num_vain += 1
         self.done.vain[first.partition("\n")[0]] += not self.done.num_runs
         self.done.coverage.update(run.sizes)  # it was seen in them
-
-    def _vain(self) -> Literal[False]:
-        """Count a configuration in which nothing was done: its run does not count."""
-        self.num_vain += 1
-        self.done.is_unsupported = not self.done.num_runs and self.num_vain > NUM_VAIN_MAX
-        return False
 
     def _add(self, run: _Run) -> None:
         done, operations = self.done, run.operations
