@@ -207,7 +207,7 @@ def test_a_walk_that_keeps_going_repeats_from_its_seed(faulty: str) -> None:
     traces = []
     for folder, seed in (("a", 5), ("b", 5), ("c", 6)):
         saving = Saving(make, "Raising", seed, Store(Path(folder)))
-        stage = walker_stage(make, make(), saving, 1.0, max_operations=2_000, keeps_going=True)
+        stage = walker_stage(make(), saving, 1.0, saving.walk(2_000), keeps_going=True)
         said = list(stage.run(StageBudget(seed, 1_000.0, lambda count: None)))
         at_once, found = (one for one in said if isinstance(one, Check) and one.id == "walker/refcount-exact/fork")
         assert at_once.trace == found.trace is not None

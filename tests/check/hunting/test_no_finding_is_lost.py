@@ -102,7 +102,7 @@ def hunted(make: Callable[[], Any], folder: Path, seed: int = 1, shrink: float =
     options = RunOptions("hunt", "willing", seed, 30.0, folder, None)
     saving = saving_of(options, make)
     saving.seconds = shrink
-    stage = walker_stage(make, make(), saving, 100.0, 10_000, fixed=fixed)
+    stage = walker_stage(make(), saving, 100.0, saving.walk(10_000, fixed))
     assert run_stages(options, [stage], make()) is Exit.REFUTED
     return read(folder / "result.json", Result)
 

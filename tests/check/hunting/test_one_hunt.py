@@ -57,7 +57,7 @@ def hunted(subject: str, seed: int, effort: str, folder: Path, head: Head | None
     """What the walk of a hunt does and finds; without a head, in this process."""
     make, chosen = factory_for(subject), effort_of(effort, None)
     saving = Saving(make, subject, seed, Store(folder), max_operations=chosen.shrinking_operations)
-    stage = walker_stage(make, make(), saving, 1.0, chosen.operations, keeps_going=True, head=head)
+    stage = walker_stage(make(), saving, 1.0, saving.walk(chosen.operations), keeps_going=True, head=head)
     checks = [one for one in stage.run(StageBudget(seed, 1e9, lambda count: None)) if isinstance(one, Check)]
     counts = next(one.counts for one in checks if "runs" in one.counts)
     found = {one.id: one for one in checks if one.verdict is Verdict.REFUTED}

@@ -40,8 +40,9 @@ class Remembering(Saving):
 def said_of(walk: SearchResult, monkeypatch: pytest.MonkeyPatch, seconds: float = 10.0) -> list[StageOutput]:
     """What the stage says when its one unit gives this."""
     monkeypatch.setattr(unit, "walk", lambda *_, **__: walk)
-    make, num = find("kvproof"), unit.SMALL  # one unit
-    stage = walker_stage(make, make(), Remembering(make, "kvproof", 1, Store(Path())), 1.0, num)
+    make = find("kvproof")
+    saving = Remembering(make, "kvproof", 1, Store(Path()))
+    stage = walker_stage(make(), saving, 1.0, saving.walk(unit.SMALL))  # one unit
     return list(stage.run(StageBudget(1, seconds, lambda count: None)))
 
 
@@ -144,7 +145,7 @@ def test_a_store_that_may_refuse_is_not_refuted_for_it(tmp_path: Path, slack: in
 
     saving = Saving(Refusing, "refusing", 1, Store(tmp_path))
     scopes = {"slots": Scope(num_gpu_blocks=2, num_seqs=1, num_tokens=2)}
-    walk = walker_stage(Refusing, Refusing(), saving, 1.0, 300)
+    walk = walker_stage(Refusing(), saving, 1.0, saving.walk(300))
     for stage in (walk, *([] if slack is None else [subject_stage(Refusing, Refusing(), scopes, saving, 1.0)])):
         said = [one for one in stage.run(StageBudget(1, 60.0, lambda count: None)) if isinstance(one, Check)]
         found = [one for one in said if one.property == "refusal-needed" and (one.note or one.trace)]

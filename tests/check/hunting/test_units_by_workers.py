@@ -65,7 +65,7 @@ def report(subject: str, folder: Path, head: Head | None, *, keeps_going: bool =
     make = find(subject)
     saving = Saving(make, subject, 1, Store(folder), max_operations=2_000)
     saving.isolation = False
-    stage = walker_stage(make, make(), saving, 1.0, NUM_OPERATIONS, keeps_going, head=head)
+    stage = walker_stage(make(), saving, 1.0, saving.walk(NUM_OPERATIONS), keeps_going, head)
     return outputs_of(stage)
 
 

@@ -264,6 +264,13 @@ def test_a_result_that_counts_more_than_its_time_allows_is_refused() -> None:
     journal.close()
 
 
+@pytest.mark.parametrize("lists", [[], [[0, 1], []], [[0, 1], [], [2]]], ids=["no lists", "two lists", "half a pair"])
+def test_a_result_whose_steps_have_no_pairs_is_refused(lists: list[list[int]]) -> None:
+    search_process.require_possible(SearchResult(moved={"": [[[0, 1], [], [2, 3]]]}), SearchResult)
+    with pytest.raises(ChannelError, match="are no pairs"):
+        search_process.require_possible(SearchResult(moved={"": [lists]}), SearchResult)
+
+
 def test_the_journal_cannot_be_made_smaller_by_who_has_its_descriptor() -> None:
     journal = Journal()
     with pytest.raises(PermissionError):

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import NoReturn
 
 import pytest
 
@@ -23,19 +22,15 @@ from kvproof.check.data_plane.run.results import (
 )
 from kvproof.check.data_plane.speed import bandwidth
 from kvproof.check.hosts.time_limit import GRACE_SECONDS, OutOfTime
-from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.runs import data_plane_stage
 from kvproof.check.runs.bandwidth_stage import timing_stage
 from kvproof.check.runs.data_plane_stage import (
     DataPlaneOptions,
-    EmittingManager,
     correctness_stage,
-    emitted_stages,
     generating_stage,
     short_stages,
 )
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
-from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.reports.data_plane_result import Bandwidth, DataPlane, MovedCase
 from kvproof.reports.result import Check, WitnessCount
 from kvproof.spec.verdict import Verdict
@@ -263,18 +258,6 @@ def test_what_no_time_was_left_for_is_unknown_and_what_cannot_be_run_is_unsuppor
     cannot = verdicts(give([replace(PASSED, status=CaseStatus.SKIPPED, reason="it needs CUDA")], is_cut=True))
     assert (cannot["swap-mapping"], cannot["mapping-hazard-free"]) == (Verdict.UNSUPPORTED, Verdict.UNKNOWN)
     assert verdicts(give([PASSED], is_cut=True))["swap-mapping"] is Verdict.NOT_REFUTED
-
-
-def test_a_manager_that_refuses_the_pools_of_the_harness_is_unsupported_with_its_reason() -> None:
-    class Picky(BuiltIn):
-        def make(self, config: Config) -> NoReturn:
-            raise Unsupported("block sizes other than 3 are not supported")
-
-    stages, _ = emitted_stages(EmittingManager("picky", Picky), Picky())
-    checks = [one for one in outputs_of(stages[0]) if isinstance(one, Check)]
-    assert {(one.verdict, one.text) for one in checks} == {
-        (Verdict.UNSUPPORTED, "block sizes other than 3 are not supported")
-    }
 
 
 def test_a_piece_of_work_without_a_time_limit_ends_soon_after_the_budget_of_the_run() -> None:

@@ -87,7 +87,7 @@ def test_a_slow_subject_has_the_same_result(name: str, tmp_path: Path, monkeypat
         saving = Saving(make, name, 7, Store(folder), seconds=math.inf, max_operations=2_000)
         stages = [
             subject_stage(make, make(), MANAGERS.exhaustive.gate, saving, 1, True, True, max_transitions=50),
-            walker_stage(make, make(), saving, 1, 300, keeps_going=True),
+            walker_stage(make(), saving, 1, saving.walk(300), keeps_going=True),
             hypothesis_stage(make, make(), saving, 1, effort)
             if name == "forty_lines"
             else Stage("", 1, [], lambda _: ()),
@@ -128,7 +128,7 @@ def test_a_budget_that_ends_a_walk_before_its_effort_leaves_it_undecided() -> No
     make = find("kvproof")
     saving = Saving(make, "kvproof", 7, Store(Path()))
     budget = StageBudget(7, 0.05, lambda count: None)
-    checks = [one for one in walker_stage(make, make(), saving, 1, 10**9).run(budget) if isinstance(one, Check)]
+    checks = [one for one in walker_stage(make(), saving, 1, saving.walk(10**9)).run(budget) if isinstance(one, Check)]
     assert {one.verdict for one in checks} == {Verdict.UNKNOWN}
     assert budget.stopped.startswith("stopped by --budget after ")
     assert budget.stopped.endswith(" of 1,000,000,000 operations")

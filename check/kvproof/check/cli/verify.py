@@ -36,12 +36,15 @@ from kvproof.spec.extras import reason_missing
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kvproof.check.hosts.workers import StatefulWorkers
     from kvproof.check.hunting.findings import Saving
+    from kvproof.check.hunting.head import Head
     from kvproof.check.hunting.resume import VerifyPlan
+    from kvproof.check.hunting.scope_unit import ScopeUnits
     from kvproof.check.hunting.store import ResultStore
+    from kvproof.check.hunting.unit import Walk
     from kvproof.check.oracle.level import Level
     from kvproof.check.protocol.manager import ManagerSubject
+    from kvproof.check.runs.data_plane_stage import EmittingManager
     from kvproof.check.runs.effort import Effort
     from kvproof.check.runs.judges import Judges
     from kvproof.check.runs.run import RunOptions
@@ -82,8 +85,11 @@ def verify(
     with error_boundary(json, place_in(context)), ExitStack() as ending:
         from kvproof.check.hosts.choice import opened
         from kvproof.check.hunting.findings import saving_of
+        from kvproof.check.hunting.head import Head, here
+        from kvproof.check.hunting.moved import moved_in
+        from kvproof.check.hunting.scope_unit import ScopeUnits
         from kvproof.check.runs.arguments import factory_of
-        from kvproof.check.runs.data_plane_stage import SUBJECTS
+        from kvproof.check.runs.data_plane_stage import SUBJECTS, EmittingManager
         from kvproof.check.runs.judges import settled_judges
         from kvproof.check.runs.run import run_stages
         from kvproof.check.search.strategies import strategy_of
@@ -98,12 +104,14 @@ def verify(
         chosen = settled_judges(plan.judges, subject, strategy_of(one), subject in SUBJECTS, plan.required)
         options.assumptions, options.messages, options.required = chosen.assumptions, chosen.messages, chosen.required
         saving = saving_of(options, make, isolation)
-        moved = _bytes_stages(chosen, device, saving, one)
-        pool = ending.enter_context(opened(workers, SHIPPING))
+        walk, pool = saving.walk(options.effort.operations), ending.enter_context(opened(workers, SHIPPING))
         saving.results = _claimed(options, plan, results, ending)
-        facts = moved.environment | ({} if pool is None else {"workers": pool.name})
-        stages = _stages(chosen, saving, one, options.effort, moved.stages, pool)
-        raise typer.Exit(run_stages(options, stages, one, data_plane=moved.plane, environment=facts))
+        head = here(make, saving.results) if pool is None else Head(pool, store=saving.results)
+        moving = _bytes_stages(chosen, device, one, EmittingManager(subject, moved_in(walk, saving, head)))
+        facts = moving.environment | ({} if pool is None else {"workers": pool.name})
+        units = None if pool is None else ScopeUnits(pool, saving.judged)
+        stages = _stages(chosen, saving, one, options.effort, moving.stages, walk, head, units)
+        raise typer.Exit(run_stages(options, stages, one, data_plane=moving.plane, environment=facts))
 
 
 def _planned(context: typer.Context) -> tuple[VerifyPlan, None]:
@@ -161,16 +169,16 @@ def _stages(
     one: ManagerSubject,
     effort: Effort,
     bytes_stages: list[Stage],
-    pool: StatefulWorkers | None,
+    walk: Walk,
+    head: Head,
+    units: ScopeUnits | None,
 ) -> list[Stage]:
-    """The stages of the judges that were chosen.
+    """The stages of the judges that were chosen. The data plane moves what the walk before it has moved.
 
     An unfinished exhaustive search says little: its share is large, and what it leaves over goes to the walker.
     """
     from kvproof.check.hunting.explore_stage import specification_stage_of, subject_stage
-    from kvproof.check.hunting.head import Head, here
     from kvproof.check.hunting.hypothesis_stage import hypothesis_stage
-    from kvproof.check.hunting.scope_unit import ScopeUnits
     from kvproof.check.hunting.walk_stage import walker_stage
     from kvproof.check.oracle.level import MANAGER
     from kvproof.check.runs.judges import EXPLORER, HYPOTHESIS, PROVER, SPECIFICATION
@@ -184,19 +192,17 @@ def _stages(
         stages.append(specification_stage_of(strategy.level, share=40, saving=saving))
     if chosen.has(EXPLORER):
         scopes, most = strategy.exhaustive.gate, effort.transitions
-        units = None if pool is None else ScopeUnits(pool, saving.judged)
         stages.append(subject_stage(make, one, scopes, saving, share=30, max_transitions=most, units=units))
-    stages += bytes_stages
     if chosen.has(strategy.judge):
         share = 20 if strategy.level is MANAGER else 60
-        head = here(make, saving.results) if pool is None else Head(pool, store=saving.results)
-        stages.append(walker_stage(make, one, saving, share, effort.operations, head=head))
+        stages.append(walker_stage(one, saving, share, walk, head=head))
+    stages += bytes_stages
     if chosen.has(HYPOTHESIS):
         stages.append(hypothesis_stage(make, one, saving, 10, effort))
     return stages
 
 
-class Moved(NamedTuple):
+class Moving(NamedTuple):
     """The stages of the data plane, the part of the result that they fill, and facts of the machine."""
 
     stages: list[Stage]
@@ -204,11 +210,10 @@ class Moved(NamedTuple):
     environment: dict[str, str]
 
 
-def _bytes_stages(chosen: Judges, device: str, saving: Saving, one: ManagerSubject) -> Moved:
+def _bytes_stages(chosen: Judges, device: str, one: ManagerSubject, manager: EmittingManager) -> Moving:
     """What the data plane does, if it was chosen. Without the packages that they need, stages are left out."""
     from kvproof.check.runs.data_plane_stage import (
         SUBJECTS,
-        EmittingManager,
         emits,
         emitted_stages,
         short_stages,
@@ -217,16 +222,15 @@ def _bytes_stages(chosen: Judges, device: str, saving: Saving, one: ManagerSubje
     from kvproof.check.runs.judges import DATA_PLANE
 
     if not chosen.has(DATA_PLANE):
-        return Moved([], None, {})
-    subject = saving.subject
-    no_bytes, is_built_in = reason_missing("device", "the data plane"), subject in SUBJECTS
+        return Moving([], None, {})
+    no_bytes, is_built_in = reason_missing("device", "the data plane"), manager.name in SUBJECTS
     if no_bytes and device == "auto" and (is_built_in or emits(one)):
-        return Moved(stages_left_out(no_bytes, is_built_in), None, {})
+        return Moving(stages_left_out(no_bytes, is_built_in), None, {})
     if is_built_in:
         name, environment, note = settled_device(device)
-        return Moved(*short_stages(name, note), environment)
+        return Moving(*short_stages(name, note), environment)
     _, environment, _ = settled_device("cpu") if emits(one) else ("", {}, "")
-    return Moved(*emitted_stages(EmittingManager(subject, saving.make, saving.is_excused), one), environment)
+    return Moving(*emitted_stages(manager, one), environment)
 
 
 def _prover(level: Level, share: float) -> Stage:

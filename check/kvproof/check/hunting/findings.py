@@ -1,15 +1,16 @@
 """From a finding to a saved counterexample: repeat it, shrink it, describe its steps, save it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from kvproof.check.counterexample.keeping import KeptFinding
 from kvproof.check.counterexample.steps import narrated
 from kvproof.check.hunting.store import ResultStore
-from kvproof.check.hunting.unit import Judged, ShortenUnit, shortened
+from kvproof.check.hunting.unit import Judged, ShortenUnit, Walk, shortened
 from kvproof.check.isolation.messages import pack
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.finding import Finding
@@ -59,6 +60,10 @@ class Saving:
     def judged(self) -> Judged:
         """The subject as a worker makes it."""
         return Judged(self.subject, self.isolation, self.budget)
+
+    def walk(self, max_operations: int = UNLIMITED, fixed: Mapping[str, Any] | None = None) -> Walk:
+        """A walk of the subject with the seed of the run. fixed: fields of the configuration that every run keeps."""
+        return Walk(self.judged, self.seed, max_operations, fixed)
 
     def save(self, judge: str, found: Counterexample, num_before: int) -> tuple[Check, Features]:
         """Save the shortest run that can be found, if the subject repeats itself: its check, and its features.

@@ -75,7 +75,7 @@ class Head:
     on_progress: Callable[[int], None] = lambda count: None
     cuts_units: bool = True
 
-    def walk_on(self, walk: Walk, deadline: float = INFINITE) -> Iterator[SearchResult]:
+    def walk_on(self, walk: Walk, deadline: float = INFINITE) -> Generator[SearchResult, None, None]:
         """The results of one walk to its end. Who takes them adds what they have found to what the walk knows."""
         while walk.is_left and not walk.total.is_unsupported and time.monotonic() < deadline:
             for taken in self.results([walk], deadline=deadline):

@@ -236,7 +236,7 @@ class _Stages:
             stages.append(self._scopes(strategy, units))
         share = 100.0 - sum(stage.share for stage in stages)
         num, fixed = self.options.effort.operations, self.plan.fixed
-        walker = walker_stage(self.saving.make, self.subject, self.saving, share, num, keeps_going, fixed, head)
+        walker = walker_stage(self.subject, self.saving, share, self.saving.walk(num, fixed), keeps_going, head)
         is_beside = strategy.can_explore and units is not None and units.is_beside_the_walk(not keeps_going)
         stages.insert(len(stages) - 1 if is_beside else len(stages), walker)
         return stages

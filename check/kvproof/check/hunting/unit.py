@@ -142,13 +142,17 @@ def num_units_of(max_operations: int) -> int:
 
 @dataclass(eq=False)
 class Walk:
-    """A walk, and how far it is. known: the findings that its runs avoid from now on. total: what its units did."""
+    """A walk, and how far it is.
+
+    known: the findings that its runs avoid from now on. found: what ended its units. total: what these did.
+    """
 
     subject: Judged
     seed: int
     max_operations: int
     fixed: Mapping[str, Any] | None = None
     known: list[KnownFailure] = field(default_factory=list)
+    found: list[Counterexample] = field(default_factory=list)
     total: SearchResult = field(default_factory=SearchResult)
     index: int = 0  # of the next unit
     _begin: int = 0  # the operations of the units before it
@@ -178,6 +182,8 @@ class Walk:
         done.is_unsupported = done.is_unsupported and not self.total.num_runs + done.num_runs
         self.total.continue_with(done)
         self._part.continue_with(done)
+        if done.counterexample is not None:
+            self.found.append(done.counterexample)
         if done.counterexample is None or done.num_operations >= unit.num_operations:
             self._begin += min(size_of(self.index), self.max_operations - self._begin)
             self.index += 1

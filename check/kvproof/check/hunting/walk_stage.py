@@ -1,9 +1,8 @@
 """The stage of the random walk, at every level."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from kvproof.check.hunting.findings import Saving
 from kvproof.check.hunting.head import Head, here
@@ -38,35 +37,32 @@ BESIDE_KNOWN_FINDINGS = "it avoided what leads to known findings, and never reac
 
 
 def walker_stage(
-    make: Callable[[], ManagerSubject],
     subject: ManagerSubject,
     saving: Saving,
     share: float,
-    max_operations: int = UNLIMITED,
+    walk: Walk,
     keeps_going: bool = False,
-    fixed: dict[str, Any] | None = None,
     head: Head | None = None,
 ) -> Stage:
-    """Walk until a run refutes, so many operations are done, or the time is over.
+    """Walk until a run refutes, the walk has done its operations, or the time is over.
 
-    With a number of operations, a walk that the time ends before is not complete, and decides nothing but its findings.
+    A walk that the time ends before its number of operations is not complete, and decides nothing but its findings.
 
     With keeps_going, findings of one property and mechanism that need the same features are one finding; it is shrunk
     and reported once, as soon as it is there, and most of the runs after it avoid it. An excused finding (known, not
     hunted for, or outside the contract of the engine) never ends a walk. Where a finding is known, a situation that a
     walk of OPERATIONS_ENOUGH never reaches is no open end, since runs avoid what leads to the finding; a note names it.
 
-    fixed: fields of the configuration that every run keeps. head: who does the units of the walk; by default this
-    process.
+    head: who does the units of the walk; by default this process.
     """
+    fixed, max_operations = dict(walk.fixed or {}), walk.max_operations
     narrowed = Narrowed(subject, fixed) if fixed else subject
     strategy = strategy_of(subject)
     checks = planned_checks(strategy.level, strategy.judge, narrowed)
 
     def run(budget: StageBudget) -> Iterator[StageOutput]:
-        walk = Walk(saving.judged, budget.seed, max_operations, fixed)
         done = WalkReport(strategy, saving, walk, keeps_going)
-        chosen = head or here(make)
+        chosen = head or here(saving.make)
         deadline = time.monotonic() + budget.seconds
         chosen.on_progress = lambda count: budget.advance(walk.total.num_operations + count)
         yield from done.findings(chosen, deadline)

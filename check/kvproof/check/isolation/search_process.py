@@ -7,6 +7,7 @@ finding. If it refutes nothing, the process was only slow.
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
+from itertools import chain
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ from kvproof.check.isolation.remote_subject import CRASH, SERVER, RemoteSubject,
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Unsupported
-from kvproof.check.search.result import UNLIMITED, SearchResult
+from kvproof.check.search.result import UNLIMITED, SearchResult, is_step_of_pairs
 from kvproof.check.search.strategies import Strategy
 from kvproof.spec.text.properties import MEANINGS
 
@@ -147,6 +148,8 @@ def require_possible(result: object, kind: type, max_operations: int = UNLIMITED
             raise ChannelError("its counts or its time are negative or without end")
         if max(counts) > count_max:
             raise ChannelError(f"it counts {max(counts):,} runs or operations, and no search does that in its time")
+        if not all(map(is_step_of_pairs, chain(*result.moved.values()))):
+            raise ChannelError("the lists of a step are no pairs of blocks")
     if isinstance(found, Counterexample):
         if (length := len(found.operations)) > max_operations + BEYOND_EFFORT_MAX:
             raise ChannelError(f"its run has {length:,} operations, where {max_operations:,} were asked for")

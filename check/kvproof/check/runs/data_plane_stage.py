@@ -1,7 +1,7 @@
 """The stages of the data plane: they move bytes and compare them, and generate text through paged memory.
 
 The mappings are drawn, or emitted by kvproof's own manager. To judge another manager, the stage moves the mappings that
-this manager emits (`EmittingManager`).
+this manager emitted in its random walk (`EmittingManager`).
 
 The harness must catch the faults that it plants into its own run. Each planted fault is a witness: if one is missed,
 the run is inconclusive, whatever the executors did. So is an event that a workload exists for.
@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 from kvproof.check.hosts.interrupt import uninterrupted
 from kvproof.check.oracle.coverage import FORK, SWAP, Facts
 from kvproof.check.protocol.adapter_check import capabilities_of
-from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.runs.session import NOT_RUN, Stage, StageBudget, StageOutput, left_out
 from kvproof.check.runs.verdicts import NO_TIME
+from kvproof.check.search.result import MovedLists
 from kvproof.reports.data_plane_result import DataPlane
 from kvproof.reports.evidence import FailedCase, refuted
 from kvproof.reports.result import Check, WitnessCount
@@ -34,14 +34,12 @@ from kvproof.spec.verdict import Verdict
 if TYPE_CHECKING:
     from kvproof.check.data_plane.run.results import CaseResult, CorrectnessResult
     from kvproof.check.data_plane.steps.moves import Scenario
-    from kvproof.check.oracle.replay import Counterexample
     from kvproof.check.protocol.manager import ManagerSubject
 
 JUDGE = "data plane"
 SWAPS, COPIES, HAZARDS = "swap-mapping", "cow-copied", "mapping-hazard-free"
 LINTER, REFUSED = "linter", "REFUSED_MAPPING"
 GENERATOR, READS = "paged decoder", "read-back"
-EMITTING_SHARE = 0.3  # the share of the time for driving a manager
 NO_PAIRS, NO_MANAGER = "no mapping of this run has such pairs", "no mapping of this run came from a manager"
 SECONDS_MIN = 0.2  # with less time, a stage does not start
 # In the gate:
@@ -51,12 +49,23 @@ NOTHING_TO_MOVE = "it emits neither swaps nor copies, so there are no bytes to m
 
 
 @dataclass(frozen=True)
+class Moved:
+    """What a manager moved in its walk. lists: of its steps.
+
+    lacking: why there may be none. is_excused: whether only findings that are known are the reason.
+    """
+
+    lists: list[MovedLists]
+    lacking: str = ""
+    is_excused: bool = False
+
+
+@dataclass(frozen=True)
 class EmittingManager:
-    """A manager whose mappings are moved. name: for reports. is_excused: whether a finding of it is excused."""
+    """A manager whose mappings are moved. name: for reports. moved: what it moved, and why that may be nothing."""
 
     name: str
-    make: Callable[[], ManagerSubject]
-    is_excused: Callable[[Counterexample], bool] = lambda found: False
+    moved: Callable[[StageBudget], Moved]
 
 
 @dataclass(frozen=True)
@@ -110,16 +119,14 @@ def correctness_stage(options: DataPlaneOptions, share: float) -> Stage:
             from kvproof.check.data_plane.run.correctness import CorrectnessConfig, run_correctness
             from kvproof.check.data_plane.run.results import add_cases, add_correctness
 
-        began = time.monotonic()
-        try:
-            given, refuting = _given(options.manager, budget) if options.manager else (None, [])
-        except Unsupported as error:
-            yield from (replace(check, verdict=Verdict.UNSUPPORTED, text=str(error)) for check in planned_checks)
-            return
-        if options.manager and given and not given.steps:
-            verdict, text = _without_steps(options.manager, refuting)
-            yield from (replace(check, verdict=verdict, text=text) for check in planned_checks)
-            return
+        began, given = time.monotonic(), None
+        if options.manager:
+            moved = options.manager.moved(budget)
+            given = _scenario_of(options.manager.name, budget.seed, moved)
+            if not given.steps:
+                verdict = Verdict.UNSUPPORTED if moved.is_excused else Verdict.UNKNOWN
+                yield from (replace(check, verdict=verdict, text=moved.lacking) for check in planned_checks)
+                return
         config = CorrectnessConfig(
             budget.seed,
             options.device,
@@ -157,24 +164,14 @@ def out_of_time(planned_checks: Sequence[Check]) -> Iterator[Check]:
     return (replace(check, text=NO_TIME) for check in planned_checks)
 
 
-def _without_steps(manager: EmittingManager, refuting: Sequence[Counterexample]) -> tuple[Verdict, str]:
-    """The verdict on a manager that emitted nothing. refuting: its runs that ended with a finding."""
-    if not refuting:
-        return Verdict.UNKNOWN, f"{manager.name} emitted no swaps and no copies"
-    names = ", ".join(dict.fromkeys(found.finding.property for found in refuting))
-    are_known = all(map(manager.is_excused, refuting))
-    what = "known findings" if are_known else "findings"
-    text = f"{what} ({names}) ended the runs of {manager.name} before they moved a block"
-    return Verdict.UNSUPPORTED if are_known else Verdict.UNKNOWN, text
-
-
-def _given(manager: EmittingManager, budget: StageBudget) -> tuple[Scenario, list[Counterexample]]:
-    """Drive the manager for a share of the time. Returns the mappings that it emits, and its runs with a finding."""
-    from kvproof.check.data_plane.mappings.emitted import emitted
+def _scenario_of(name: str, seed: int, moved: Moved) -> Scenario:
+    """The mappings of a manager, for the pools of the harness."""
+    from kvproof.check.data_plane.mappings.emitted import steps_within
     from kvproof.check.data_plane.run.correctness import SMALL
+    from kvproof.check.data_plane.steps.moves import Scenario
 
-    sizes = SMALL.num_gpu_blocks, SMALL.num_cpu_blocks, SMALL.block_size
-    return emitted(manager.name, manager.make, budget.seed, *sizes, budget.seconds * EMITTING_SHARE)
+    sizes = SMALL.num_gpu_blocks, SMALL.num_cpu_blocks
+    return Scenario(f"of {name}", seed, *sizes, SMALL.block_size, tuple(steps_within(moved.lists, *sizes)))
 
 
 def _all_decided(planned_checks: Sequence[Check], cases: Sequence[CaseResult]) -> Iterator[Check]:

@@ -52,8 +52,8 @@ def judges_of(strategy: Strategy, has_data_plane: bool) -> list[str]:
         PROVER,
         SPECIFICATION,
         *([EXPLORER] if strategy.can_explore else []),
-        *([DATA_PLANE] if strategy.level is MANAGER or has_data_plane else []),
         strategy.judge,
+        *([DATA_PLANE] if strategy.level is MANAGER or has_data_plane else []),
         HYPOTHESIS,
     ]
 

@@ -19,6 +19,7 @@ from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.search.operations_by_kind import OperationsByKind
 from kvproof.check.search.prompts import Chats, PrefixNames, Prompts
 from kvproof.check.search.refusals import RefusedOperations
+from kvproof.check.search.result import MovedLists
 from kvproof.check.search.scenarios import Scenarios
 from kvproof.check.search.worlds import NUM_AT_A_TIME, has_large_sizes
 from kvproof.spec.trace import Operation
@@ -106,6 +107,7 @@ class ManagerOperations(OperationsByKind):
         if self.acts_together:
             self._take_weights(pick(MOODS))
         self.refusals, self.newest = RefusedOperations(), None
+        self.moved: list[MovedLists] = []
         self.num_seqs = self.num_groups = 0
         self.named = PrefixNames(random, config, length_max) if config.prefixes else None
         self.prompts, self.chats = Prompts(random, config, length_max), Chats(random, self.judge.seqs)
@@ -137,7 +139,17 @@ class ManagerOperations(OperationsByKind):
         judge = self.judge
         self.refusals.note(self.newest, judge.is_refused, judge.explainer.observed.free)
         self.newest = self._drawn()
+        if self.newest is not None and self.newest[0] == "run":
+            self._note_moved()
         return self.newest
+
+    def _note_moved(self) -> None:
+        """Note the lists that the worker is about to execute. The same copy twice is one."""
+        worker, first_host = self.judge.worker, self.config.num_gpu_blocks
+        if worker.swap_in or worker.swap_out or worker.copies:
+            swap_in = [block for source, target in worker.swap_in for block in (source - first_host, target)]
+            swap_out = [block for source, target in worker.swap_out for block in (source, target - first_host)]
+            self.moved.append([swap_in, swap_out, [block for pair in dict.fromkeys(worker.copies) for block in pair]])
 
     def _drawn(self) -> Operation | None:
         if self.scenarios is not None and (operation := self.scenarios.draw()) is not None:

@@ -5,7 +5,7 @@ about. Weights are drawn for each run and may be small or zero, so that some run
 there is. The seed determines everything.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -13,6 +13,7 @@ from kvproof.check.oracle.level import Level
 from kvproof.check.oracle.replay import NUM_TIMED
 from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.manager import Config
+from kvproof.check.search.result import MovedLists
 from kvproof.check.search.worlds import ABSENT_SHARE, has_large_sizes
 from kvproof.spec.trace import Operation
 
@@ -27,13 +28,15 @@ def do_nothing() -> None:
 class DrawnRun:
     """What the operations of one run have in common, however they are drawn.
 
-    weights: of each kind; zero for one that the run never does. pause: called after each part of the run.
+    weights: of each kind; zero for one that the run never does. pause: called after each part of the run. moved: the
+    lists of the steps so far that move blocks, where a level has such lists.
     """
 
     judge: Any
     random: Random
     weights: dict[str, float]
     pause: Callable[[], None]
+    moved: Sequence[MovedLists] = ()
 
     def draw(self) -> Operation | None:
         """The next operation; None if nothing is enabled."""

@@ -3,7 +3,7 @@
 Some of the first runs are repeated and must give the same answers. The seed determines everything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -20,7 +20,7 @@ from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.search import suppression
-from kvproof.check.search.result import UNLIMITED, SearchResult
+from kvproof.check.search.result import UNLIMITED, MovedLists, SearchResult
 from kvproof.check.search.strategies import Strategy
 from kvproof.check.search.worlds import NUM_SMALL_RUNS, draw_length, draw_small, has_large_sizes, sizes_of
 from kvproof.spec.trace import Operation
@@ -106,7 +106,7 @@ def walk(
 
 @dataclass
 class _Run:
-    """A run that was drawn. judge, parts: once the subject was opened in its configuration."""
+    """A run that was drawn. judge, parts, moved: once the subject was opened in its configuration."""
 
     config: Config
     operations: list[Operation]
@@ -117,6 +117,7 @@ class _Run:
     sizes: list[str]
     judge: Any = None
     parts: "Parts | None" = None
+    moved: Sequence[MovedLists] = ()
 
 
 @dataclass
@@ -162,7 +163,7 @@ class _Walk:
             elif not run.operations:
                 self._add_vain(run, found.finding)
                 return False
-        self._add(run)
+        self._add(run, found)
         self.num_vain = 0
         return True
 
@@ -188,7 +189,7 @@ class _Walk:
         try:
             with time_limit_of(self.subject, self.call_seconds, operations.__len__) as start_time:
                 generator = self.strategy.generator(run.recorder or self.subject, random, config, run.without)
-                run.judge = generator.judge
+                run.judge, run.moved = generator.judge, generator.moved
                 run.parts = Parts(run.judge, config, operations, start_time, self.deadline)
                 generator.pause = run.parts.end
                 generator.run(operations, run.length)
@@ -210,7 +211,7 @@ class _Walk:
         self.done.vain[first.partition("\n")[0]] += not self.done.num_runs
         self.done.coverage.update(run.sizes)  # it was seen in them
 
-    def _add(self, run: _Run) -> None:
+    def _add(self, run: _Run, found: Counterexample | None) -> None:
         done, operations = self.done, run.operations
         done.num_operations += len(operations)
         done.num_runs += bool(operations)
@@ -219,6 +220,9 @@ class _Walk:
         if run.judge is not None:
             done.coverage.update(run.judge.coverage)
             done.notes.update(run.judge.notes)
+        if not has_large_sizes(run.config):
+            for lists in run.moved if found is None else run.moved[:-1]:  # the last ones may be what is wrong
+                done.keep_moved(lists)
 
 
 def _is_repeated(number: int, *, is_last: bool) -> bool:

@@ -3,14 +3,25 @@
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
+from kvproof.spec.text import mapping
 
 UNLIMITED = sys.maxsize  # operations, transitions or runs
+MOVED_OF_A_KIND = 12  # steps whose lists are kept, for each choice of the lists that have a pair
 REASONS_MAX, REASON_MAX = 50, 200  # different reasons of refusals that are kept apart; characters of one
 OTHER_REASONS = "other reasons"
 DRAWN_OFTEN = 10  # configurations of one size: fewer may all be refused for something else
+
+# In the order of a worker, the blocks of each list: source, target, source, target, ... Ids count from 0 in each pool.
+MovedLists = list[list[int]]
+
+
+def is_step_of_pairs(lists: MovedLists) -> bool:
+    """Whether these are the lists of one step, and each is a list of pairs."""
+    return len(lists) == len(mapping.WORKER_ORDER) and all(len(blocks) % 2 == 0 for blocks in lists)
 
 
 @dataclass
@@ -24,7 +35,8 @@ class SearchResult:
     run. sizes: how many configurations of each size were drawn (`worlds.sizes_of`). text: how the search ended, where
     its counts do not say it. claims, claims_left_out: of a search of the specification, by property, the claims that
     were evaluated in every state, and those that were not. num_past: operations at which a finding was that the search
-    was told to go past.
+    was told to go past. moved: the lists of pairs of some different steps of a block manager, by the names of those
+    that have a pair.
     """
 
     counterexample: Counterexample | None = None
@@ -46,6 +58,7 @@ class SearchResult:
     num_past: int = 0
     vain: Counter[str] = field(default_factory=Counter)
     sizes: Counter[str] = field(default_factory=Counter)
+    moved: dict[str, list[MovedLists]] = field(default_factory=dict)
 
     @property
     def finding(self) -> Finding | None:
@@ -69,6 +82,13 @@ class SearchResult:
         text = reason.partition("\n")[0][:REASON_MAX]
         self.refusals[text if text in self.refusals or len(self.refusals) < REASONS_MAX else OTHER_REASONS] += 1
 
+    def keep_moved(self, lists: MovedLists) -> None:
+        """Keep the lists of a step, if they are different ones and not many of their kind are kept."""
+        kind = ", ".join(name for name, blocks in zip(mapping.WORKER_ORDER, lists, strict=True) if blocks)
+        kept = self.moved.setdefault(kind, [])
+        if len(kept) < MOVED_OF_A_KIND and lists not in kept:
+            kept.append(lists)
+
     def sizes_missed(self) -> list[str]:
         """The sizes that were drawn often, and of which no run began because the subject refused each."""
         return [name for name, count in self.sizes.items() if count >= DRAWN_OFTEN and not self.coverage[name]]
@@ -87,4 +107,6 @@ class SearchResult:
         self.refusals.update(later.refusals)
         self.vain.update(later.vain)
         self.sizes.update(later.sizes)
+        for lists in chain(*later.moved.values()):
+            self.keep_moved(lists)
         self.counterexample = later.counterexample

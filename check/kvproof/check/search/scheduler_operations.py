@@ -4,7 +4,7 @@ Each run has a configuration and weights of its own. After some operations no re
 until all is done; the judge knows by when that must be. The seed determines everything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from kvproof.check.oracle.replay import NUM_TIMED
@@ -15,6 +15,7 @@ from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject
 from kvproof.check.search.operations_by_kind import do_nothing
 from kvproof.check.search.prompts import Chats, Prompts
+from kvproof.check.search.result import MovedLists
 from kvproof.check.search.worlds import NUM_AT_A_TIME, has_large_sizes
 from kvproof.spec.text.budgets import PRIORITY
 from kvproof.spec.trace import Operation
@@ -27,7 +28,9 @@ NUM_ARRIVALS = 8  # roughly, of a run of Hypothesis; then no request arrives any
 
 
 class SchedulerOperations:
-    """Draws the operations of one run."""
+    """Draws the operations of one run. moved: as of a block manager; a scheduler's lists are not kept."""
+
+    moved: Sequence[MovedLists] = ()
 
     def __init__(
         self, subject: SchedulerSubject, random: Random, config: SchedulerConfig, without: frozenset[str] = frozenset()

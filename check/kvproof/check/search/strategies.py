@@ -1,6 +1,6 @@
 """How the runs of each level are searched: one record for each level, which every search takes."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from kvproof.check.search import (
     store_operations,
 )
 from kvproof.check.search.exhaustive import manager, pool, store
+from kvproof.check.search.result import MovedLists
 from kvproof.check.search.worlds import Sizes, draw_sizes
 from kvproof.spec.trace import Operation
 
@@ -30,6 +31,11 @@ class OperationGenerator(Protocol):
         ...
 
     pause: Callable[[], None]  # called after each part of the run
+
+    @property
+    def moved(self) -> Sequence[MovedLists]:
+        """The lists of the steps so far that move blocks, where the level has such lists."""
+        ...
 
     def run(self, operations: list[Operation], length: int) -> None:
         """Draw and apply about so many operations, and append each to the list before it is applied. Raises Finding."""

@@ -1,7 +1,7 @@
 """The mappings to move: named kinds of scenarios, reproducible from a seed.
 
 Adversarial kinds are drawn to break movers (`adversarial`). The other kinds are emitted by kvproof's block manager:
-under its scheduler (`scheduled`), and in the states that the exhaustive search reaches (`emitted`).
+under its scheduler (`scheduled`), and in random runs (`emitted`).
 """
 
 import difflib
@@ -21,8 +21,8 @@ KINDS: tuple[str, ...] = (*ADVERSARIAL, *scheduled.LOADS, *emitted.NAMES)
 def scenario(kind: str, seed: int, num_gpu_blocks: int, num_cpu_blocks: int, block_size: int) -> Scenario:
     """The scenario of a kind, for pools of these sizes. Raises UnknownSetting if there is no such kind.
 
-    Kinds of the scheduler need at least 8 GPU blocks. The states of the exhaustive search have their own sizes, and
-    need at most 5 GPU and 5 CPU blocks.
+    Kinds of the scheduler need at least 8 GPU blocks. The random runs have pools of 16 blocks; what does not
+    fit is left out.
     """
     if kind in ADVERSARIAL:
         pools = adversarial.Pools(num_gpu_blocks, num_cpu_blocks, block_size)
