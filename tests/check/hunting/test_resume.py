@@ -111,6 +111,22 @@ def test_a_hunt_without_space_for_its_results_goes_on_and_can_be_resumed(
     assert _checks(folder / ".kvproof") == _checks(folder / "whole")
 
 
+@pytest.mark.parametrize("workers", [(), ("--workers", "1")])
+def test_a_hunt_that_stops_at_the_first_finding_stops_there_too_when_it_is_resumed(
+    folder: Path, workers: tuple[str, ...]
+) -> None:
+    """The explorer finds the fault; the walk is not begun, in the first hunt or in the one that continues it."""
+    subject = ("--subject", "faulty.py:Forgetful", "--no-isolation", "--stop-at-first", *workers)
+    assert hunt(*subject, "--seed", "3", "--effort", "600").exit_code == 1
+    first = judges_that_searched(folder)
+    assert hunt("--resume", ".kvproof", *subject).exit_code == 1
+    assert (first, judges_that_searched(folder)) == ({"explorer"}, {"explorer"})
+
+
+def judges_that_searched(folder: Path) -> set[str]:
+    return {check["judge"] for check in _checks(folder / ".kvproof").values() if check["counts"]}
+
+
 def test_a_new_hunt_in_the_folder_of_another_one_takes_nothing_from_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -170,8 +170,7 @@ def hunt(given: HuntOptions) -> Exit:
         head = here(make, results) if pool is None else Head(pool, store=results)
         stages = _Stages(given, plan, options, saving, one).all(head, pool, judged)
         facts = {} if pool is None else {"workers": pool.name}
-        is_short = not given.keeps_going and given.resume is None
-        return run_stages(options, stages, one, stops_at_first=is_short, environment=facts)
+        return run_stages(options, stages, one, stops_at_first=not given.keeps_going, environment=facts)
 
 
 def _plan_of(given: HuntOptions, store: Store, ending: ExitStack) -> tuple[ResultStore | None, HuntPlan]:
