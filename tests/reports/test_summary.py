@@ -54,6 +54,21 @@ def test_what_is_proved_of_the_specification_is_not_counted_as_a_property_of_the
     )
 
 
+def test_a_run_whose_judges_were_refused_every_configuration_has_checked_nothing(passed: Result) -> None:
+    passed.run.subject = "mine.py:Adapter"
+    for check in passed.checks:
+        check.verdict, check.text = Verdict.UNKNOWN, NOTHING_ACCEPTED
+    assert proved(passed).exit_code() is Exit.NOTHING_CHECKED  # the prover makes no call of the subject
+    assert sentence(passed) == "Nothing was checked of mine.py:Adapter: it refused every configuration."
+    assert [one.partition(":")[0] for one in advice(passed)] == [
+        "More work does not decide the checks of explorer, walker"
+    ]
+    passed.checks[0].verdict, passed.run.required = Verdict.EXHAUSTED, ["walker"]
+    assert passed.exit_code() is Exit.NOTHING_CHECKED
+    passed.run.required = []
+    assert passed.exit_code() is Exit.INCONCLUSIVE
+
+
 def test_a_required_judge_that_checked_nothing_is_named_with_its_reason(passed: Result) -> None:
     passed.run.required = ["walker", "prover", "data plane"]
     passed.checks.append(Check("prover/a", "prover", "a", Verdict.UNSUPPORTED, text="it needs z3"))

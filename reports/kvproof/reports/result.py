@@ -20,6 +20,7 @@ OF_THE_SPECIFICATION = frozenset({"prover", "specification"})  # judges that mak
 EFFORTS = {"quick": 50_000, "normal": 500_000, "long": 5_000_000}  # operations of the random walk
 PROMISED_BY_NOBODY = "no capability of the subject promises it"  # the text of a note
 SEEN = "it was seen"
+REFUSED = "the subject supports no configuration"  # the text of a check begins so if no configuration was accepted
 KNOWN = "known until"  # the excuse of a finding that is in the list of known findings begins with this
 
 
@@ -83,6 +84,11 @@ class Check:
     def is_decided(self) -> bool:
         """Whether anything was checked; what is unknown was begun, or should have been."""
         return self.verdict is not Verdict.UNSUPPORTED
+
+    @builtins.property
+    def was_refused(self) -> bool:
+        """Whether the subject refused every configuration that its judge drew, so that no run began."""
+        return self.verdict is Verdict.UNKNOWN and self.text.startswith(REFUSED)
 
     @builtins.property
     def said(self) -> str:
@@ -198,14 +204,15 @@ class Result:
 
         Order of precedence: refuted, nothing checked, inconclusive, worse than the baseline. If the baseline has
         findings, worse comes first, because a new finding is worse. Nothing is checked if no judge looked at the
-        subject, or one that is required checked nothing.
+        subject, for example because it refused every configuration, or one that is required checked nothing.
         """
         decided = [check for check in self.checks if check.is_decided]
         if decided and self.difference is not None and self.difference.has_findings and self.difference.worse:
             return Exit.WORSE_THAN_BASELINE
         if any(check.is_failure for check in decided):
             return Exit.REFUTED
-        if not decided or self.is_about_another or self.missing_judges():
+        has_run = any(not check.was_refused for check in decided)
+        if not has_run or self.is_about_another or self.missing_judges():
             return Exit.NOTHING_CHECKED
         unknown = any(check.verdict is Verdict.UNKNOWN for check in decided)
         if unknown or self.unmet_witnesses() or not self.run.is_complete:
@@ -219,7 +226,8 @@ class Result:
     @builtins.property
     def has_looked(self) -> bool:
         """Whether a judge looked at the subject itself."""
-        return any(check.is_decided and self.subject_of(check) == self.run.subject for check in self.checks)
+        mine = [check for check in self.checks if self.subject_of(check) == self.run.subject]
+        return any(check.is_decided and not check.was_refused for check in mine)
 
     @builtins.property
     def is_about_another(self) -> bool:
@@ -228,7 +236,8 @@ class Result:
 
     def missing_judges(self) -> list[str]:
         """The judges that the run requires and that checked nothing."""
-        done = {check.judge.partition(" (")[0] for check in self.checks if check.is_decided}
+        looked = [check for check in self.checks if check.is_decided and not check.was_refused]
+        done = {check.judge.partition(" (")[0] for check in looked}
         return [name for name in self.run.required if name not in done]
 
     @builtins.property

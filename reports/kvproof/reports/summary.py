@@ -207,6 +207,8 @@ def _instead(result: Result) -> str:
         reasons = dict.fromkeys(check.text for check in result.checks if check.judge in missing and check.text)
         why = f" ({'; '.join(reasons)})" if reasons else ""
         return f" by {_listed(missing)}, which {'is' if len(missing) == 1 else 'are'} required{why}"
+    if any(check.was_refused for check in result.checks):
+        return ": it refused every configuration"
     if not result.is_about_another or not (decided := [check for check in result.checks if check.is_decided]):
         return ""
     names = _listed(dict.fromkeys(check.judge for check in decided))
@@ -241,17 +243,17 @@ MORE_WORK = {"verify": "--effort", "hunt": "--effort", "explore": "--effort", "d
 RESUMED = ("hunt", "verify")  # commands
 BY_TIME = "--budget"
 OUT_OF_TIME = (BY_TIME, "no time was left")  # a reason with one of them was the time limit
-REFUSED = "the subject supports no configuration"  # a reason that begins so is not for lack of work
 NAMED_MAX = 5  # situations that a sentence lists by name
 
 
 def advice(result: Result) -> list[str]:
-    """What the user of an inconclusive run can do, one sentence for each kind of open end."""
-    if result.exit_code() is not Exit.INCONCLUSIVE:
+    """What the user of an undecided run can do, one sentence for each kind of open end."""
+    refused = dict.fromkeys(check.judge for check in result.checks if check.was_refused)
+    code = result.exit_code()
+    if code is not Exit.INCONCLUSIVE and not (refused and code is Exit.NOTHING_CHECKED):
         return []
     sentences, option = [], MORE_WORK.get(result.run.command)
     unknown = [check for check in result.checks if check.verdict is Verdict.UNKNOWN]
-    refused = dict.fromkeys(check.judge for check in unknown if check.text.startswith(REFUSED))
     open_judges = dict.fromkeys(check.judge for check in unknown if check.judge not in refused)
     reasons = (*result.messages, *(check.text for check in unknown))
     if option and any(words in text for text in reasons for words in OUT_OF_TIME):

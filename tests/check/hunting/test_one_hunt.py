@@ -12,7 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.check.forgetful import FORGETFUL
 from tests.syntax import parsed, statements
+from typer.testing import CliRunner
 
+from kvproof.check.cli.app import app
+from kvproof.check.conformance import run_conformance
 from kvproof.check.hosts.pool import LocalWorkers
 from kvproof.check.hosts.workers import Workers
 from kvproof.check.hunting import unit
@@ -27,7 +30,7 @@ from kvproof.check.runs.effort import effort_of
 from kvproof.check.runs.session import StageBudget
 from kvproof.check.runs.store import Store
 from kvproof.reports.result import Check
-from kvproof.spec.verdict import Verdict
+from kvproof.spec.verdict import Exit, Verdict
 
 TREE = Path(__file__).resolve().parents[3]
 FAULTY = f"""{FORGETFUL}
@@ -144,3 +147,39 @@ def imports() -> list[tuple[Path, list[tuple[str, str]]]]:
                     found += [(name.name, "") for name in node.names]
             files.append((path, found))
     return files
+
+
+REFUSING = """
+from kvproof.check.protocol.manager import Unsupported
+from kvproof.check.subjects.builtin.manager import BuiltIn
+
+class Refusing(BuiltIn):
+    def open(self, config):
+        raise Unsupported("no device")
+"""
+CAMPAIGN = """
+out = "campaign"
+[[search]]
+subjects = ["refusing.py:Refusing"]
+seeds = [1]
+efforts = ["500"]
+"""
+REFUSED_EACH = ("--subject", "refusing.py:Refusing", "--no-isolation", "--effort", "500", "--seed", "1")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("hunt", *REFUSED_EACH), ("verify", *REFUSED_EACH), ("campaign", "refusing.toml", "--workers", "1")],
+    ids=lambda words: words[0],
+)
+def test_nothing_is_checked_of_a_subject_that_refuses_every_configuration(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("refusing.py").write_text(REFUSING)
+    Path("refusing.toml").write_text(CAMPAIGN)
+    done = CliRunner().invoke(app, [*words])
+    assert done.exit_code == Exit.NOTHING_CHECKED, done.output
+    assert "refusing.py:Refusing: the subject refused" in done.output or "it refused every" in done.output
+    with pytest.raises(AssertionError, match=r"nothing was checked: .* accepted no configuration .* reason: no device"):
+        run_conformance("refusing.py:Refusing", operations=500, isolation=False)

@@ -73,7 +73,7 @@ class CampaignResult:
         """The exit code of the campaign, as of a run."""
         if any(not found.excused for _, found in self.findings):
             return Exit.REFUTED
-        if not any(one.operations for one in self.searches):
+        if self.is_complete and not any(one.operations for one in self.searches):
             return Exit.NOTHING_CHECKED
         is_open = not self.is_complete or self.unreached or any(one.reason for one in self.searches)
         return Exit.INCONCLUSIVE if is_open else Exit.OK

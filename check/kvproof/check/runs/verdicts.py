@@ -21,8 +21,7 @@ from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import STRATEGIES
 from kvproof.reports.evidence import PrintedRun, SavedRun, refuted
 from kvproof.reports.identity import Identity, operation_named
-from kvproof.reports.result import PROMISED_BY_NOBODY, Check, Refusals, WitnessCount
-from kvproof.reports.summary import REFUSED
+from kvproof.reports.result import PROMISED_BY_NOBODY, REFUSED, Check, Refusals, WitnessCount
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Verdict
 
