@@ -114,6 +114,12 @@ def test_a_link_is_followed_where_the_user_named_it_and_stays_a_link(tmp_path: P
     assert read(tmp_path / "file.json", Trace) == TRACE
 
 
+def test_a_link_in_place_of_the_draft_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / f".file.json.{os.getpid()}.tmp").symlink_to(tmp_path / "outside")
+    write(tmp_path / "file.json", TRACE)
+    assert sorted(os.listdir(tmp_path)) == ["file.json"]
+
+
 def test_a_pipe_is_written_into_and_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

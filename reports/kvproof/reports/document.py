@@ -67,6 +67,7 @@ def write_atomically(path: Path, data: bytes, *, follows_links: bool = False) ->
         return
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
+        draft.unlink(missing_ok=True)  # of a process that was killed, or a link that somebody else has made
         draft.write_bytes(data)
         os.replace(draft, target)
     except BaseException:

@@ -19,7 +19,7 @@ from kvproof.check.hosts.channel import ChannelError
 from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.isolation.search_process import require_possible
 from kvproof.check.runs.errors import UsageError
-from kvproof.check.runs.store import StoreError, explained
+from kvproof.check.runs.store import CRASHES, StoreError, explained, require_no_link
 from kvproof.check.search.result import SearchResult
 from kvproof.reports.run_page import RUN_PAGE
 from kvproof.spec.database import has_tables_of
@@ -43,6 +43,7 @@ class ResultStore:
         self.file, self.is_needed = file, is_needed
         with explained(file.parent):
             file.parent.mkdir(parents=True, exist_ok=True)
+            require_no_link(file)
         try:
             self._database = sqlite3.connect(self.file, timeout=0.0, isolation_level=None)
             with ExitStack() as on_error:
@@ -80,6 +81,7 @@ class ResultStore:
         foreign = next((path for name in (DOCUMENT, RUN_PAGE) if (path := folder / name).exists()), None)
         if foreign is not None and not (folder / CAMPAIGN).exists():
             raise UsageError(f"{foreign} was not written by a campaign of kvproof; name another folder with --out")
+        require_no_link(folder / CRASHES)
         return cls(folder / CAMPAIGN)
 
     def find(self, key: str) -> Any:

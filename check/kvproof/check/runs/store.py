@@ -81,6 +81,19 @@ def explained(path: Path) -> Iterator[None]:
         raise StoreError(f"{str(path)!r} cannot be used: {error}", Exit.USAGE) from error
 
 
+def require_no_link(path: Path) -> None:
+    """Raise StoreError if a file or folder of a result is a symbolic link: somebody else may have made it.
+
+    A document is replaced, with the link. A folder and a database are written in their place, wherever it is.
+    """
+    if path.is_symlink():
+        raise StoreError(
+            f"{path} is a symbolic link, and kvproof would write where it points; remove it, or name another folder "
+            "with --out",
+            Exit.USAGE,
+        )
+
+
 class Store:
     """One result folder."""
 
@@ -179,6 +192,7 @@ class Store:
 
     def _require_ours(self) -> None:
         """Refuse a folder in which files of the same names are not kvproof's. Raises StoreError."""
+        require_no_link(self.crashes)
         present = [name for name in (RESULT, *REPORTS, PAGE) if (self.folder / name).exists()]
         if present and not self._holds_a_result():
             raise StoreError(
