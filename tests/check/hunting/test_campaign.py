@@ -104,7 +104,10 @@ def test_a_limit_of_units_ends_a_campaign_and_the_next_start_goes_on(plan: Plan)
 
 def test_one_folder_has_one_head_and_no_database_of_another_program(plan: Plan) -> None:
     store = ResultStore.of_campaign(plan.folder)
-    with pytest.raises(UsageError, match=r"^another run of kvproof writes to .*; name another folder with --out$"):
+    with pytest.raises(
+        UsageError,
+        match=r"^another run of kvproof writes to .*; wait until it has ended, or name another folder with --out$",
+    ):
         ResultStore.of_campaign(plan.folder)
     store.add("a", "worker", 1.0, [1])
     store.add("a", "worker", 1.0, [2])

@@ -214,7 +214,7 @@ def test_an_impossible_hunt_is_an_error_of_one_line(folder: Path, arguments: tup
     old.mkdir()
     (old / "hunt.json").write_text('{"subject": "kvproof", "seed": 3}')
     run = {"version": "0", "command": "hunt", "subject": "kvproof", "seed": 3}
-    (there / "result.json").write_text(json.dumps({"run": run, "schema_version": 1}))
+    (there / "result.json").write_text(json.dumps({"run": run, "checks": [], "schema_version": 1}))
     done = hunt(*arguments, "--budget", "1")
     assert done.exit_code == 2
     assert said in done.stderr

@@ -1,5 +1,12 @@
 """The folder of a run belongs to one run at a time, and nothing outside it is written."""
 
+import gc
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -55,3 +62,69 @@ def test_a_folder_of_counterexamples_that_is_a_link_is_refused(folder: Path, com
     (folder / "out" / "crashes").symlink_to(folder / "elsewhere")
     done = CliRunner().invoke(app, [*COMMANDS[command]])
     assert (done.exit_code, "out/crashes is a symbolic link" in done.output) == (Exit.USAGE, True)
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from kvproof.check.hunting.store import ResultStore
+from kvproof.check.runs.store import Store
+store = Store(Path("out"))
+if sys.argv[1] != "campaign":
+    store.claim()
+results = ResultStore(Path("out", sys.argv[1] + ".sqlite"))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def hold(folder: Path) -> Iterator[Callable[[str], None]]:
+    """Let another process hold the folder `out` as a run of this command does."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    with ExitStack() as holders:
+
+        def begin(command: str) -> None:
+            program = [sys.executable, "-c", HOLDER, command]
+            one = subprocess.Popen(
+                program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=folder
+            )
+            holders.enter_context(one)  # at the end its input is closed, so it ends
+            assert one.stdout is not None
+            assert one.stdout.readline() == "held\n"
+
+        yield begin
+
+
+@pytest.mark.parametrize("command", [*COMMANDS])
+def test_a_second_run_in_a_folder_is_refused_and_what_the_first_keeps_stays(
+    folder: Path, hold: Callable[[str], None], command: str
+) -> None:
+    """Also one that continues a run, and one of another command."""
+    used = {command} if command == "campaign" else {command, "verify"}
+    for name in used:
+        CliRunner().invoke(app, [*COMMANDS[name]])
+    gc.collect()  # it ends the locks of these runs, as the end of a process does
+    before = {name: kept_in(folder / "out" / f"{name}.sqlite") for name in used}
+    assert all(before.values())
+    hold(command)
+    others = [COMMANDS[command]]
+    if command != "campaign":
+        others += [(command, "--resume", "out"), ("verify", "--resume", "out", "--effort", "900"), COMMANDS["verify"]]
+    for words in others:
+        done = CliRunner().invoke(app, [*words])
+        assert done.exit_code == Exit.USAGE, words
+        assert "another run of kvproof" in done.output, words
+        assert "writes to out; wait until it has ended, or name another folder with --out" in flat(done.output)
+    if command == "hunt":  # the database of the other one is not locked
+        assert kept_in(folder / "out" / "verify.sqlite") == before["verify"]
+
+
+def kept_in(file: Path) -> list[tuple[str, bytes]]:
+    """The keys and results in a database."""
+    with closing(sqlite3.connect(file)) as database:
+        return database.execute("SELECT key, result FROM results ORDER BY key").fetchall()
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())

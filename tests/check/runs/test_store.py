@@ -138,7 +138,10 @@ def test_a_second_run_is_refused_while_another_process_writes_to_the_folder(tmp_
         assert first.stdout is not None
         assert first.stdout.readline() == "open\n"
         before = (tmp_path / "result.json").read_bytes()
-        message = f"another run of kvproof (process {first.pid}) writes to {tmp_path}; name another folder with --out"
+        message = (
+            f"another run of kvproof (process {first.pid}) writes to {tmp_path}; wait until it has ended, or name "
+            "another folder with --out"
+        )
         assert refusal(tmp_path, result) == (message, Exit.USAGE)
         assert (tmp_path / "result.json").read_bytes() == before
         first.stdin.close()

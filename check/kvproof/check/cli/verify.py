@@ -34,8 +34,6 @@ from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.extras import reason_missing
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kvproof.check.hunting.findings import Saving
     from kvproof.check.hunting.head import Head
     from kvproof.check.hunting.resume import VerifyPlan
@@ -49,6 +47,7 @@ if TYPE_CHECKING:
     from kvproof.check.runs.judges import Judges
     from kvproof.check.runs.run import RunOptions
     from kvproof.check.runs.session import Stage
+    from kvproof.check.runs.store import Store
     from kvproof.reports.data_plane_result import DataPlane
 
 
@@ -92,12 +91,14 @@ def verify(
         from kvproof.check.runs.data_plane_stage import SUBJECTS, EmittingManager
         from kvproof.check.runs.judges import settled_judges
         from kvproof.check.runs.run import run_stages
+        from kvproof.check.runs.store import Store
         from kvproof.check.search.strategies import strategy_of
         from kvproof.check.subjects.loading.shipping import SHIPPING
 
-        plan, results = _planned(context) if resume is None else _resumed(context, resume, ending)
+        store = Store(resume or out)
+        plan, results = _planned(context) if resume is None else _resumed(context, store, ending)
         subject = plan.subject
-        options = _run_options(context, plan, resume or out)
+        options = _run_options(context, plan, store)
         if device != "auto" and subject not in SUBJECTS:
             raise UsageError(f"--device {device}: {subject} moves no bytes on a device; leave --device out")
         make, one = factory_of(subject, isolation, budget)
@@ -126,7 +127,7 @@ def _planned(context: typer.Context) -> tuple[VerifyPlan, None]:
     return VerifyPlan(subject, settled_seed(given["seed"]), effort, words, judges, required), None
 
 
-def _resumed(context: typer.Context, folder: Path, ending: ExitStack) -> tuple[VerifyPlan, ResultStore]:
+def _resumed(context: typer.Context, store: Store, ending: ExitStack) -> tuple[VerifyPlan, ResultStore]:
     """The plan of the run in this folder, and its results. The configuration is about new runs."""
     from kvproof.check.hunting.resume import VerifyPlan, continued
 
@@ -135,12 +136,12 @@ def _resumed(context: typer.Context, folder: Path, ending: ExitStack) -> tuple[V
         if given[name]:
             raise UsageError(f"--resume continues with the options of the first run; leave --{name} out")
     subject = of_checkout(given["subject"], given["like"])
-    results, plan = continued(folder, VerifyPlan, subject, given["seed"], given["effort"], context.params["budget"])
+    results, plan = continued(store, VerifyPlan, subject, given["seed"], given["effort"], context.params["budget"])
     ending.enter_context(closing(results))
     return plan, results
 
 
-def _run_options(context: typer.Context, plan: VerifyPlan, folder: Path) -> RunOptions:
+def _run_options(context: typer.Context, plan: VerifyPlan, store: Store) -> RunOptions:
     from kvproof.check.runs.effort import effort_of
     from kvproof.check.runs.history import require_recordable
     from kvproof.check.runs.run import RunOptions
@@ -148,7 +149,10 @@ def _run_options(context: typer.Context, plan: VerifyPlan, folder: Path) -> RunO
     given = context.params
     require_recordable(given["history"])
     effort = effort_of(plan.effort or None, given["budget"], plan.subject)
-    options = RunOptions("verify", plan.subject, plan.seed, given["budget"], folder, given["json"], given["known"])
+    options = RunOptions(
+        "verify", plan.subject, plan.seed, given["budget"], store.folder, given["json"], given["known"]
+    )
+    options.store = store
     options.contract_fails, options.effort = given["contract_fails"], effort
     options.baseline, options.history = given["baseline"], given["history"]
     options.words = plan.words_with(options_to_repeat(context))

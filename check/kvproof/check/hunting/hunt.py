@@ -185,11 +185,8 @@ def _plan_of(given: HuntOptions, store: Store, ending: ExitStack) -> tuple[Resul
     if given.fix or given.wanted:
         option = "--fix" if given.fix else "--property"
         raise UsageError(f"--resume continues with the options of the first hunt; leave {option} out")
-    results, plan = continued(
-        given.resume, HuntPlan, given.subject, given.seed, given.effort, given.budget, given.is_trusted
-    )
+    results, plan = continued(store, HuntPlan, given.subject, given.seed, given.effort, given.budget, given.is_trusted)
     ending.enter_context(closing(results))
-    store.claim()
     return results, plan
 
 

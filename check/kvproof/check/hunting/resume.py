@@ -14,7 +14,7 @@ from kvproof.check.hunting.store import HUNT, VERIFY, ResultStore
 from kvproof.check.runs.effort import effort_of
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.replay import Trust, UntrustedSubject, trust
-from kvproof.check.runs.store import StoreError
+from kvproof.check.runs.store import Store, StoreError
 
 PLAN = "plan"  # the key of the plan
 OLD_FILE = "hunt.json"  # of version 0.2
@@ -76,8 +76,8 @@ def keep_plan(store: ResultStore, plan: RunPlan) -> None:
     store.put(PLAN, msgspec.to_builtins(plan))
 
 
-def resumed(folder: Path, kind: type[Plan]) -> tuple[ResultStore, Plan]:
-    """The store and the plan of the run in this folder. Raises UsageError if there is none."""
+def _require_run(folder: Path, kind: type[RunPlan]) -> None:
+    """Raise UsageError if the folder holds no run of this kind."""
     if not (folder / kind.FILE).exists():
         if kind is HuntPlan and (folder / OLD_FILE).exists():
             raise UsageError(
@@ -85,6 +85,11 @@ def resumed(folder: Path, kind: type[Plan]) -> tuple[ResultStore, Plan]:
                 "continued; begin the hunt again, with its --subject and --seed"
             )
         raise UsageError(f"{folder} holds no {kind.WHAT} that can be resumed: it has no {kind.FILE}")
+
+
+def resumed(folder: Path, kind: type[Plan]) -> tuple[ResultStore, Plan]:
+    """The store and the plan of the run in this folder. Raises UsageError if there is none."""
+    _require_run(folder, kind)
     store = ResultStore(folder / kind.FILE, is_needed=False)
     try:
         store.check()
@@ -95,7 +100,7 @@ def resumed(folder: Path, kind: type[Plan]) -> tuple[ResultStore, Plan]:
 
 
 def continued(
-    folder: Path,
+    claimed: Store,
     kind: type[Plan],
     subject: str | None,
     seed: int | None,
@@ -103,7 +108,12 @@ def continued(
     budget: float | None,
     is_trusted: bool = False,
 ) -> tuple[ResultStore, Plan]:
-    """As `resumed`, of a command with these options; an effort that it has is from now on that of the plan."""
+    """As `resumed`, of a command with these options; an effort that it has is from now on that of the plan.
+
+    claimed: the folder, which is kept from other runs before anything in it is changed. Raises StoreError.
+    """
+    _require_run(folder := claimed.folder, kind)
+    claimed.claim()
     store, plan = resumed(folder, kind)
     try:
         _require_same(

@@ -19,7 +19,7 @@ from kvproof.check.hosts.channel import ChannelError
 from kvproof.check.isolation.messages import pack, unpack
 from kvproof.check.isolation.search_process import require_possible
 from kvproof.check.runs.errors import UsageError
-from kvproof.check.runs.store import CRASHES, StoreError, explained, require_no_link
+from kvproof.check.runs.store import CRASHES, StoreError, explained, in_use, require_no_link
 from kvproof.check.search.result import SearchResult
 from kvproof.reports.run_page import RUN_PAGE
 from kvproof.spec.database import has_tables_of
@@ -52,9 +52,7 @@ class ResultStore:
                 on_error.pop_all()
         except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged name in a message of SQLite
             if "locked" in str(error):
-                raise UsageError(
-                    f"another run of kvproof writes to {file.parent}; name another folder with --out"
-                ) from error
+                raise UsageError(in_use(file.parent)) from error
             raise StoreError(f"{self.file} cannot be used: {error}", Exit.USAGE) from error
 
     def _prepare(self) -> None:

@@ -94,6 +94,12 @@ def require_no_link(path: Path) -> None:
         )
 
 
+def in_use(folder: Path, process: str = "") -> str:
+    """The message that a run cannot begin because another one writes to its folder. process: its id, if known."""
+    who = f"another run of kvproof (process {process})" if process else "another run of kvproof"
+    return f"{who} writes to {folder}; wait until it has ended, or name another folder with --out"
+
+
 class Store:
     """One result folder."""
 
@@ -103,7 +109,9 @@ class Store:
         self._is_ours = False
 
     def claim(self) -> None:
-        """Create the folder, and keep other runs out of it. Raises StoreError."""
+        """Create the folder, and keep other runs out of it, unless that is done. Raises StoreError."""
+        if self._is_ours:
+            return
         try:
             with explained(self.folder):
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -115,9 +123,8 @@ class Store:
             raise
 
     def open(self, result: Result) -> None:
-        """Claim the folder, unless that is done, and write the initial result. Raises StoreError."""
-        if not self._is_ours:
-            self.claim()
+        """Claim the folder, and write the initial result. Raises StoreError."""
+        self.claim()
         try:
             with suppress(RenderError):  # it is reported when the run has something to write
                 self.write_all(result)
@@ -181,10 +188,7 @@ class Store:
             os.close(lock)
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 return  # a file system without locks
-            raise StoreError(
-                f"another run of kvproof (process {holder}) writes to {self.folder}; name another folder with --out",
-                Exit.USAGE,
-            ) from error
+            raise StoreError(in_use(self.folder, holder), Exit.USAGE) from error
         with explained(path):
             os.ftruncate(lock, 0)
             os.write(lock, f"{os.getpid()}\n".encode())
