@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from kvproof.audit.cli import faults_impl_run
 from kvproof.audit.cli.fault_store import FaultStore
-from kvproof.audit.faults.catalogue import catalogue
+from kvproof.audit.faults.catalogue import catalogue, fresh
 from kvproof.audit.faults.edits import Fault
 from kvproof.audit.faults.judging import NOBODY, NOT_JUDGED, WALK
 from kvproof.audit.faults.running import FaultOutcome, Judge
@@ -92,6 +92,16 @@ def test_a_pattern_selects_a_subject_a_kind_or_a_fault(monkeypatch: pytest.Monke
     done = kvproof_faults("--only", "look-upp")
     assert done.exit_code == 2
     assert "no subject, kind or fault is named look-upp (did you mean look-up?)" in done.stderr
+
+
+def test_the_fresh_faults_are_a_catalogue_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = answer(monkeypatch, WALK)
+    done = CliRunner().invoke(app, ["faults", "--of", "fresh", "--only", "kvproof-pool"])
+    assert done.exit_code == 0, done.output
+    assert asked == [fault.id for fault in fresh() if fault.subject == "kvproof-pool"]
+    assert f"faults --of fresh, {len(asked)} faults" in done.output
+    done = CliRunner().invoke(app, ["faults", "--of", "fresh", "--only", LEAK])
+    assert f"no subject, kind or fault is named {LEAK}" in done.stderr
 
 
 def test_judges_of_the_specification_are_not_asked_about_managers() -> None:

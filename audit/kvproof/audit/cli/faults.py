@@ -16,6 +16,7 @@ class Faulty(StrEnum):
 
     SPECIFICATION = "spec"
     IMPLEMENTATION = "impl"
+    FRESH = "fresh"
 
 
 class FaultJudge(StrEnum):
@@ -33,7 +34,8 @@ OfOption = Annotated[
     typer.Option(
         "--of",
         help="Plant faults in the specification and its proofs (spec), or in block managers (impl): those of "
-        "kvproof, and those of the engines that are downloaded.",
+        "kvproof, and those of the engines that are downloaded. In these too, fresh plants faults that no search was "
+        "written for.",
     ),
 ]
 JudgesOption = Annotated[
@@ -46,8 +48,8 @@ OnlyOption = Annotated[
         "--only",
         metavar="PATTERN",
         help="Plant only these faults: those of a rule or step, of a kind such as 'rules' or 'machinery', or "
-        "those that match a pattern such as 'drop_*' or 'guards/*'. With --of impl: those of a subject, of a kind, "
-        "or that match a pattern such as 'kvproof/swap-*'. Repeatable.",
+        "those that match a pattern such as 'drop_*' or 'guards/*'. With impl and fresh: those of a subject, of a "
+        "kind, or that match a pattern such as 'kvproof/swap-*'. Repeatable.",
     ),
 ]
 DeletionsOption = Annotated[bool, typer.Option("--deletions", help="Only delete statements; do not change any.")]
@@ -91,16 +93,19 @@ def faults(
     that they do not find has a reason in the catalogue: nobody can notice it, or docs/blind-spots.md names what is not
     looked at. If one has no reason, or is found in spite of it, the exit code is 1. Faults of engines that are not
     downloaded are not judged.
+
+    With --of fresh, the same is done with a second catalogue. Its faults were written from the code of the subjects
+    alone, so the share that is found says how good the searches are.
     """
     with error_boundary(json):
         if resume and out is None:
             raise UsageError("--resume needs the file of the earlier run; name it with --out")
-        if of is Faulty.IMPLEMENTATION:
+        if of is not Faulty.SPECIFICATION:
             from kvproof.audit.cli.faults_impl_run import run_catalogue
 
             if judge or deletions_only:
                 raise UsageError("--judge and --deletions choose faults of the specification; leave them out")
-            raise typer.Exit(run_catalogue(tuple(only or ()), workers, json, out, resume))
+            raise typer.Exit(run_catalogue(of.value, tuple(only or ()), workers, json, out, resume))
         require_extra("prove", "kvproof faults --of spec")
         from kvproof.audit.cli.faults_run import FaultRequest, run_faults
 

@@ -1,4 +1,4 @@
-"""The run of `kvproof faults --of impl`: judge the catalogue, print who finds what, and write the result document."""
+"""The run of `kvproof faults --of impl` (or fresh): judge a catalogue, print who finds what, write the result."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from statistics import median
 
 from kvproof.audit.cli.fault_store import FaultStore, StoredResult
 from kvproof.audit.cli.faults_session import FAULTS, FaultSession
-from kvproof.audit.faults.catalogue import catalogue
+from kvproof.audit.faults.catalogue import catalogue, fresh
 from kvproof.audit.faults.edits import Fault
 from kvproof.audit.faults.judging import COLUMNS, EFFORTS, JUDGES, NOBODY, NOT_JUDGED, SEED, is_as_stated, judged
 from kvproof.audit.faults.running import FaultOutcome, judge_all
@@ -18,27 +18,32 @@ from kvproof.reports.result import Check, Result
 from kvproof.spec.verdict import Exit, Verdict
 
 FOUND = "every-fault-found"
+CATALOGUES = {"impl": catalogue, "fresh": fresh}
 
 
-def selected(only: Sequence[str]) -> list[Fault]:
+def selected(of: str, only: Sequence[str]) -> list[Fault]:
     """The faults of these subjects, kinds or patterns; all for none. Raises UsageError if a pattern selects none."""
+    faults = CATALOGUES[of]()
     for pattern in only:
-        if not any(_is_selected(fault, pattern) for fault in catalogue()):
-            known = sorted({fault.id for fault in catalogue()} | {fault.kind for fault in catalogue()})
+        if not any(_is_selected(fault, pattern) for fault in faults):
+            known = sorted({fault.id for fault in faults} | {fault.kind for fault in faults})
             raise UsageError(f"no subject, kind or fault is named {pattern}{did_you_mean(pattern, known)}")
-    return [fault for fault in catalogue() if not only or any(_is_selected(fault, pattern) for pattern in only)]
+    return [fault for fault in faults if not only or any(_is_selected(fault, pattern) for pattern in only)]
 
 
 def _is_selected(fault: Fault, pattern: str) -> bool:
     return any(fnmatchcase(name, pattern) for name in (fault.id, fault.kind, fault.row))
 
 
-def run_catalogue(only: Sequence[str], workers: str, json: Path | None, out: Path | None, is_resumed: bool) -> Exit:
-    """Judge the selected faults, print the table and write the result. Raises StoreError, UsageError."""
-    faults, settings = selected(only), {"seed": SEED, "efforts": sorted((k, repr(one)) for k, one in EFFORTS.items())}
+def run_catalogue(
+    of: str, only: Sequence[str], workers: str, json: Path | None, out: Path | None, is_resumed: bool
+) -> Exit:
+    """Judge the selected faults of a catalogue, print the table and write the result. Raises StoreError, UsageError."""
+    faults = selected(of, only)
+    settings = {"seed": SEED, "efforts": sorted((k, repr(one)) for k, one in EFFORTS.items())}
     session = FaultSession(
         planted_in="block managers",
-        headline=f"faults --of impl, {len(faults):,} faults, judged as kvproof verify does",
+        headline=f"faults --of {of}, {len(faults):,} faults, judged as kvproof verify does",
         name="faults",
         seed=SEED,
         faults=faults,

@@ -5,6 +5,11 @@ names its subject. Every table of it is a function of a file, and every entry a 
 replaced, the new text, and what is wrong in a sentence. A fault that is not found has a fifth text: `equivalent: ` and
 why no caller can notice it, or `blind spot: ` and the name of a row of `docs/blind-spots.md`.
 
+`fresh/`, in the same form: faults that were written from the code of the subjects alone, without regard to what the
+searches look at. What is found of them at the first run says how good the searches are. So an entry does not change
+any more, but for the reason why it is not found. Its sentence also says what a user notices, and "Needs ... and ..."
+if the fault needs two features together.
+
 `walks/`, a file for each subject: faults that a walk of the tests finds within a number of operations, and makes short.
 
 `by_hand.toml`, `machinery.toml`, `code.toml`: faults of the specification's text, of what proves it, and of the code of
@@ -33,7 +38,17 @@ def _read(path: Path) -> dict[str, Any]:
 @cache
 def catalogue() -> tuple[Fault, ...]:
     """The faults of managers, by file and in their order. Raises ValueError for an entry of another form."""
-    return tuple(fault for file in sorted((FOLDER / "managers").glob("*.toml")) for fault in _faults_in(file))
+    return _faults_of("managers")
+
+
+@cache
+def fresh() -> tuple[Fault, ...]:
+    """The faults of subjects that nobody looked for beforehand, by file and in their order. Raises as `catalogue`."""
+    return _faults_of("fresh")
+
+
+def _faults_of(folder: str) -> tuple[Fault, ...]:
+    return tuple(fault for file in sorted((FOLDER / folder).glob("*.toml")) for fault in _faults_in(file))
 
 
 def _faults_in(path: Path) -> Iterator[Fault]:
