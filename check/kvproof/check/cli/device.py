@@ -198,14 +198,19 @@ def _settled_names(
     return tuple(dict.fromkeys(executors or BUILT_IN)), tuple(dict.fromkeys(layouts)), tuple(dict.fromkeys(dtypes))
 
 
+def require_known_device(asked: str, *more: str) -> None:
+    """Raise UsageError unless this is a device, or one of these."""
+    known = ("auto", "cpu", "cuda", *more)
+    if asked not in known:
+        raise UsageError(f"there is no device {asked!r}; --device must be {', '.join(known[:-1])} or {known[-1]}")
+
+
 def settled_device(asked: str, simulation: ExitStack | None = None) -> tuple[str, dict[str, str], str]:
     """The device to use, facts of the machine for the report, and a note. Raises UsageError.
 
     simulation: keeps the simulated device until it is closed; None where no device can be simulated.
     """
-    known = ("auto", "cpu", "cuda", *([SIMULATED] if simulation is not None else []))
-    if asked not in known:
-        raise UsageError(f"there is no device {asked!r}; --device must be {', '.join(known[:-1])} or {known[-1]}")
+    require_known_device(asked, *([SIMULATED] if simulation is not None else []))
     require_extra("device", "the data plane")
     from kvproof.check.hosts.interrupt import uninterrupted
 

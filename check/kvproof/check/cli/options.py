@@ -1,6 +1,7 @@
 """Options that several commands share. Every option that is a number has a least and a largest value."""
 
 import math
+import os
 import secrets
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,7 +46,7 @@ def _workers(value: str | None) -> str | None:
 
 def _folder(context: typer.Context, value: Path) -> Path:
     """The value of --out. Raises Exit if it is a file."""
-    if value.is_file():
+    if os.path.isfile(value):  # no error if the name is too long: the command reports that
         where = place_in(context)("out")
         text = f"--out takes a folder, and {value} is a file; name another path"
         raise fail(f"{where}: {text}" if where else text, Exit.USAGE)

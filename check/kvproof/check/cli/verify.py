@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from kvproof.check.cli.config import options_to_repeat, place_in, typed
-from kvproof.check.cli.device import DeviceOption, settled_device
+from kvproof.check.cli.device import DeviceOption, require_known_device, settled_device
 from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
     BaselineOption,
@@ -95,6 +95,7 @@ def verify(
         from kvproof.check.search.strategies import strategy_of
         from kvproof.check.subjects.loading.shipping import SHIPPING
 
+        require_known_device(device)
         store = Store(resume or out)
         plan, results = _planned(context) if resume is None else _resumed(context, store, ending)
         subject = plan.subject
