@@ -31,6 +31,7 @@ SUITES = ("long", "engine", "ray", "install", "browser")
 FILE = Path("build/everything.jsonl")
 RECORDING = "--recording"  # for the plugin: where to write, the suite, the tree, when to stop
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+LIMIT_SECONDS = 7_200  # of a test without a limit of its own: it ends a test that hangs, and none on a slow machine
 ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
@@ -147,7 +148,9 @@ def run(suite: str, folder: Path, file: Path, tree: str, stop: float, only: str)
 def run_file(suite: str, name: str, folder: Path, file: Path, tree: str, stop: float) -> None:
     """Run what is left of a test file, until `stop`, or until pytest dies."""
     about = {"file": str(file.absolute()), "suite": suite, "tree": tree, "stop": stop}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "tests.everything", "-m", suite, name]
+    limit = f"timeout={LIMIT_SECONDS}"
+    chosen = ["-p", "no:xdist", "-p", "tests.everything", "-o", limit, "-m", suite, name]
+    command = [sys.executable, "-m", "pytest", "-q", *chosen]
     code = subprocess.run([*command, RECORDING, json.dumps(about)], cwd=folder).returncode
     after = recorded(file, suite, tree)
     if code in ENDED or name in after.outcomes:  # the name of a file has an outcome if it cannot be collected

@@ -33,7 +33,10 @@ MAKE = "it is a target of the Makefile, which CI runs"
 NOT_RUN = {
     "../README.md": {"make ": MAKE, "kvproof init": "`tutorial.md` runs it, and shows the exit code 2"},
     "blind-spots.md": {"kvproof faults --of impl --jobs": "it takes an hour; `make faults` runs it"},
-    "data-plane.md": {"make gpu": "it needs a GPU; tests/benchmarks try its stages without one"},
+    "data-plane.md": {
+        "make gpu": "it needs a GPU; tests/benchmarks try its stages without one",
+        "python3 -m benchmarks.gpu_kernels": "it needs nvcc and the sources of engines; `make gpu ENGINES=` runs it",
+    },
     "engines.md": {"kvproof hunt --subject mini-sglang==PATH": "it needs a checkout, which no index has"},
     "install.md": {"python -m pip": INDEX},
     "recording.md": {
