@@ -26,6 +26,8 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # of linux/prctl.h
 PARENT_SECONDS = 0.5  # between two looks at whether the parent lives
 NOT_STARTED = 127  # the exit code of a command that cannot be started, as in a shell
 MARK = "KVPROOF_STARTED"
+LOOKS_MAX = 20  # for processes with a mark; on a busy machine others end all the time
+_ended = set[int]()  # processes that had ended when a mark was looked for, and that nobody has waited for
 
 
 def _prctl(option: int, argument: int) -> None:
@@ -90,12 +92,40 @@ def marked() -> tuple[str, dict[str, str]]:
 
 
 def end_marked(mark: str) -> None:
-    """Kill the processes that have the mark in their environment. Source: proc(5), /proc/pid/environ."""
-    line = f"{MARK}={mark}".encode()
-    for environment in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            if line in environment.read_bytes().split(b"\0"):
-                os.kill(int(environment.parent.name), signal.SIGKILL)
+    """Kill the processes that have the mark in their environment.
+
+    While they are looked for, one of them may start another and end, as a daemon is made. So they are looked for until
+    each that has the mark or has ended was there before.
+    """
+    line, killed = f"{MARK}={mark}".encode(), set[int]()
+    for _ in range(LOOKS_MAX):
+        found, ended = _having(line)
+        for pid in found:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        news = (found - killed) | (ended - _ended)
+        killed |= found
+        _ended.clear()
+        _ended.update(ended)
+        if not news:
+            return
+
+
+def _having(line: bytes) -> tuple[set[int], set[int]]:
+    """The processes whose environment has the line, and those that have ended. Source: proc(5), /proc/pid/environ."""
+    found, ended = set[int](), set[int]()
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            environment = file.read_bytes()
+        except PermissionError:
+            continue
+        except OSError:
+            environment = b""
+        if not environment:  # so are those of the kernel's own threads, which are always there
+            ended.add(int(file.parent.name))
+        elif line in environment.split(b"\0"):
+            found.add(int(file.parent.name))
+    return found, ended
 
 
 # The supervisor -----------------------------------------------------------------------------------------------------
