@@ -1,4 +1,4 @@
-"""The order of the tests, their signals, and how a test plants a fault in this process."""
+"""The order of the tests, their signals, the words of commands, and how a test plants a fault in this process."""
 
 import gc
 import os
@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.golden_files import TESTS, Command
 from typer.main import get_command
 
 from kvproof.audit.faults.edits import Edit
@@ -16,6 +17,7 @@ from kvproof.audit.faults.planting import in_memory
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
 Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
+COLLECTED = pytest.StashKey[set[str]]()  # the names of all tests that were collected, also of those that are not run
 
 HEAVY = (  # files that take longest, by their processor time; one that began last would leave the other workers idle
     "fault_injection/test_planted_faults.py",
@@ -70,10 +72,41 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         gc.set_threshold(700, 10, 100)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-golden", action="store_true", help="write the words of commands (tests/golden_files.py)")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the files that take longest; the order must be the same in every worker."""
+    config.stash[COLLECTED] = {name_of(item) for item in items}
     rank = {Path(__file__).parent / file: place for place, file in enumerate(HEAVY)}
     items.sort(key=lambda item: (rank.get(item.path, len(HEAVY)), item.path))
+
+
+def name_of(item: pytest.Item) -> str:
+    """The path below `tests/`, and the name, of a test."""
+    return f"{item.path.relative_to(TESTS).as_posix()}::{item.name}"
+
+
+@pytest.fixture
+def command(request: pytest.FixtureRequest, tmp_path: Path) -> Command:
+    """Runs a command; what it prints is compared with the golden file of this command, or written to it."""
+    if request.config.getoption("--write-golden") and "PYTEST_XDIST_WORKER" in os.environ:
+        pytest.fail("--write-golden takes one process: leave out -n")
+    return Command(name_of(request.node), tmp_path)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Function) -> Generator[None, None, None]:
+    """A test that passes, and whose commands print other words than before, fails."""
+    yield
+    given = item.funcargs.get("command")
+    if isinstance(given, Command) and (difference := given.difference()):
+        if item.config.getoption("--write-golden"):
+            given.write()
+            difference = f"The section was written. {difference}"
+        pytest.fail(difference, pytrace=False)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -45,12 +45,6 @@ def test_a_fault_that_nobody_notices_fails_the_run_and_is_named(monkeypatch: pyt
     assert "3 mutants: 2 killed, 0 equivalent, 1 alive." in done.output
 
 
-def test_a_rule_that_does_not_exist_is_a_mistake_of_the_caller() -> None:
-    done = kvproof_faults("--only", "evict", "--only", "begin_fre")
-    assert done.exit_code == 2
-    assert "no rule, step or kind of fault is named begin_fre (did you mean begin_free?)" in done.stderr
-
-
 def test_the_kind_rules_selects_every_mutant_and_no_other_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     planted: list[object] = []
 
@@ -83,4 +77,3 @@ def test_a_run_goes_on_where_an_earlier_one_was_interrupted(tmp_path: Path, monk
     assert f"2 results are in {file}; {len(selected) - 2} mutants are left" in done.output
     assert done.output.count("alive: ") == 2
     assert kvproof_faults(*arguments).exit_code == 2
-    assert "--resume needs the file" in kvproof_faults("--resume").stderr

@@ -141,19 +141,6 @@ def test_a_release_that_cannot_do_what_led_to_the_fault_is_neither_good_nor_bad(
     assert [(one.outcome, one.text) for one in found.releases] == [(outcome, text)]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--subject", "kvproof", "--trace", "x", "1.0"), "kvproof has no releases; there are those of "),
-        (("--subject", "vllm-v0", "--trace", "nowhere.json", "0.9.2"), "cannot read nowhere.json"),
-    ],
-)
-def test_an_impossible_bisection_is_an_error_of_one_line(cache: Path, arguments: tuple[str, ...], said: str) -> None:
-    done = CliRunner().invoke(app, ["bisect", *arguments])
-    assert done.exit_code == 2
-    assert said in done.stderr
-
-
 @pytest.mark.engine
 def test_a_prompt_longer_than_its_window_finds_no_blocks_in_any_release(saved: Path) -> None:
     found = bisect("vllm-v0", saved, ["0.6.3", "0.9.2"], lambda path, name: replay(path, name, isolation=True))

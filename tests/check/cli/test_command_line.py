@@ -40,11 +40,7 @@ class Moody(BuiltIn):
 class Wrong(BuiltIn):
     def reserve(self, seq, num_tokens):
         return [super().reserve(seq, num_tokens)]
-
-def broken():
-    raise RuntimeError("no engine here")
 """
-LINE = "kvproof: "
 
 
 @pytest.fixture
@@ -83,37 +79,6 @@ def test_help_imports_no_judge() -> None:
 
 def test_the_version_is_that_of_the_package() -> None:
     assert re.fullmatch(r"kvproof \d+\.\d+\.\d+\S*\n", kvproof("--version").output)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("verify", "--subject", "kvprof"), "there is no subject 'kvprof'; did you mean kvproof?"),
-        (("hunt", "--subject", "nothing:make"), "nothing:make: nothing cannot be imported: ModuleNotFoundError"),
-        (("hunt", "--subject", "faulty.py:broken"), "the subject cannot be made: RuntimeError: no engine here"),
-        (("explore", "--scope", "lokahead"), "there is no scope lokahead (did you mean lookahead?)"),
-        (("report", "nowhere"), "cannot read nowhere/result.json: No such file or directory"),
-        (("engines", "add", "vllm"), "'vllm' is no release; write NAME==VERSION"),
-        (("verify", "--out", "faulty.py"), "--out takes a folder, and faulty.py is a file; name another path"),
-        (("verify", "--json", "."), ". is a folder; --json needs a file"),
-    ],
-)
-def test_an_impossible_request_is_an_error_of_one_line_with_code_2(
-    faulty: str, arguments: tuple[str, ...], message: str
-) -> None:
-    done = kvproof(*arguments)
-    assert done.exit_code == 2
-    lines = [line for line in done.stderr.splitlines() if line]
-    assert len(lines) == 1
-    assert lines[0].startswith(LINE)
-    assert message in lines[0]
-
-
-@pytest.mark.parametrize(
-    "arguments", [("verfy",), ("verify", "--sed", "1"), ("verify", "--seed", "-1"), ("hunt",), ("replay",), ("bisect",)]
-)
-def test_a_command_line_that_is_wrong_exits_with_2(arguments: tuple[str, ...]) -> None:
-    assert kvproof(*arguments).exit_code == 2
 
 
 def test_the_subjects_are_listed() -> None:

@@ -42,11 +42,6 @@ def test_a_variable_that_would_have_no_effect_is_refused(
     assert (done.exit_code, said in done.output) == (Exit.USAGE, True), done.output
 
 
-def test_a_key_of_no_characters_is_refused() -> None:
-    done = CliRunner().invoke(app, ["record", "--subject", "kvproof", "--digest-key", ""])
-    assert (done.exit_code, "tokens would be stored as they are" in done.output) == (Exit.USAGE, True), done.output
-
-
 def test_a_release_in_the_folder_of_all_caches_is_the_one_that_is_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

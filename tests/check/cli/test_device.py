@@ -20,9 +20,6 @@ from kvproof.check.data_plane.run.correctness import CorrectnessConfig
 from kvproof.check.data_plane.speed import bandwidth
 from kvproof.check.data_plane.speed.bandwidth import BandwidthConfig
 from kvproof.reports import device_page
-from kvproof.reports.document import write
-from kvproof.reports.result import Result as Document
-from kvproof.reports.result import Run
 
 QUICK = ("device", "--device", "cpu", "--layout", "two-planes", "--dtype", "bfloat16", "--budget", "100", "--seed", "5")
 
@@ -134,36 +131,6 @@ def test_without_cuda_auto_says_that_the_cpu_is_used_and_cuda_is_refused(monkeyp
     assert settled_device("cpu")[2] == ""
     gate = kvproof("verify", "--device", "cuda")
     assert (gate.exit_code, gate.stderr) == (done.exit_code, done.stderr)
-    elsewhere = kvproof("verify", "--subject", "pipe:./manager", "--device", "cpu")
-    assert elsewhere.exit_code == 2
-    assert "pipe:./manager moves no bytes on a device; leave --device out" in elsewhere.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--device", "tpu"), "there is no device 'tpu'; --device must be auto, cpu, cuda or simulated"),
-        (("--device", "cpu", "--layout", "hdn"), "no layout is named 'hdn'"),
-        (("--device", "cpu", "--dtype", "bf16"), "no element type is named 'bf16'"),
-        (("--device", "cpu", "--executor", "enigne"), "no executor is named 'enigne'; did you mean engine?"),
-        (("--device", "cpu", "--executor", "nowhere:move"), "nowhere:move: nowhere cannot be imported"),
-        (("--device", "cpu", "--executor", "movers.py:left"), "movers.py has no 'left'"),
-        (("--baseline", "nowhere.json"), "cannot read nowhere.json: No such file or directory"),
-        (("--baseline", "movers.py"), "movers.py is not JSON"),
-    ],
-)
-def test_what_cannot_be_run_is_reported_in_one_line_with_code_2(arguments: tuple[str, ...], message: str) -> None:
-    done = kvproof("device", *arguments)
-    assert done.exit_code == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert message in done.stderr
-
-
-def test_a_baseline_without_speeds_is_refused_before_anything_runs() -> None:
-    write(Path("plain.json"), Document(Run("0.1", "verify", "kvproof", 1)))
-    done = kvproof("device", "--baseline", "plain.json")
-    assert done.exit_code == 2
-    assert "plain.json holds no speeds; write one with `kvproof device --json plain.json`" in done.stderr
 
 
 def test_a_torch_that_is_too_old_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,26 +110,7 @@ def test_a_history_that_breaks_during_the_run_changes_neither_the_result_nor_the
     assert json.loads(Path(".kvproof/result.json").read_text())["run"]["is_complete"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("history",), "no history is given: name its file with --history"),
-        (("history", "--history", "none.db"), "there is no history none.db; a run with --history none.db begins one"),
-        (("compare", "a", "b"), "there is no file or folder a; to compare runs of a history, name it with --history"),
-        (("compare", "a", "b", "--history", "none.db"), "there is no history none.db"),
-        (("device", "compare", "none.json"), "cannot read none.json: No such file or directory"),
-        (("device", "campare"), "No such command 'campare'"),
-    ],
-)
-def test_what_is_not_there_is_a_usage_error(arguments: tuple[str, ...], message: str) -> None:
-    code, output = kvproof(*arguments)
-    assert (code, message in output) == (Exit.USAGE, True)
-    assert os.listdir() == []
-
-
-def test_device_compares_results_and_has_its_own_options_still() -> None:
-    code, output = kvproof("device", "--device", "none")
-    assert (code, "there is no device 'none'" in output) == (Exit.USAGE, True)
+def test_device_compares_results() -> None:
     run = {"version": "0.2", "command": "device", "subject": "the data plane of cpu", "seed": 1, "is_complete": True}
     check = {"id": "a/b", "judge": "a", "property": "b", "verdict": "not refuted"}
     for host in ("alpha", "beta"):

@@ -127,29 +127,6 @@ def test_nothing_is_overwritten_unless_that_is_wanted(start: Start) -> None:
     assert "subject" in (folder / "kvproof.toml").read_text()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--capability", "forks"), "there is no 'forks' (did you mean fork?)"),
-        (("--capability", "fork,caching"), "repeat it: --capability fork --capability caching"),
-        (("--capability", "refusal_slack"), "refusal_slack is None by default, so write its value into the"),
-        (
-            ("--capability", "has_admission_query"),
-            "has_admission_query is True by default, so write its value into the `capabilities`",
-        ),
-        (("--language", "cobol"), "there is no 'cobol'; choose from python, javascript"),
-        (("--name", "a b"), "'a b' is not a name"),
-    ],
-)
-def test_a_choice_that_does_not_exist_is_a_usage_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, str], words: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = kvproof("init", "--yes", *arguments)
-    assert (done.exit_code, words in done.output) == (2, True), done.output
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_program_in_javascript_says_what_is_not_written_yet(start: Start) -> None:
     folder = start("--language", "javascript", "--capability", "caching")
     text = (folder / "kvproof_manager.js").read_text()

@@ -46,13 +46,6 @@ def test_what_is_no_number_in_its_range_is_a_mistake_of_the_caller(command: str,
     assert f"Invalid value for '{option}'" in done.stderr
 
 
-@pytest.mark.parametrize("option", ["--jobs", "--workers"])
-def test_workers_that_are_no_number_and_no_ray_are_a_mistake_of_the_caller(option: str) -> None:
-    done = CliRunner().invoke(app, ["faults", option, "0"])
-    assert done.exit_code == 2
-    assert "name a number of processes, 1 to 256, ray, or ray://HOST:PORT" in " ".join(done.stderr.split())
-
-
 def test_nan_is_refused_even_if_every_comparison_lets_it_pass() -> None:
     callback: Any = options.seconds_option("--budget", "").callback
     assert callback(1.5) == 1.5

@@ -280,12 +280,6 @@ def test_bounded_obligations_are_counted_apart(monkeypatch: pytest.MonkeyPatch) 
     ) in done.stderr
 
 
-def test_a_result_that_cannot_be_written_is_an_error_before_the_run(tmp_path: Path) -> None:
-    done = kvproof_prove("--json", str(tmp_path))
-    assert done.exit_code == 2
-    assert "is a folder" in done.stderr
-
-
 WEAKER = """
 @theorem("no-leak-at-rest")
 def at_rest_every_block_is_unused(state: State) -> bool:

@@ -68,12 +68,6 @@ def test_the_built_in_scheduler_is_verified(tmp_path: Path) -> None:
     assert "unmet" not in output
 
 
-def test_a_scheduler_is_not_explored_and_the_message_says_what_to_do(tmp_path: Path) -> None:
-    code, output = kvproof("explore", "--subject", "kvproof-scheduler", "--out", str(tmp_path))
-    assert code == 2
-    assert "schedulers are not searched exhaustively, use kvproof hunt" in output
-
-
 def test_a_walk_of_a_scheduler_decides_whether_it_repeats_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

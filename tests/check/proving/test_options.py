@@ -128,9 +128,3 @@ def test_a_baseline_that_cannot_be_compared_is_a_mistake_of_the_caller(
     done = kvproof_prove("--baseline", str(baseline))
     assert done.exit_code == Exit.USAGE
     assert message in done.stderr
-
-
-def test_a_baseline_of_a_part_is_not_saved(tmp_path: Path) -> None:
-    done = kvproof_prove("--only", PART, "--save-baseline", str(tmp_path / "efforts.json"))
-    assert done.exit_code == Exit.USAGE
-    assert "leave out --only" in done.stderr

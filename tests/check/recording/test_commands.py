@@ -148,12 +148,9 @@ def test_a_recording_that_is_begun_twice_in_a_process_is_one(monkeypatch: pytest
 def test_files_that_are_no_recordings_are_kept(kvproof: Callable[..., Result], tmp_path: Path) -> None:
     for name in ("run-777.jsonl", "run-2.jsonl", "run.jsonl"):
         (tmp_path / name).write_text("mine")
-    refused = kvproof("record", "--out", "run.jsonl", "--", "true")
-    assert refused.exit_code == 2
-    assert "run.jsonl exists and is not a recording of kvproof; name another file, or remove it" in refused.stderr
-    assert kvproof("record", "--subject", "kvproof", "--steps", "5", "--out", "run.jsonl").exit_code == 2
-    assert (tmp_path / "run.jsonl").read_text() == "mine"
-    assert kvproof("record", "--subject", "kvproof", "--steps", "5", "--out", "/proc/none").exit_code == 2
+    for whose in (("--", "true"), ("--subject", "kvproof", "--steps", "5")):
+        assert kvproof("record", "--out", "run.jsonl", *whose).exit_code == 2
+        assert (tmp_path / "run.jsonl").read_text() == "mine"
     (tmp_path / "run.jsonl").unlink()
     assert kvproof("record", "--out", "run.jsonl", "--", "true").exit_code == 5
     assert [(tmp_path / f"run-{number}.jsonl").read_text() for number in (777, 2)] == ["mine", "mine"]
@@ -177,10 +174,6 @@ def test_a_recorded_process_does_not_record_its_commands_again(
 
 def test_the_exit_code_of_a_recorded_command_is_kept(kvproof: Callable[..., Result]) -> None:
     assert kvproof("record", "--", sys.executable, "-c", "raise SystemExit(7)").exit_code == 7
-    assert kvproof("record", "--", "./no-such-command").exit_code == 2
-    assert kvproof("record").exit_code == 2
-    assert kvproof("record", "--subject", "kvproof", "--", "true").exit_code == 2
-    assert kvproof("record", "--subject", "kvproof-pool").exit_code == 2
 
 
 def diverging(path: Path, good: Path) -> Path:

@@ -236,8 +236,6 @@ def test_a_manager_is_watched_from_within_its_program(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_watched_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for arguments in (["--metrics", "nine", "--", "true"], ["--", "./no-such-command"], []):
-        assert CliRunner().invoke(app, ["watch", *arguments]).exit_code == Exit.USAGE
     manager = BlockManager(block_size=4, num_gpu_blocks=8, num_cpu_blocks=0)
     with pytest.raises(RecordingRefused, match="on_finding must be one of log, dump, stop"):
         watch(manager, tmp_path, on_finding="end")

@@ -206,12 +206,6 @@ def test_what_the_file_does_not_mean_to_say_is_refused(folder: Path, text: str, 
     assert said in str(refused.value)
 
 
-def test_a_file_that_is_named_must_be_there(folder: Path) -> None:
-    done = explore("--known", "nowhere.toml")
-    assert done.exit_code == 2
-    assert "cannot read nowhere.toml: No such file or directory" in done.stderr
-
-
 def test_an_entry_with_a_former_signature_goes_on_to_excuse_its_finding(folder: Path) -> None:
     known = loaded(folder, ENTRY.format(day="2026-01-31").replace("fork: *", "fork KeyError: no such parent"))
     found = Identity(

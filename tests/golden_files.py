@@ -1,0 +1,103 @@
+"""What commands print, word for word: one golden file per command, with one section per test.
+
+A test that takes the fixture `command` runs commands with it, and compares records: exit codes, verdicts, properties,
+files. Its sentences are compared after it has passed: `tests/golden/<command>.txt` has a section with the name of the
+test, and this section is all that the command printed in it. So a sentence stands in one place, beside its neighbours.
+
+    pytest --write-golden tests/check/cli/test_verify.py
+
+writes the sections of these tests again. A test whose section was written fails, and passes the next time; the change
+is read before it is committed. Nothing passes without its section, and `test_golden_files.py` finds the sections that
+no test has. What differs from run to run, or from machine to machine, is replaced by `settled`.
+"""
+
+import re
+import shlex
+from collections import defaultdict
+from pathlib import Path
+
+from typer.main import get_command
+from typer.testing import CliRunner, Result
+
+from kvproof.check.cli.app import app
+
+TESTS = Path(__file__).resolve().parent
+GOLDEN = TESTS / "golden"
+HEADING = "=== "
+COMMANDS: frozenset[str] = frozenset(get_command(app).commands)  # type: ignore[attr-defined]
+ENVIRONMENT = {"COLUMNS": "80", "CI": ""}  # the width of usage errors; no lines of progress every few seconds
+VOLATILE = (
+    (r"\b\d+\.\d+ s\b", "N s"),
+    (r"\b(kvproof|z3|cvc5|torch) \d+\.\d+\.\d+[\w.+]*", r"\1 VERSION"),
+)
+
+
+class Command:
+    """Runs `kvproof` with these arguments, in this process, and keeps what it prints.
+
+    test: its name, with its path below `tests/`. folder: of the test; its path differs from run to run.
+    """
+
+    def __init__(self, test: str, folder: Path, golden: Path = GOLDEN) -> None:
+        self.test, self.folder, self.golden = test, folder, golden
+        self.printed: defaultdict[str, str] = defaultdict(str)  # by command
+
+    def __call__(self, *arguments: str | Path) -> Result:
+        words = [str(one) for one in arguments]
+        done = CliRunner().invoke(app, words, env=ENVIRONMENT)
+        name = words[0] if words[0] in COMMANDS else "kvproof"
+        self.printed[name] += settled(transcript(words, done), self.folder)
+        return done
+
+    def difference(self) -> str:
+        """Where a section differs from what was printed in this test; empty if none does."""
+        if not self.printed:
+            return f"{self.test} takes the fixture `command` and ran none with it"
+        for file in self._files():
+            expected, printed = sections(file).get(self.test), self.printed.get(file.stem)
+            if expected is None:
+                return f"{file.name} has no section {self.test}; write it with `pytest --write-golden`"
+            if printed is None:
+                return f"{file.name} has a section {self.test}, and this test ran no such command"
+            if expected != printed:
+                return f"{file.name} has another text:\n{expected}\nand this was printed:\n{printed}"
+        return ""
+
+    def write(self) -> None:
+        """Let the sections of the test be what was printed."""
+        for file in self._files():
+            found = sections(file)
+            found.pop(self.test, None)
+            if file.stem in self.printed:
+                found[self.test] = self.printed[file.stem]
+            file.write_text("\n".join(f"{HEADING}{name}\n{found[name]}" for name in sorted(found)))
+
+    def _files(self) -> list[Path]:
+        """Those of the commands that the test ran, and those that have a section of it."""
+        present = [file for file in self.golden.glob("*.txt") if self.test in sections(file)]
+        return sorted({*present, *(self.golden / f"{name}.txt" for name in self.printed)})
+
+
+def sections(file: Path) -> dict[str, str]:
+    """The sections of a golden file, by the names of their tests; none if there is no such file."""
+    if not file.is_file():
+        return {}
+    first, *texts = re.split(rf"^{HEADING}(.*)\n", file.read_text(), flags=re.MULTILINE)
+    assert first == "", f"{file.name} does not begin with a heading"
+    return {name: text.rstrip("\n") + "\n" for name, text in zip(texts[::2], texts[1::2], strict=True)}
+
+
+def transcript(words: list[str], done: Result) -> str:
+    """The command line, what went to both outputs, and the exit code."""
+    output = "[a JSON document]" if done.stdout.startswith("{") else done.stdout.strip("\n")
+    errors = done.stderr.strip("\n")
+    parts = (f"$ kvproof {shlex.join(words)}", output, errors and f"[standard error]\n{errors}")
+    return "\n".join([*filter(None, parts), f"[exit code {done.exit_code}]\n"])
+
+
+def settled(text: str, folder: Path) -> str:
+    """The text with names for what differs from run to run: seconds, versions, the paths of the test and of kvproof."""
+    text = text.replace(str(folder), "FOLDER").replace(str(TESTS.parent), "REPOSITORY")
+    for pattern, name in VOLATILE:
+        text = re.sub(pattern, name, text)
+    return text
