@@ -28,6 +28,8 @@ COMMANDS: frozenset[str] = frozenset(get_command(app).commands)  # type: ignore[
 ENVIRONMENT = {"COLUMNS": "80", "CI": ""}  # the width of usage errors; no lines of progress every few seconds
 VOLATILE = (
     (r"\b\d+\.\d+ s\b", "N s"),
+    (r"\bslowest N s, .*", "slowest N s, ..."),  # which proofs these are
+    (r"\bsolver N s, effort [\d,]+", "solver N s, effort N"),  # of another release of the solver
     (r"\b(kvproof|z3|cvc5|torch) \d+\.\d+\.\d+[\w.+]*", r"\1 VERSION"),
 )
 
