@@ -14,6 +14,7 @@ no test has. What differs from run to run, or from machine to machine, is replac
 import re
 import shlex
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 from typer.main import get_command
@@ -32,6 +33,7 @@ VOLATILE = (
     (r"\bsolver N s, effort [\d,]+", "solver N s, effort N"),  # of another release of the solver
     (r"\b(kvproof|z3|cvc5|torch) \d+\.\d+\.\d+[\w.+]*", r"\1 VERSION"),
 )
+Run = partial[Result]  # of a command of which some arguments are given
 
 
 class Command:

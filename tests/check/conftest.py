@@ -1,14 +1,16 @@
-"""For every test: the example manager, as it is or with some of its calls replaced; few scopes; a full disk."""
+"""For every test: the example manager, perhaps with some calls replaced; few scopes; `kvproof prove`; a full disk."""
 
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MethodType
 from typing import Any
 
 import pytest
+from tests.golden_files import Command, Run
 
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.search.strategies import MANAGERS, STRATEGIES
@@ -53,6 +55,12 @@ def few_scopes(monkeypatch: pytest.MonkeyPatch) -> None:
     few = {name: MANAGERS.exhaustive.hunted[name] for name in FEW_SCOPES}
     short = replace(MANAGERS, _exhaustive=replace(MANAGERS.exhaustive, hunted=few))
     monkeypatch.setitem(STRATEGIES, MANAGERS.level.name, short)
+
+
+@pytest.fixture
+def prove(command: Command) -> Run:
+    """Runs `kvproof prove` in this process, and keeps nothing for the next run."""
+    return partial(command, "prove", "--jobs", "1", "--no-cache")
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 import z3
-from tests.golden_files import Command
-from typer.testing import Result
+from tests.golden_files import Run
 
 import kvproof.reports
 from kvproof.check.proving.options import compare_answers
@@ -25,13 +24,6 @@ from kvproof.models.translation.text import Text
 from kvproof.spec.verdict import Exit, Verdict
 
 X, Y, Z = z3.Ints("x y z")
-Prove = Callable[..., Result]
-
-
-@pytest.fixture
-def prove(command: Command) -> Prove:
-    """Runs the command in this process, and keeps nothing for the next run."""
-    return lambda *arguments: command("prove", "--jobs", "1", "--no-cache", *arguments)
 
 
 def mixed() -> Iterator[Obligation]:
@@ -83,7 +75,7 @@ def pinned(obligations: Iterable[Obligation]) -> list[str]:
     return list(pin.lines)
 
 
-def test_the_selected_obligations_are_proved_and_printed(tmp_path: Path, prove: Prove) -> None:
+def test_the_selected_obligations_are_proved_and_printed(tmp_path: Path, prove: Run) -> None:
     file = tmp_path / "proofs.json"
     assert prove("--only", "specification/begin_swap", "--json", file).exit_code == 0
     document = json.loads(file.read_text())
@@ -98,14 +90,14 @@ def test_the_selected_obligations_are_proved_and_printed(tmp_path: Path, prove: 
     assert document["run"]["is_complete"]
 
 
-def test_lints_are_part_of_it(prove: Prove) -> None:
+def test_lints_are_part_of_it(prove: Run) -> None:
     assert prove("--only", "lint").exit_code == 0
 
 
 @pytest.mark.usefixtures("mixed_suite")
 @pytest.mark.parametrize("only", ["lint", "mixed/right"])
 def test_a_broken_lint_is_a_refutation_of_whatever_is_selected(
-    only: str, monkeypatch: pytest.MonkeyPatch, prove: Prove
+    only: str, monkeypatch: pytest.MonkeyPatch, prove: Run
 ) -> None:
     from kvproof.models.proofs.lint_error import LintError
 
@@ -119,13 +111,13 @@ def test_a_broken_lint_is_a_refutation_of_whatever_is_selected(
     ("patterns", "code"),
     [(["mixed/right"], 0), (["*/wrong/*", "mixed/right/*"], 1), (["mixed/open"], 4), (["mixed/*"], 1)],
 )
-def test_the_exit_code_tells_the_verdicts_apart(patterns: list[str], code: int, prove: Prove) -> None:
+def test_the_exit_code_tells_the_verdicts_apart(patterns: list[str], code: int, prove: Run) -> None:
     only = [argument for pattern in patterns for argument in ("--only", pattern)]
     assert prove(*only, "--timeout", "0.2").exit_code == code
 
 
 @pytest.mark.usefixtures("mixed_suite")
-def test_an_open_obligation_is_reported_with_its_place_and_reason(tmp_path: Path, prove: Prove) -> None:
+def test_an_open_obligation_is_reported_with_its_place_and_reason(tmp_path: Path, prove: Run) -> None:
     done = prove("--only", "mixed", "--timeout", "0.2", "--json", "-")
     document: dict[str, Any] = json.loads(done.stdout)
     verdicts = {check["id"]: check["verdict"] for check in document["checks"]}
@@ -140,7 +132,7 @@ def test_an_open_obligation_is_reported_with_its_place_and_reason(tmp_path: Path
 
 
 @pytest.mark.usefixtures("mixed_suite")
-def test_what_only_the_solver_says_is_unknown(monkeypatch: pytest.MonkeyPatch, prove: Prove) -> None:
+def test_what_only_the_solver_says_is_unknown(monkeypatch: pytest.MonkeyPatch, prove: Run) -> None:
     monkeypatch.setattr("kvproof.check.proving.checks.refutation_of", lambda *_: None)
     assert prove("--only", "mixed/wrong").exit_code == 4
 
@@ -166,14 +158,14 @@ def positive_free_count_means_a_free_block(state: State) -> bool:
     [(RETURNS_EARLY, "specification/finish"), (CLAIMS_LITTLE, "specification/theorem")],
     ids=["a rule", "a theorem"],
 )
-def test_an_early_return_is_refused(source: str, only: str, tmp_path: Path, prove: Prove) -> None:
+def test_an_early_return_is_refused(source: str, only: str, tmp_path: Path, prove: Run) -> None:
     text = tmp_path / "mine.py"
     text.write_text(source)
     assert prove("--text", text, "--only", only).exit_code == 2
     assert prove("--text", text, "--only", "lint").exit_code == 1
 
 
-def test_a_rule_that_can_never_fire_is_not_proved(tmp_path: Path, prove: Prove) -> None:
+def test_a_rule_that_can_never_fire_is_not_proved(tmp_path: Path, prove: Run) -> None:
     """Its guards contradict each other, so each claim about it follows."""
     text = tmp_path / "mine.py"
     text.write_text("def finish(state, seq):\n    require(state.live[seq] and not state.live[seq], 'never')\n")
@@ -188,7 +180,7 @@ def forget(state: State, block: int) -> None:
 """
 
 
-def test_another_text_is_proved_or_refuted_with_a_state_before_and_after(tmp_path: Path, prove: Prove) -> None:
+def test_another_text_is_proved_or_refuted_with_a_state_before_and_after(tmp_path: Path, prove: Run) -> None:
     text, file = tmp_path / "mine.py", tmp_path / "proofs.json"
     text.write_text(FORGETS)
     name = "specification/evict/nothing_is_known_of_a_free_block"
@@ -211,29 +203,29 @@ def test_another_text_is_proved_or_refuted_with_a_state_before_and_after(tmp_pat
     ],
     ids=["syntax", "name", "statement", "NUL", "100 nots", "500", "3,000", "50,000", "parameters", "length"],
 )
-def test_a_text_that_cannot_be_read_is_a_mistake_of_the_caller(tmp_path: Path, text: str, prove: Prove) -> None:
+def test_a_text_that_cannot_be_read_is_a_mistake_of_the_caller(tmp_path: Path, text: str, prove: Run) -> None:
     (file := tmp_path / "mine.py").write_text(text)
     assert prove("--text", file).exit_code == 2
 
 
 @pytest.mark.usefixtures("mixed_suite")
-def test_a_name_that_nothing_has_is_a_mistake_of_the_caller(prove: Prove) -> None:
+def test_a_name_that_nothing_has_is_a_mistake_of_the_caller(prove: Run) -> None:
     assert prove("--only", "mixed/rihgt").exit_code == 2
 
 
 @pytest.mark.usefixtures("mixed_suite")
 @pytest.mark.parametrize("typo", ["mixed/rihgt", "nosuch", "*/rihgt/*", "vacuity/fires/evcit"])
 @pytest.mark.parametrize("right", ["mixed/right", "lint/guards-first"])
-def test_every_pattern_must_match_something(right: str, typo: str, prove: Prove) -> None:
+def test_every_pattern_must_match_something(right: str, typo: str, prove: Run) -> None:
     assert prove("--only", right, "--only", typo).exit_code == 2
 
 
-def test_a_run_that_checks_nothing_does_not_succeed(prove: Prove) -> None:
+def test_a_run_that_checks_nothing_does_not_succeed(prove: Run) -> None:
     assert prove("--only", "vacuity/hypotheses").exit_code == 5
 
 
 @pytest.mark.usefixtures("mixed_suite")
-def test_bounded_obligations_are_counted_apart(monkeypatch: pytest.MonkeyPatch, prove: Prove) -> None:
+def test_bounded_obligations_are_counted_apart(monkeypatch: pytest.MonkeyPatch, prove: Run) -> None:
     def two_suites(suite: str) -> Iterator[Obligation]:
         yield Obligation(suite, "right", "it is not 0", "conservation", (Hypothesis("positive", X > 0),), X != 0)
 
@@ -261,14 +253,14 @@ def forget(state: State, block: int) -> None:
 """
 
 
-def test_what_another_text_proves_instead_is_listed_and_no_failure(tmp_path: Path, prove: Prove) -> None:
+def test_what_another_text_proves_instead_is_listed_and_no_failure(tmp_path: Path, prove: Run) -> None:
     (text := tmp_path / "weaker.py").write_text(WEAKER)
     assert prove("--text", text, "--only", "specification/theorem").exit_code == 0
     text.write_text("")
     assert prove("--text", text, "--only", "specification/theorem").exit_code == 0
 
 
-def test_a_starred_argument_of_a_step_is_refused_with_its_place(tmp_path: Path, prove: Prove) -> None:
+def test_a_starred_argument_of_a_step_is_refused_with_its_place(tmp_path: Path, prove: Run) -> None:
     (text := tmp_path / "starred.py").write_text(STARRED)
     assert prove("--text", text, "--only", "specification/evict").exit_code == 2
 
@@ -276,7 +268,7 @@ def test_a_starred_argument_of_a_step_is_refused_with_its_place(tmp_path: Path, 
 @pytest.mark.usefixtures("mixed_suite")
 @pytest.mark.parametrize("selected", [[], ["--only", "mixed/right"]])
 def test_an_obligation_that_is_not_pinned_or_has_vanished_fails_the_run(
-    monkeypatch: pytest.MonkeyPatch, selected: list[str], prove: Prove
+    monkeypatch: pytest.MonkeyPatch, selected: list[str], prove: Run
 ) -> None:
     right = next(mixed())
     old = Obligation("mixed", "right", "it is not -1", "conservation", right.hypotheses, X != -1)
@@ -289,16 +281,16 @@ def test_an_obligation_that_is_not_pinned_or_has_vanished_fails_the_run(
     assert "vanished obligation: mixed/right/it is not -1" in check["text"]
 
 
-def test_that_rules_fire_is_part_of_it(prove: Prove) -> None:
+def test_that_rules_fire_is_part_of_it(prove: Run) -> None:
     assert prove("--only", "vacuity/fires/evict", "--only", "vacuity/fires/admit").exit_code == 0
 
 
-def test_a_rule_of_stores_is_selected_by_its_name_alone(prove: Prove) -> None:
+def test_a_rule_of_stores_is_selected_by_its_name_alone(prove: Run) -> None:
     assert prove("--only", "vacuity/fires/store/land").exit_code == 0
     assert prove("--only", "vacuity/fires/store/lend").exit_code == 2
 
 
-def test_a_rule_that_never_fires_is_not_passed(tmp_path: Path, prove: Prove) -> None:
+def test_a_rule_that_never_fires_is_not_passed(tmp_path: Path, prove: Run) -> None:
     text = tmp_path / "mine.py"
     guard = "require(state.status[block] == EVICTABLE and state.refcount[block] > 0, 'never', 'evict-unreferenced')"
     text.write_text(f"def evict(state: State, block: BlockId) -> None:\n    {guard}\n    forget(state, block)\n")
@@ -306,7 +298,7 @@ def test_a_rule_that_never_fires_is_not_passed(tmp_path: Path, prove: Prove) -> 
 
 
 @pytest.mark.usefixtures("mixed_suite")
-def test_hypotheses_that_contradict_each_other_are_a_refutation(monkeypatch: pytest.MonkeyPatch, prove: Prove) -> None:
+def test_hypotheses_that_contradict_each_other_are_a_refutation(monkeypatch: pytest.MonkeyPatch, prove: Run) -> None:
     def contradictory(suite: str) -> Iterator[Obligation]:
         assumed = (Hypothesis("positive", X > 0), Hypothesis("negative", X < 0))
         yield Obligation("mixed", "anything", "it is 7", "conservation", assumed, X == 7)
@@ -326,7 +318,7 @@ def test_solvers_that_contradict_each_other_refute_the_obligation() -> None:
 
 @pytest.mark.usefixtures("mixed_suite")
 def test_an_interrupt_before_the_first_obligation_is_named_and_has_its_own_exit_code(
-    monkeypatch: pytest.MonkeyPatch, prove: Prove
+    monkeypatch: pytest.MonkeyPatch, prove: Run
 ) -> None:
     def interrupted(*_: object, meanwhile: object) -> Iterator[ProofOutcome]:
         raise KeyboardInterrupt
@@ -338,7 +330,7 @@ def test_an_interrupt_before_the_first_obligation_is_named_and_has_its_own_exit_
 
 @pytest.mark.usefixtures("mixed_suite")
 def test_pinned_names_decide_whether_a_pattern_matches_and_new_names_are_found(
-    monkeypatch: pytest.MonkeyPatch, prove: Prove
+    monkeypatch: pytest.MonkeyPatch, prove: Run
 ) -> None:
     made: list[str] = []
 
@@ -358,7 +350,7 @@ def test_pinned_names_decide_whether_a_pattern_matches_and_new_names_are_found(
 
 
 @pytest.mark.usefixtures("mixed_suite")
-def test_a_pinned_name_that_is_no_longer_made_is_not_selected(monkeypatch: pytest.MonkeyPatch, prove: Prove) -> None:
+def test_a_pinned_name_that_is_no_longer_made_is_not_selected(monkeypatch: pytest.MonkeyPatch, prove: Run) -> None:
     monkeypatch.setattr("kvproof.check.proving.asked.pinned_names", lambda: {"mixed/right", "mixed/vanished"})
     assert prove("--only", "mixed/right", "--only", "mixed/vanished").exit_code == 2
 
@@ -384,7 +376,7 @@ def test_obligations_of_every_subject_that_a_pattern_may_select_are_made(pattern
 
 
 def test_a_missing_pin_is_named_before_anything_is_decided(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, prove: Prove
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, prove: Run
 ) -> None:
     monkeypatch.setattr("kvproof.models.pin.FILE", tmp_path / "pinned.txt")
     assert prove("--only", "lint/guards-first").exit_code == 2
@@ -393,7 +385,7 @@ def test_a_missing_pin_is_named_before_anything_is_decided(
 @pytest.mark.usefixtures("mixed_suite")
 @pytest.mark.parametrize(("only", "code"), [("mixed/right", 3), ("mixed/wrong", 1)])
 def test_what_was_proved_is_reported_if_an_optional_part_finds_no_space(
-    only: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prove: Prove
+    only: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prove: Run
 ) -> None:
     def full(*_: object) -> None:
         raise StoreError("no space is left", Exit.INTERNAL)

@@ -4,13 +4,11 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import z3
-from typer.testing import CliRunner, Result
+from tests.golden_files import Run
 
-from kvproof.check.cli.app import app
 from kvproof.check.proving.options import compare_answers
 from kvproof.models.obligation import Obligation
 from kvproof.models.proofs.induction import Induction
@@ -22,31 +20,20 @@ X = z3.Int("x")
 PART = "mapping/swap-in and copy"
 
 
-def kvproof_prove(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["prove", "--jobs", "1", "--no-cache", *arguments])
-
-
-def document(*arguments: str) -> dict[str, Any]:
-    done = kvproof_prove("--json", "-", *arguments)
-    assert done.exit_code == 0, done.output
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def test_a_second_solver_proves_it_again_and_each_answer_is_a_check_of_its_own() -> None:
+def test_a_second_solver_proves_it_again_and_each_answer_is_a_check_of_its_own(prove: Run) -> None:
     pytest.importorskip("cvc5")
-    checks = document("--only", PART, "--second-solver")["checks"]
+    done = prove("--json", "-", "--only", PART, "--second-solver")
+    assert done.exit_code == 0
+    checks = json.loads(done.stdout)["checks"]
     by_judge = {judge: [one for one in checks if one["judge"] == judge] for judge in ("prover", "second-solver")}
     assert len(by_judge["prover"]) == len(by_judge["second-solver"]) == 2
     assert {one["verdict"] for one in checks} == {"proved"}
     assert len({one["id"] for one in checks}) == len(checks)
 
 
-def test_a_missing_second_solver_is_an_error_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_second_solver_is_an_error_before_the_run(monkeypatch: pytest.MonkeyPatch, prove: Run) -> None:
     monkeypatch.setitem(sys.modules, "cvc5", None)
-    done = kvproof_prove("--second-solver")
-    assert done.exit_code == Exit.USAGE
-    assert "pip install 'kvproof[second-solver]'" in done.stderr
+    assert prove("--second-solver").exit_code == Exit.USAGE
 
 
 @pytest.mark.parametrize(
@@ -70,9 +57,8 @@ def test_two_solvers_that_contradict_each_other_refute_the_run(
     assert (check.text == "") == (verdict is Verdict.PROVED)
 
 
-def test_every_question_is_a_file_that_another_solver_can_read(tmp_path: Path) -> None:
-    done = kvproof_prove("--only", PART, "--smt2", str(tmp_path))
-    assert done.exit_code == 0, done.output
+def test_every_question_is_a_file_that_another_solver_can_read(tmp_path: Path, prove: Run) -> None:
+    assert prove("--only", PART, "--smt2", tmp_path).exit_code == 0
     files = list(tmp_path.rglob("*.smt2"))
     assert len(files) == 2
     for file in files:
@@ -82,49 +68,41 @@ def test_every_question_is_a_file_that_another_solver_can_read(tmp_path: Path) -
         assert file.read_text().startswith(f"; {PART}/")
 
 
-def test_questions_are_not_written_where_a_file_is(tmp_path: Path) -> None:
+def test_questions_are_not_written_where_a_file_is(tmp_path: Path, prove: Run) -> None:
     file = tmp_path / "file"
     file.touch()
-    done = kvproof_prove("--only", PART, "--smt2", str(file))
-    assert done.exit_code == Exit.USAGE
-    assert "takes a folder" in done.stderr
+    assert prove("--only", PART, "--smt2", file).exit_code == Exit.USAGE
 
 
-def test_cores_say_what_each_proof_rests_on_and_which_invariants_a_rule_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_say_what_each_proof_rests_on_and_which_invariants_a_rule_needed(
+    monkeypatch: pytest.MonkeyPatch, prove: Run
+) -> None:
     unit = next(unit for unit in Induction(Translator()).units() if unit.name == "begin_swap")
     monkeypatch.setattr("kvproof.check.proving.asked.units_of", lambda *_: [unit])
-    done = kvproof_prove("--only", "specification/begin_swap", "--cores", "--json", "-")
+    done = prove("--only", "specification/begin_swap", "--cores", "--json", "-")
     checks = json.loads(done.stdout)["checks"]
     texts = {one["id"].rpartition("/")[2]: one["text"] for one in checks}
     assert texts["entries_are_in_their_pool"].startswith("rests on: ")
     assert "entries_are_in_their_pool" in texts["entries_are_in_their_pool"]
-    (row,) = [line for line in done.stderr.splitlines() if line.startswith("  begin_swap") and "x" in line]
-    assert "·" in row
 
 
-def test_a_proof_that_became_harder_than_the_baseline_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proof_that_became_harder_than_the_baseline_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prove: Run
+) -> None:
     baseline = tmp_path / "efforts.json"
     known = {"solver": f"z3 {z3.get_version_string()}", "seed": 0, "hard": {}, "subjects": {PART: 2}}
     baseline.write_text(json.dumps(known))
-    assert kvproof_prove("--only", PART, "--baseline", str(baseline)).exit_code == 0
+    assert prove("--only", PART, "--baseline", baseline).exit_code == 0
     monkeypatch.setattr("kvproof.models.solvers.solver_effort.FLOOR", 1)
-    done = kvproof_prove("--only", PART, "--baseline", str(baseline))
-    assert done.exit_code == Exit.WORSE_THAN_BASELINE
-    assert f"harder than the baseline: {PART}/" in done.output
+    assert prove("--only", PART, "--baseline", baseline).exit_code == Exit.WORSE_THAN_BASELINE
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('{"solver": "z3 1.0", "seed": 0, "hard": {}, "subjects": {}}', "was written by z3 1.0 with seed 0"),
-        ("[]", "is not a baseline of proofs"),
-    ],
+    "content", ['{"solver": "z3 1.0", "seed": 0, "hard": {}, "subjects": {}}', "[]"], ids=["solver", "list"]
 )
 def test_a_baseline_that_cannot_be_compared_is_a_mistake_of_the_caller(
-    tmp_path: Path, content: str, message: str
+    tmp_path: Path, content: str, prove: Run
 ) -> None:
     baseline = tmp_path / "efforts.json"
     baseline.write_text(content)
-    done = kvproof_prove("--baseline", str(baseline))
-    assert done.exit_code == Exit.USAGE
-    assert message in done.stderr
+    assert prove("--baseline", baseline).exit_code == Exit.USAGE

@@ -7,6 +7,7 @@ from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
+from tests.golden_files import Command
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
@@ -97,11 +98,9 @@ def test_a_run_takes_its_options_from_the_file_and_the_command_line_wins(reposit
     assert json.loads((repository / "of-the-file" / "result.json").read_text())["run"]["seed"] == 3
 
 
-def test_a_hunt_is_continued_with_its_own_options(repository: Path) -> None:
+def test_a_hunt_is_continued_with_its_own_options(repository: Path, command: Command) -> None:
     (repository / "kvproof.toml").write_text('subject = "kvproof"\n[fix]\ncaching = false\n')
-    done = kvproof("hunt", "--resume", "nowhere")
-    assert done.exit_code == 2
-    assert "--resume continues with the options" not in done.stderr
+    assert command("hunt", "--resume", "nowhere").exit_code == 2
 
 
 def test_the_nearest_file_counts_and_no_folder_above_the_repository(
@@ -122,92 +121,79 @@ def test_the_nearest_file_counts_and_no_folder_above_the_repository(
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ("\nsede = 3", "kvproof.toml:2: there is no key 'sede' (did you mean seed?); the keys are subject, "),
-        ('seed = "x"', "kvproof.toml:1: seed: Expected `int`, got `str`"),
-        ("# one\nseed = -1", "kvproof.toml:2: seed: Expected `int` >= 0"),
-        ("budget = 0", "kvproof.toml:1: budget: Expected `float` >= 0.1. Time limit of a run, in seconds."),
-        ("seed = 9223372036854775808", "kvproof.toml:1: seed: Expected `int` <= 9223372036854775807"),
-        ('effort = "fast"', "kvproof.toml:1: --effort is quick, normal, long or a number of operations"),
-        ('subject = "nowhere.py:Adapter"', "kvproof.toml:1: nowhere.py:Adapter: there is no file nowhere.py"),
-        ('seed = 1\njudges = ["walkr"]', "kvproof.toml:2: --judges: no judge is named 'walkr' (did you mean walker"),
-        ("trusted_subjects = 3", "kvproof.toml:1: trusted_subjects must be a list of texts, such as"),
-        ("known = 3", "kvproof.toml:1: 'known' must be a list of tables"),
-        (
-            '[[known]]\nproperty = "x"\n[[known]]  # two\nreasn = 1',
-            "kvproof.toml:1: known finding: 'reason' is missing",
-        ),
-        ('subject = " "', "kvproof.toml:1: subject: Expected `str` matching regex"),
-        ("[fix]\ncaching = {}", "kvproof.toml:1: fix: Expected "),
-        ('effort = 1\nbaseline = "kvproof.toml"', "kvproof.toml:2: --baseline: kvproof.toml"),
-        ('baseline = "nowhere.json"', "kvproof.toml:1: --baseline: cannot read nowhere.json: "),
-        (
-            'effort = 1\njudges = ["explorer"]\nout = "kvproof.toml"',
-            "kvproof.toml:3: --out takes a folder, and kvproof.toml is",
-        ),
+        "\nsede = 3",
+        'seed = "x"',
+        "# one\nseed = -1",
+        "budget = 0",
+        "seed = 9223372036854775808",
+        'effort = "fast"',
+        'subject = "nowhere.py:Adapter"',
+        'seed = 1\njudges = ["walkr"]',
+        "trusted_subjects = 3",
+        "known = 3",
+        '[[known]]\nproperty = "x"\n[[known]]  # two\nreasn = 1',
+        'subject = " "',
+        "[fix]\ncaching = {}",
+        'effort = 1\nbaseline = "kvproof.toml"',
+        'baseline = "nowhere.json"',
+        'effort = 1\njudges = ["explorer"]\nout = "kvproof.toml"',
     ],
 )
 def test_a_key_that_cannot_be_meant_is_a_usage_error_with_its_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, command: Command
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("kvproof.toml").write_text(text)
-    done = kvproof("verify")
-    assert done.exit_code == 2
-    assert f"kvproof: {message}" in done.stderr
+    assert command("verify").exit_code == 2
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ("[fix]\ncaching = true\nblock_size = 0", "kvproof.toml:3: --fix: block_size is at least 1; 0 was given"),
-        ('[fix]\ncaching = "x"', "kvproof.toml:2: --fix: caching is true or false; 'x' was given"),
-        ('[fix]\nwindow = "x"', "kvproof.toml:2: --fix: window is an integer or none; 'x' was given"),
-        ('fix.watermark = "x"', "kvproof.toml:1: --fix: watermark is a number; 'x' was given"),
-        ("[fix]\ncachin = true", "kvproof.toml:2: --fix: a configuration has no field 'cachin'; it has"),
+        "[fix]\ncaching = true\nblock_size = 0",
+        '[fix]\ncaching = "x"',
+        '[fix]\nwindow = "x"',
+        'fix.watermark = "x"',
+        "[fix]\ncachin = true",
     ],
 )
 def test_a_fixed_field_that_cannot_be_meant_is_a_usage_error_with_its_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, command: Command
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("kvproof.toml").write_text(text)
-    done = kvproof("hunt", "--subject", "kvproof")
-    assert done.exit_code == 2
-    assert f"kvproof: {message}" in done.stderr
-    assert "kvproof.toml" not in kvproof("hunt", "--subject", "kvproof", "--fix", "block_size=0").stderr
+    assert command("hunt", "--subject", "kvproof").exit_code == 2
+    assert command("hunt", "--subject", "kvproof", "--fix", "block_size=0").exit_code == 2
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ('subject = "kvproof"\neffort = "fast"', "kvproof.toml:2: --effort is quick, normal, long or a number"),
-        ('judges = ["explore"]', "kvproof.toml:1: --judges: no judge is named 'explore' (did you mean explorer?)"),
-        ("[fix]\nblock_size = 0", "kvproof.toml:2: --fix: block_size is at least 1; 0 was given"),
-        ("known = 3", "kvproof.toml:1: 'known' must be a list of tables"),
-        ("trusted_subjects = 3", "kvproof.toml:1: trusted_subjects must be a list of texts"),
+        'subject = "kvproof"\neffort = "fast"',
+        'judges = ["explore"]',
+        "[fix]\nblock_size = 0",
+        "known = 3",
+        "trusted_subjects = 3",
     ],
 )
 def test_a_value_that_cannot_be_meant_is_refused_where_the_options_are_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, command: Command
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("kvproof.toml").write_text(text)
-    done = kvproof("config", "hunt")
+    done = command("config", "hunt")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert f"kvproof: {message}" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["hunt", "history"])
+@pytest.mark.parametrize("name", ["hunt", "history"])
 def test_a_judge_that_does_not_exist_is_refused_by_commands_that_take_no_judges(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, command: Command
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("kvproof.toml").write_text('subject = "kvproof-pool"\njudges = ["loop, pol"]')
-    done = kvproof(command)
-    assert done.exit_code == 2
-    assert "kvproof: kvproof.toml:2: --judges: no judge is named 'pol' (did you mean pool?)" in done.stderr
+    assert command(name).exit_code == 2
 
 
 def test_the_schema_in_the_package_is_that_of_the_keys_and_accepts_them(repository: Path) -> None:
