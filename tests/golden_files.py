@@ -14,6 +14,7 @@ no test has. What differs from run to run, or from machine to machine, is replac
 import re
 import shlex
 from collections import defaultdict
+from difflib import unified_diff
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +32,10 @@ VOLATILE = (
     (r"\b\d+\.\d+ s\b", "N s"),
     (r"\bslowest N s, .*", "slowest N s, ..."),  # which proofs these are
     (r"\bsolver N s, effort [\d,]+", "solver N s, effort N"),  # of another release of the solver
+    (r"(?m)^ [0-9a-f]{10} \d{4}-.*", " RUN ..."),  # a row of a history, with its time and speed
+    (r"\b(kvproof/\S+\.py):\d+", r"\1:LINE"),
+    (r"\b[0-9a-f]{10}\b", "RUN"),
+    (r"\n  note: speed: .*", ""),
     (r"\b(kvproof|z3|cvc5|torch) \d+\.\d+\.\d+[\w.+]*", r"\1 VERSION"),
 )
 Run = partial[Result]  # of a command of which some arguments are given
@@ -64,7 +69,8 @@ class Command:
             if printed is None:
                 return f"{file.name} has a section {self.test}, and this test ran no such command"
             if expected != printed:
-                return f"{file.name} has another text:\n{expected}\nand this was printed:\n{printed}"
+                lines = unified_diff(expected.splitlines(), printed.splitlines(), file.name, "printed", lineterm="")
+                return "\n".join([f"{file.name} has other words in {self.test}:", *lines])
         return ""
 
     def write(self) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.golden_files import Command, Run
+from typer.testing import CliRunner
 
 from kvproof.audit.cli import faults_run
 from kvproof.audit.faults.catalogue import EXPLORER, PROVER
@@ -14,6 +15,7 @@ from kvproof.audit.faults.edits import Fault
 from kvproof.audit.faults.running import FaultOutcome, Judge
 from kvproof.audit.mutation.mutation_score import ALIVE
 from kvproof.audit.mutation.operators import changes, deletions
+from kvproof.check.cli.app import app
 
 
 @pytest.fixture
@@ -38,10 +40,10 @@ def test_a_fault_that_nobody_notices_fails_the_run_and_is_named(monkeypatch: pyt
         FaultOutcome(third, ALIVE),
     ]
     monkeypatch.setattr(faults_run, "judge_all", lambda *_: iter(found))
-    assert faults().exit_code == 1
+    assert faults("--only", "begin_free").exit_code == 1
 
 
-def test_the_kind_rules_selects_every_mutant_and_no_other_fault(monkeypatch: pytest.MonkeyPatch, faults: Run) -> None:
+def test_the_kind_rules_selects_every_mutant_and_no_other_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     planted: list[object] = []
 
     def judge_none(workers: str, judge: Judge, faults: list[object]) -> list[FaultOutcome]:
@@ -49,7 +51,7 @@ def test_the_kind_rules_selects_every_mutant_and_no_other_fault(monkeypatch: pyt
         return []
 
     monkeypatch.setattr(faults_run, "judge_all", judge_none)
-    faults("--only", "rules")
+    CliRunner().invoke(app, ["faults", "--only", "rules"])
     assert planted == [*deletions(), *changes()]
 
 

@@ -78,12 +78,12 @@ def test_a_resumed_run_judges_what_is_left(monkeypatch: pytest.MonkeyPatch, tmp_
     assert asked == [LEAK, DOUBLE]
 
 
-def test_a_pattern_selects_a_subject_a_kind_or_a_fault(monkeypatch: pytest.MonkeyPatch, faults: Run) -> None:
+def test_a_pattern_selects_a_subject_a_kind_or_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = answer(monkeypatch, WALK)
-    faults("--only", "kvproof-pool")
+    CliRunner().invoke(app, ["faults", "--of", "impl", "--only", "kvproof-pool"])
     assert asked == [fault.id for fault in catalogue() if fault.subject == "kvproof-pool"]
     asked.clear()
-    faults("--only", "look-up")
+    CliRunner().invoke(app, ["faults", "--of", "impl", "--only", "look-up"])
     assert asked == [fault.id for fault in catalogue() if fault.kind == "look-up"]
 
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.golden_files import Command
 from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
@@ -18,38 +19,30 @@ def kvproof(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.usefixtures("few_scopes")
-def test_a_hunt_accepts_what_its_baseline_has_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hunt_accepts_what_its_baseline_has_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
     monkeypatch.chdir(tmp_path)
-    command = ("hunt", "--subject", f"{BROKEN}:Adapter", "--seed", "1", "--effort", "60", "--no-isolation")
-    assert kvproof(*command)[0] == Exit.REFUTED
-    code, output = kvproof("baseline", "accept", ".kvproof")
-    assert (code, output.startswith("kvproof-baseline.json accepts 1 finding of ")) == (Exit.OK, True)
+    hunt = ("hunt", "--subject", f"{BROKEN}:Adapter", "--seed", "1", "--effort", "60", "--no-isolation")
+    assert command(*hunt).exit_code == Exit.REFUTED
+    assert command("baseline", "accept", ".kvproof").exit_code == Exit.OK
     baseline = json.loads(Path("kvproof-baseline.json").read_text())
     assert (baseline["run"]["seconds"], baseline["run"]["host"]) == (0.0, {})
-
-    code, output = kvproof(*command, "--baseline", "kvproof-baseline.json")
-    assert "No failure: in the baseline" in output
-    assert "nothing is worse than in kvproof-baseline.json" in output
-    assert code == Exit.OK
+    assert command(*hunt, "--baseline", "kvproof-baseline.json").exit_code == Exit.OK
 
     for check in baseline["checks"]:
         if check["verdict"] == "refuted":
             check["signature"] = "another"
     Path("other.json").write_text(json.dumps(baseline))
-    code, output = kvproof(*command, "--baseline", "other.json")
-    assert code == Exit.WORSE_THAN_BASELINE
-    assert "worse than other.json: new finding: " in output
-    assert "compared with other.json: fixed: refcount-exact: another" in output
+    assert command(*hunt, "--baseline", "other.json").exit_code == Exit.WORSE_THAN_BASELINE
 
     for file, subject in (("kvproof-baseline.json", "kvproof"), (".kvproof/result.json", "kvproof-generation1")):
-        code, output = kvproof("hunt", "--subject", subject, "--effort", "1", "--baseline", file, "--out", "new")
-        assert code == Exit.USAGE
-        assert f"a baseline of {BROKEN}:Adapter, and this result is of {subject}" in output
+        done = command("hunt", "--subject", subject, "--effort", "1", "--baseline", file, "--out", "new")
+        assert done.exit_code == Exit.USAGE
         assert not Path("new").exists()
     baseline["run"]["subject"] = "kvproof"
     Path("other.json").write_text(json.dumps(baseline))
-    code, output = kvproof("baseline", "accept", ".kvproof", "--to", "other.json")
-    assert (code, "a baseline of kvproof, and this result is of " in output) == (Exit.USAGE, True)
+    assert command("baseline", "accept", ".kvproof", "--to", "other.json").exit_code == Exit.USAGE
 
 
 def test_the_gate_of_a_manager_with_an_accepted_finding_passes_unchanged_and_repaired(
@@ -79,10 +72,10 @@ def test_the_gate_of_a_manager_with_an_accepted_finding_passes_unchanged_and_rep
     assert code == Exit.OK
 
 
-def test_what_is_no_baseline_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_baseline_is_refused(tmp_path: Path, command: Command) -> None:
     unfinished = {"run": {"version": "0", "command": "hunt", "subject": "s", "seed": 1}, "schema_version": 1}
     (tmp_path / "half.json").write_text(json.dumps(unfinished))
-    for file, reason in (("half.json", "did not finish"), ("nothing.json", "No such file")):
-        code, output = kvproof("baseline", "accept", str(tmp_path / file), "--to", str(tmp_path / "b.json"))
-        assert (code, reason in output) == (Exit.USAGE, True)
+    for file in ("half.json", "nothing.json"):
+        done = command("baseline", "accept", tmp_path / file, "--to", tmp_path / "b.json")
+        assert done.exit_code == Exit.USAGE
     assert not (tmp_path / "b.json").exists()

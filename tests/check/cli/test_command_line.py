@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import typer
 from tests.check.forgetful import FORGETFUL
+from tests.golden_files import Command
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app, main
@@ -88,21 +89,22 @@ def test_the_subjects_are_listed() -> None:
     assert [line.split()[0] for line in done.output.splitlines()] == names
 
 
-def test_an_empty_list_of_engines_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_list_of_engines_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
     monkeypatch.setenv("KVPROOF_CACHE", str(tmp_path))
-    done = kvproof("engines", "list")
-    assert (done.exit_code, done.output.split(":")[0]) == (0, "None yet")
+    done = command("engines", "list")
+    assert done.exit_code == 0
 
 
-def test_a_scope_of_the_specification_is_exhausted(faulty: str) -> None:
-    done = kvproof("explore", "--blocks", "2", "--seqs", "2", "--tokens", "2", "--out", "out", "--json", "deep/a.json")
-    assert done.exit_code == 0, done.output
+def test_a_scope_of_the_specification_is_exhausted(faulty: str, command: Command) -> None:
+    done = command("explore", "--blocks", "2", "--seqs", "2", "--tokens", "2", "--out", "out", "--json", "deep/a.json")
+    assert done.exit_code == 0
     document = stored("out")
     assert document == json.loads(Path("deep/a.json").read_text())
     assert {check["verdict"] for check in document["checks"]} == {"exhausted"}
     assert document["checks"][0]["id"].endswith("/tables-4x3x6-blocks-2-seqs-2-tokens-2")
     assert document["run"]["options"] == ["--blocks", "2", "--seqs", "2", "--tokens", "2"]
-    assert done.output.splitlines()[-1].startswith("the specification is not refuted: ")
 
 
 def test_the_options_that_repeat_a_run_are_as_they_are_typed() -> None:
@@ -112,15 +114,18 @@ def test_the_options_that_repeat_a_run_are_as_they_are_typed() -> None:
     assert options_to_repeat(context) == ["--blocks", "3", "--reader", "c"]
 
 
-def test_a_store_has_scopes_of_its_own(faulty: str) -> None:
+def test_a_store_has_scopes_of_its_own(faulty: str, command: Command) -> None:
     store = f"{Path(__file__).resolve().parents[3]}/examples/forty_line_store.py:Store"
-    done = kvproof("explore", "--subject", store, "--scope", "tables-4x3x6")
-    assert (done.exit_code, "the scopes are slots-1x2x2, slots-2x1x2" in done.output) == (2, True), done.output
+    assert command("explore", "--subject", store, "--scope", "tables-4x3x6").exit_code == 2
 
 
-def test_a_scope_of_a_subject_is_refuted_by_its_shortest_run(faulty: str) -> None:
-    done = kvproof("explore", "--subject", f"{faulty}:Forgetful", "--blocks", "2", "--seqs", "2", "--tokens", "2")
-    assert done.exit_code == 1, done.output
+def test_a_scope_of_a_subject_is_refuted_by_its_shortest_run(faulty: str, command: Command) -> None:
+    assert (
+        command(
+            "explore", "--subject", f"{faulty}:Forgetful", "--blocks", "2", "--seqs", "2", "--tokens", "2"
+        ).exit_code
+        == 1
+    )
     (found,) = failures(stored())
     assert found["property"] == "refcount-exact"
     trace = json.loads(Path(".kvproof", found["trace"]).read_text())
@@ -131,40 +136,25 @@ def test_an_unfinished_search_is_inconclusive(faulty: str) -> None:
     assert kvproof("explore", "--scope", "tables-6x4x8", "--budget", "0.1").exit_code == 4
 
 
-def test_a_hunt_shows_saves_and_replays_what_it_found(faulty: str) -> None:
+def test_a_hunt_shows_saves_and_replays_what_it_found(faulty: str, command: Command) -> None:
     options = ("--stop-at-first", "--seed", "5", "--budget", "60", "--json", "result.json")
-    done = kvproof("hunt", "--subject", f"{faulty}:Forgetful", *options)
+    done = command("hunt", "--subject", f"{faulty}:Forgetful", *options)
     assert done.exit_code == 1
-    lines = done.output.splitlines()
-    assert lines[0].endswith(f"subject {faulty}:Forgetful, seed 5, budget 60 s")
-    assert lines[-1].startswith(f"{faulty}:Forgetful is refuted: refcount-exact. ")
-    assert lines[-1].endswith("seed 5.")
     (found,) = failures(json.loads(Path("result.json").read_text()))
     saved = Path(found["trace"])
     assert saved.parent == Path(".kvproof/crashes")
-    start = lines.index(f"refcount-exact is refuted for {faulty}:Forgetful at step 4 (explorer).")
-    assert lines[start + 2].startswith("  while calling ")
-    assert lines[start + 4] == "  A block's refcount is the number of block-table entries that name it."
-    assert lines[start + 5] == f"  Repeat: kvproof replay {saved} --subject {faulty}:Forgetful"
+    start = done.output.splitlines().index(f"refcount-exact is refuted for {faulty}:Forgetful at step 4 (explorer).")
     assert start + 5 < 25  # one screen says what is wrong, where, and what to type
-    assert "walker (2 of 2): begins" not in done.output
 
-    again = kvproof("replay", str(saved), "--trust")
-    assert again.exit_code == 1
-    assert again.output.startswith(f"FAILED  {saved}: refcount-exact is still refuted\n")
+    assert command("replay", saved, "--trust").exit_code == 1
     page = saved.with_suffix(".html")
     assert "the subject: refcount 1" in page.read_text()
-    fixed = kvproof("replay", str(saved), "--subject", "kvproof", "--page")
-    assert (fixed.exit_code, fixed.output.split()[0]) == (0, "FIXED")
-    assert f"  Page: {page}\n" in fixed.output
+    assert command("replay", saved, "--subject", "kvproof", "--page").exit_code == 0
     assert "nothing is refuted." in page.read_text()
-    both = kvproof("replay", "faulty.py", str(saved), "--subject", "kvproof")
-    assert (both.exit_code, both.output.startswith("ERROR  faulty.py is not JSON (")) == (2, True), both.output
+    assert command("replay", "faulty.py", saved, "--subject", "kvproof").exit_code == 2
     trace = json.loads(saved.read_text())
     saved.write_text(json.dumps(trace | {"operations": [["append", 1], *trace["operations"]]}))
-    vain = kvproof("replay", str(saved), "--subject", "kvproof")
-    text = "refcount-exact is not decided: operation 1 (append) is not possible here"
-    assert (vain.exit_code, vain.output) == (4, f"ERROR  {saved}: {text}\n")
+    assert command("replay", saved, "--subject", "kvproof").exit_code == 4
 
 
 def test_a_walk_that_keeps_going_repeats_from_its_seed(faulty: str) -> None:
@@ -180,14 +170,15 @@ def test_a_walk_that_keeps_going_repeats_from_its_seed(faulty: str) -> None:
     assert traces[0] == traces[1] != traces[2]
 
 
-def test_a_hunt_reports_one_of_each_kind(faulty: str) -> None:
-    done = kvproof("hunt", "--subject", f"{faulty}:Raising", "--seed", "1", "--effort", "1000", "--no-isolation")
-    assert done.exit_code == 1
+def test_a_hunt_reports_one_of_each_kind(faulty: str, command: Command) -> None:
+    assert (
+        command("hunt", "--subject", f"{faulty}:Raising", "--seed", "1", "--effort", "1000", "--no-isolation").exit_code
+        == 1
+    )
     found = {check["id"]: check for check in failures(stored()) if check["judge"] == "walker"}
     assert {"walker/refcount-exact/fork", "walker/total-calls/preempt-RuntimeError"} <= found.keys()
     shortest = json.loads(Path(".kvproof", found["walker/refcount-exact/fork"]["trace"]).read_text())
     assert [operation[0] for operation in shortest["operations"]] == ["new", "admit", "run", "fork"]
-    assert "no [bold]preemption[/] here" in done.output
 
 
 def test_a_subject_that_does_not_repeat_is_refuted_as_nondeterministic(faulty: str) -> None:
@@ -195,11 +186,9 @@ def test_a_subject_that_does_not_repeat_is_refuted_as_nondeterministic(faulty: s
     assert [check["property"] for check in failures(stored())] == ["nondeterministic"]
 
 
-def test_an_adapter_that_breaks_the_protocol_is_named_and_no_manager_is_blamed(faulty: str) -> None:
-    done = kvproof("hunt", "--subject", f"{faulty}:Wrong", "--budget", "5")
-    assert done.exit_code == 2
+def test_an_adapter_that_breaks_the_protocol_is_named_and_no_manager_is_blamed(faulty: str, command: Command) -> None:
+    assert command("hunt", "--subject", f"{faulty}:Wrong", "--seed", "1", "--budget", "5").exit_code == 2
     assert failures(stored()) == []
-    assert "the adapter of faulty.py:Wrong breaks the protocol: " in done.output
 
 
 def test_a_gate_without_enough_time_does_not_pass(faulty: str) -> None:
@@ -213,10 +202,9 @@ def test_a_gate_without_enough_time_does_not_pass(faulty: str) -> None:
     assert unsupported == {*of_schedulers, *OF_STORES, "nondeterministic"}
 
 
-def test_the_document_alone_is_on_standard_output_when_it_is_wanted_there(faulty: str) -> None:
-    done = kvproof("explore", "--blocks", "2", "--seqs", "1", "--tokens", "1", "--json", "-")
+def test_the_document_alone_is_on_standard_output_when_it_is_wanted_there(faulty: str, command: Command) -> None:
+    done = command("explore", "--blocks", "2", "--seqs", "1", "--tokens", "1", "--json", "-")
     assert json.loads(done.stdout) == stored()
-    assert "the specification is not refuted" in done.stderr
 
 
 def test_a_report_is_rendered_again_with_the_code_of_its_run(faulty: str) -> None:
@@ -232,15 +220,14 @@ def test_a_report_is_rendered_again_with_the_code_of_its_run(faulty: str) -> Non
     assert {name: Path("out", name).read_bytes() for name in before} == before
 
 
-def test_a_fault_of_ours_is_no_verdict_on_the_subject(faulty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_ours_is_no_verdict_on_the_subject(
+    faulty: str, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
     def fail(*_: object, **__: object) -> None:
         raise KeyError("lost")
 
     monkeypatch.setattr(manager_operations.ManagerOperations, "run", fail)
-    done = kvproof("hunt", "--subject", "kvproof", "--effort", "100")
-    assert done.exit_code == 3
-    assert "walker failed by a fault of kvproof, not of the subject: KeyError: 'lost'" in done.output
-    assert "Traceback" not in done.output
+    assert command("hunt", "--subject", "kvproof", "--seed", "1", "--effort", "100").exit_code == 3
     assert "Traceback" in Path(".kvproof/fault.log").read_text()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.golden_files import Command
 from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
@@ -17,49 +18,35 @@ from kvproof.spec.verdict import Exit
 SMALL = ("explore", "--blocks", "2", "--seqs", "1", "--tokens", "2")
 
 
-def kvproof(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, list(arguments))
-    return done.exit_code, done.output
-
-
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KVPROOF_HOST", "alpha")
 
 
-def test_runs_record_themselves_and_are_shown_and_compared() -> None:
+def test_runs_record_themselves_and_are_shown_and_compared(command: Command) -> None:
     Path("kvproof.toml").write_text('history = "runs.db"\n')
-    first = kvproof(*SMALL)
-    second = kvproof(*SMALL, "--subject", "kvproof", "--no-isolation", "--out", "b", "--json", "b.json")
-    third = kvproof(*SMALL, "--subject", "kvproof", "--no-isolation", "--out", "c")
-    assert [code for code, _ in (first, second, third)] == [Exit.OK] * 3
-    assert first[1].splitlines()[-1].startswith("Recorded in runs.db as run ")
-    code, output = kvproof("history", "--html", "page.html")
-    assert code == Exit.OK
-    lines = output.splitlines()
-    assert lines[0] == "the specification: 1 run, on alpha"
-    assert "kvproof: 2 runs, on alpha" in lines
-    assert lines[-1] == "Page: page.html"
+    assert command(*SMALL).exit_code == Exit.OK
+    second = command(*SMALL, "--subject", "kvproof", "--no-isolation", "--out", "b", "--json", "b.json")
+    third = command(*SMALL, "--subject", "kvproof", "--no-isolation", "--out", "c")
+    assert (second.exit_code, third.exit_code) == (Exit.OK, Exit.OK)
+    assert command("history", "--html", "page.html").exit_code == Exit.OK
     assert "<h1>What did the runs find" in Path("page.html").read_text()
 
-    code, output = kvproof("history", "--subject", "kvproof", "--json", "--last", "1")
-    (subject,) = json.loads(output)["subjects"]
+    done = command("history", "--subject", "kvproof", "--json", "--last", "1")
+    (subject,) = json.loads(done.stdout)["subjects"]
     assert (subject["name"], len(subject["runs"])) == ("kvproof", 1)
     assert subject["runs"][0]["operations"] > 0
-    ids = [line.split()[-1] for _, out in (second, third) for line in out.splitlines() if line.startswith("Recorded")]
-    for pair in (ids, ("b.json", "c"), (ids[0][:6], "c")):
-        code, output = kvproof("compare", *pair)
-        assert (code, output.splitlines()[-1]) == (Exit.OK, "Nothing is worse in B than in A.")
+    ids = [one.stdout.split()[-1] for one in (second, third)]  # "Recorded in runs.db as run ..."
+    for pair in (ids, ("b.json", "c")):
+        assert command("compare", *pair).exit_code == Exit.OK
+    assert CliRunner().invoke(app, ["compare", ids[0][:6], "c"]).exit_code == Exit.OK
 
     document = json.loads(Path("b.json").read_text())
     for check in document["checks"]:
         check["verdict"] = "unknown"
     Path("worse.json").write_text(json.dumps(document))
-    code, output = kvproof("compare", ids[0], "worse.json")
-    assert code == Exit.WORSE_THAN_BASELINE
-    assert "exhausted in the baseline, now unknown" in output
-    assert output.splitlines()[-1] == "B is worse than A."
+    assert command("compare", ids[0], "worse.json").exit_code == Exit.WORSE_THAN_BASELINE
 
 
 @pytest.mark.parametrize(
@@ -74,25 +61,19 @@ def test_runs_record_themselves_and_are_shown_and_compared() -> None:
     ids=lambda arguments: arguments[0],
 )
 def test_a_history_that_cannot_be_used_is_found_before_the_run(
-    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     for module in (run, hunt):
         monkeypatch.setattr(module, "run_stages", lambda *given, **named: pytest.fail("the run has begun"))
     Path("runs.db").write_text("notes of somebody " * 100)
-    code, output = kvproof(*arguments, "--history", "runs.db")
-    expected = "kvproof: --history: runs.db cannot be used as a history: file is not a database; name another file"
-    assert (code, " ".join(output.split())) == (Exit.USAGE, expected)
+    assert command(*arguments, "--history", "runs.db").exit_code == Exit.USAGE
     Path("kvproof.toml").write_text('history = "runs.db"\n')
-    code, output = kvproof(*arguments)
-    assert (code, " ".join(output.split())) == (
-        Exit.USAGE,
-        expected.replace("kvproof: ", "kvproof: kvproof.toml:1: "),
-    )
+    assert command(*arguments).exit_code == Exit.USAGE
     assert sorted(os.listdir()) == ["kvproof.toml", "runs.db"]
 
 
 def test_a_history_that_breaks_during_the_run_changes_neither_the_result_nor_the_exit_code(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     def breaks(options: RunOptions, *given: Any, **named: Any) -> Exit:
         assert options.history is not None
@@ -101,16 +82,11 @@ def test_a_history_that_breaks_during_the_run_changes_neither_the_result_nor_the
 
     run_stages = run.run_stages
     monkeypatch.setattr(run, "run_stages", breaks)
-    code, output = kvproof(*SMALL, "--history", "runs.db")
-    assert code == Exit.OK
-    last = output.splitlines()[-1]
-    assert last.startswith(
-        "kvproof: this run is not in the history: runs.db cannot be used as a history: file is not a"
-    )
+    assert command(*SMALL, "--history", "runs.db").exit_code == Exit.OK
     assert json.loads(Path(".kvproof/result.json").read_text())["run"]["is_complete"]
 
 
-def test_device_compares_results() -> None:
+def test_device_compares_results(command: Command) -> None:
     run = {"version": "0.2", "command": "device", "subject": "the data plane of cpu", "seed": 1, "is_complete": True}
     check = {"id": "a/b", "judge": "a", "property": "b", "verdict": "not refuted"}
     for host in ("alpha", "beta"):
@@ -122,14 +98,6 @@ def test_device_compares_results() -> None:
             "schema_version": 1,
         }
         Path(f"{host}.json").write_text(json.dumps(document))
-    code, output = kvproof("device", "compare", "alpha.json", "beta.json", "--html", "hosts.html")
-    assert code == Exit.OK
-    assert output.splitlines() == [
-        "alpha: a processor, torch 2.13: ok",
-        "beta: a processor, torch 2.13: ok",
-        "alpha: no speed was measured.",
-        "beta: no speed was measured.",
-        "Nothing is out of line.",
-        "Page: hosts.html",
-    ]
+    done = command("device", "compare", "alpha.json", "beta.json", "--html", "hosts.html")
+    assert done.exit_code == Exit.OK
     assert "Which machine is out of line?" in Path("hosts.html").read_text()

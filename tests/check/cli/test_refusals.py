@@ -24,12 +24,12 @@ campaign nothing
 compare a b
 compare a b --history none.db
 config nothing
-device --baseline faulty.py
+device --baseline nothing_here.py
 device --baseline nowhere.json
 device --baseline plain.json
 device --device cpu --dtype bf16
 device --device cpu --executor enigne
-device --device cpu --executor faulty.py:left
+device --device cpu --executor nothing_here.py:left
 device --device cpu --executor nowhere:move
 device --device cpu --layout hdn
 device --device none
@@ -38,7 +38,7 @@ device campare
 device compare none.json
 engines add
 engines add vllm
-examples faulty.py/folder
+examples nothing_here.py/folder
 explore --scope lokahead
 explore --subject kvproof-scheduler
 faults --jobs 0
@@ -51,9 +51,9 @@ history
 history --history none.db
 hunt
 hunt --resume nowhere
-hunt --subject faulty.py:broken
 hunt --subject kvproof --known nowhere.toml
 hunt --subject nothing:make
+hunt --subject nothing_here.py:broken
 init --yes --capability fork,caching
 init --yes --capability forks
 init --yes --capability has_admission_query
@@ -64,29 +64,29 @@ prove --json .
 prove --only specification/begin_swap --save-baseline efforts.json
 prove --text nowhere.py
 record
-record --out faulty.py -- true
+record --out nothing_here.py -- true
 record --out run.jsonl -- ./no-such-command
-record --subject kvproof --digest-key ''
 record --subject kvproof -- true
+record --subject kvproof --digest-key ''
 record --subject kvproof --steps 5 --out /proc/none
-record --subject kvproof --steps 5 --out faulty.py
+record --subject kvproof --steps 5 --out nothing_here.py
 record --subject kvproof-pool
 replay
 replay nowhere.json
-report faulty.py
+report nothing_here.py
 report nowhere
 subjects nothing
 validate
 verfy
 verify --json .
-verify --out faulty.py
+verify --out nothing_here.py
 verify --sed 1
 verify --seed -1
 verify --subject kvprof
 verify --subject pipe:./manager --device cpu
 watch
-watch --metrics nine -- true
 watch -- ./no-such-command
+watch --metrics nine -- true
 """
 
 
@@ -94,7 +94,7 @@ watch -- ./no-such-command
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with a subject that cannot be made, and a result without speeds."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "faulty.py").write_text("def broken():\n    raise RuntimeError('no engine here')\n")
+    (tmp_path / "nothing_here.py").write_text("def broken():\n    raise RuntimeError('no engine here')\n")
     write(tmp_path / "plain.json", Result(Run("0.1", "verify", "kvproof", 1)))
     return tmp_path
 
@@ -102,7 +102,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("request_", REQUESTS.strip().splitlines())
 def test_it_is_refused_and_leaves_nothing_behind(request_: str, command: Command) -> None:
     assert command(*shlex.split(request_)).exit_code == 2
-    assert sorted(os.listdir()) == ["faulty.py", "plain.json"]
+    assert sorted({*os.listdir()} - {"__pycache__"}) == ["nothing_here.py", "plain.json"]
 
 
 def test_every_command_refuses_something() -> None:
