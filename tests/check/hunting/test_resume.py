@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
 from kvproof.check.hunting import unit
-from kvproof.check.hunting.resume import HuntPlan, begun, resumed
+from kvproof.check.hunting.resume import HuntPlan, resumed
 from kvproof.check.hunting.store import ResultStore
 from kvproof.check.oracle.level import compile_rules
 from kvproof.check.search import random_walk
@@ -188,38 +188,6 @@ def _refuted(folder: Path) -> list[dict[str, str]]:
     return [check for check in document["checks"] if check["verdict"] == "refuted" and check["trace"]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ((), "no subject is given: name one with --subject, or continue a hunt with --resume DIR"),
-        (("--resume", "nowhere"), "nowhere holds no hunt that can be resumed: it has no hunt.sqlite"),
-        (("--resume", "old"), "old holds a hunt of an earlier version of kvproof (hunt.json), which is not continued"),
-        (("--resume", "there", "--seed", "4"), "the hunt in there has seed 3; leave --seed out"),
-        (("--resume", "there", "--subject", "kvproof-scheduler"), "the hunt in there has subject kvproof; leave"),
-        (("--resume", "there", "--property", "read-back"), "options of the first hunt; leave --property out"),
-        (
-            ("--subject", "kvproof", "--property", "read-bach"),
-            "no property 'read-bach' (did you mean read-back?); there",
-        ),
-        (("--subject", "kvproof", "--level", "loop"), "kvproof is of level manager, not scheduler; leave --level out"),
-        (
-            ("--subject", "kvproof", "--level", "page"),
-            "there is no level 'page'; the levels are manager, scheduler, pool",
-        ),
-    ],
-)
-def test_an_impossible_hunt_is_an_error_of_one_line(folder: Path, arguments: tuple[str, ...], said: str) -> None:
-    there, old = folder / "there", folder / "old"
-    begun(there, HuntPlan("kvproof", 3)).close()
-    old.mkdir()
-    (old / "hunt.json").write_text('{"subject": "kvproof", "seed": 3}')
-    run = {"version": "0", "command": "hunt", "subject": "kvproof", "seed": 3}
-    (there / "result.json").write_text(json.dumps({"run": run, "checks": [], "schema_version": 1}))
-    done = hunt(*arguments, "--budget", "1")
-    assert done.exit_code == 2
-    assert said in done.stderr
-
-
 def test_fixed_fields_of_a_hunt_are_kept_by_every_run_and_when_it_is_resumed(folder: Path) -> None:
     options = ("--no-isolation", "--budget", "1", "--fix", "block_size=3", "--fix", "caching=false")
     assert hunt("--subject", "faulty.py:Forgetful", "--seed", "3", *options).exit_code == 1
@@ -229,28 +197,6 @@ def test_fixed_fields_of_a_hunt_are_kept_by_every_run_and_when_it_is_resumed(fol
     assert _plan(folder).fixed == {"block_size": 3, "caching": False}
     done = hunt("--resume", ".kvproof", "--fix", "caching=true")
     assert (done.exit_code, "leave --fix out" in done.output) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("said", "answer"),
-    [
-        ("caching", "--fix takes NAME=VALUE"),
-        ("cashing=true", "a configuration has no field 'cashing'"),
-        ("block_size=0", "block_size is at least 1"),
-        ("caching=maybe", "caching is true or false; 'maybe' was given"),
-    ],
-)
-def test_a_field_that_cannot_be_kept_is_refused(said: str, answer: str) -> None:
-    done = hunt("--subject", "kvproof", "--fix", said)
-    assert done.exit_code == 2
-    assert answer in " ".join(done.output.split())
-
-
-@pytest.mark.parametrize("level", ["pool", "store"])
-def test_a_pool_and_a_store_have_no_blocks_of_several_pages(level: str) -> None:
-    done = hunt("--subject", f"kvproof-{level}", "--fix", "block_size=2")
-    assert done.exit_code == 2
-    assert f"--fix: block_size is 1 for a {level}; 2 was given" in " ".join(done.output.split())
 
 
 def test_properties_of_disabled_features_are_unsupported_in_a_hunt(folder: Path) -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
 from kvproof.check.hunting import explore_stage, hypothesis_stage, unit
-from kvproof.check.hunting.resume import VerifyPlan, begun, resumed
+from kvproof.check.hunting.resume import VerifyPlan, resumed
 from kvproof.check.isolation.remote_search import explore
 from kvproof.check.oracle.level import compile_rules
 
@@ -103,29 +103,6 @@ def test_a_run_is_continued_with_its_own_options_and_not_with_those_of_the_confi
     store, plan = resumed(folder / ".kvproof", VerifyPlan)
     store.close()
     assert (plan.judges, plan.effort) == (["explorer,walker,hypothesis"], "1500")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--resume", "nowhere"), "nowhere holds no run of verify that can be resumed: it has no verify.sqlite"),
-        (("--resume", "there", "--seed", "4"), "the run of verify in there has seed 3; leave --seed out, or begin"),
-        (
-            ("--resume", "there", "--judges", "walker"),
-            "continues with the options of the first run; leave --judges out",
-        ),
-        (("--resume", "there", "--require", "walker"), "with the options of the first run; leave --require out"),
-        (("--resume", "foreign"), "type: kvproof verify --resume foreign --subject 'pipe:touch ran'"),
-    ],
-)
-def test_a_run_that_cannot_be_continued_is_an_error_of_one_line(
-    folder: Path, arguments: tuple[str, ...], said: str
-) -> None:
-    begun(folder / "there", VerifyPlan("kvproof", 3)).close()
-    begun(folder / "foreign", VerifyPlan("pipe:touch ran", 3)).close()
-    done = verify(*arguments)
-    assert (done.exit_code, said in done.stderr, done.stderr.count("\n")) == (2, True, 1)
-    assert not (folder / "ran").exists()
 
 
 def test_a_damaged_store_is_the_users_to_mend(folder: Path) -> None:

@@ -68,12 +68,6 @@ def test_every_question_is_a_file_that_another_solver_can_read(tmp_path: Path, p
         assert file.read_text().startswith(f"; {PART}/")
 
 
-def test_questions_are_not_written_where_a_file_is(tmp_path: Path, prove: Run) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    assert prove("--only", PART, "--smt2", file).exit_code == Exit.USAGE
-
-
 def test_cores_say_what_each_proof_rests_on_and_which_invariants_a_rule_needed(
     monkeypatch: pytest.MonkeyPatch, prove: Run
 ) -> None:

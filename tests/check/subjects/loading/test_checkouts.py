@@ -123,30 +123,6 @@ def test_what_is_no_checkout_of_a_release_in_the_table_is_refused_with_one_sente
     assert "\n" not in text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("hunt", "--subject", "vllm-v1==0.32.0", "--like", "0.30.0"), "vllm-v1==0.32.0 names no checkout"),
-        (("explore", "--like", "0.30.0"), "--like 0.30.0 is about the checkout that --subject NAME==PATH names"),
-        (("verify", "--subject", "vllm-v1==0.32.0@./tree", "--like", "0.30.0"), "leave --like 0.30.0 out"),
-        (("replay", "x.json", "--subject", "nano-vllm==./tree", "--like", "1"), "nano-vllm==./tree names no checkout"),
-        (("engines", "add", "vllm==0.32.0", "--like", "0.30.0"), "vllm==0.32.0 is no folder"),
-        (("engines", "add", "./nowhere"), "there is no folder ./nowhere"),
-        (("engines", "add", f"./{'a' * 300}"), "cannot be a folder: File name too long"),
-        (("engines", "add", "./both"), "./both holds sglang and vllm: name the folder of one of them"),
-        (("engines", "add", "./tree/vllm"), "./tree/vllm holds no engine that kvproof knows"),
-    ],
-)
-def test_a_release_without_a_checkout_and_a_folder_without_an_engine_are_errors_of_one_line(
-    tree: Path, arguments: tuple[str, ...], said: str
-) -> None:
-    for file in (MODULE, RADIX):
-        (tree.parent / "both" / file).parent.mkdir(parents=True)
-        (tree.parent / "both" / file).touch()
-    done = CliRunner().invoke(app, arguments)
-    assert (done.exit_code, said in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.output
-
-
 def test_a_process_that_drove_a_checkout_does_not_take_it_for_the_release(tree: Path) -> None:
     find("vllm-v1==./tree")()
     with pytest.raises(UnknownSubject, match=r"vllm 0\.32\.0 is not downloaded"):
