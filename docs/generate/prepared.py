@@ -37,7 +37,10 @@ NOT_RUN = {
         "make gpu": "it needs a GPU; tests/benchmarks try its stages without one",
         "python3 -m benchmarks.gpu_kernels": "it needs nvcc and the sources of engines; `make gpu ENGINES=` runs it",
     },
-    "engines.md": {"kvproof hunt --subject mini-sglang==PATH": "it needs a checkout, which no index has"},
+    "engines.md": {
+        "kvproof hunt --subject mini-sglang==PATH": "it needs a checkout, which no index has",
+        "kvproof hunt --subject vllm-v1==./vllm": "it needs a checkout; tests/check/subjects/loading judges some",
+    },
     "install.md": {"python -m pip": INDEX},
     "recording.md": {
         "kvproof record --out trace.jsonl -- python generate.py": "it needs a model; tests/check/recording has one"
