@@ -34,6 +34,8 @@ from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.extras import reason_missing
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kvproof.check.hunting.findings import Saving
     from kvproof.check.hunting.head import Head
     from kvproof.check.hunting.resume import VerifyPlan
@@ -91,15 +93,11 @@ def verify(
         from kvproof.check.runs.data_plane_stage import SUBJECTS, EmittingManager
         from kvproof.check.runs.judges import settled_judges
         from kvproof.check.runs.run import run_stages
-        from kvproof.check.runs.store import Store
         from kvproof.check.search.strategies import strategy_of
         from kvproof.check.subjects.loading.shipping import SHIPPING
 
-        require_known_device(device)
-        store = Store(resume or out)
-        plan, results = _planned(context) if resume is None else _resumed(context, store, ending)
+        plan, results, options = _begin(context, resume, out, ending)
         subject = plan.subject
-        options = _run_options(context, plan, store)
         if device != "auto" and subject not in SUBJECTS:
             raise UsageError(f"--device {device}: {subject} moves no bytes on a device; leave --device out")
         make, one = factory_of(subject, isolation, budget)
@@ -114,6 +112,17 @@ def verify(
         units = None if pool is None else ScopeUnits(pool, saving.judged)
         stages = _stages(chosen, saving, one, options.effort, moving.stages, walk, head, units)
         raise typer.Exit(run_stages(options, stages, one, data_plane=moving.plane, environment=facts))
+
+
+def _begin(
+    context: typer.Context, resume: Path | None, out: Path, ending: ExitStack
+) -> tuple[VerifyPlan, ResultStore | None, RunOptions]:
+    """What the run does, and the results of the one that it continues."""
+    from kvproof.check.runs.store import Store
+
+    store = Store(resume or out)
+    plan, results = _planned(context) if resume is None else _resumed(context, store, ending)
+    return plan, results, _run_options(context, plan, store)
 
 
 def _planned(context: typer.Context) -> tuple[VerifyPlan, None]:
@@ -148,6 +157,7 @@ def _run_options(context: typer.Context, plan: VerifyPlan, store: Store) -> RunO
     from kvproof.check.runs.run import RunOptions
 
     given = context.params
+    require_known_device(given["device"])
     require_recordable(given["history"])
     effort = effort_of(plan.effort or None, given["budget"], plan.subject)
     options = RunOptions(
