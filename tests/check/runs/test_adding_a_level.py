@@ -105,7 +105,11 @@ class ShelfJudge(RuledJudge):
         self.subject, self.config, self.capabilities = subject, config, subject.capabilities
         self.coverage, self.notes = Counter[str](), Counter[str]()
         self.pages: dict[int, int] = {}
+        self.is_sparse = False
         subject.open(config)
+
+    def compare_all(self, context: str) -> None:
+        """A shelf shows nothing between its calls."""
 
     @enabled_when(lambda judge: len(judge.pages) < judge.config.num_gpu_blocks)
     def op_put(self, key: int, page: int) -> bool:

@@ -1,5 +1,6 @@
 """Worlds of real size: how often they are drawn, what they find, and that their judge misses nothing."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -245,7 +246,11 @@ def test_a_walk_compares_everything_at_intervals_and_at_the_end() -> None:
     compared: list[int] = []
 
     class Judge:
-        is_sparse = False
+        coverage, notes = Counter[str](), Counter[str]()
+        is_sparse, answer = False, ""
+
+        def apply(self, operation: Operation) -> bool:
+            raise NotImplementedError
 
         def compare_all(self, context: str) -> None:
             compared.append(len(operations))

@@ -81,10 +81,15 @@ Witnesses = Mapping[str, Callable[[Capabilities], bool]]
 
 
 class LevelJudge(Protocol):
-    """The interface of the judges of all levels."""
+    """The interface of the judges of all levels.
+
+    is_sparse: whether a call is judged only by what costs the same in every pool. Who makes a judge sparse calls
+    `compare_all` from time to time.
+    """
 
     coverage: Counter[str]
     notes: Counter[str]
+    is_sparse: bool
 
     @property
     def answer(self) -> str:
@@ -93,6 +98,10 @@ class LevelJudge(Protocol):
 
     def apply(self, operation: Operation) -> bool:
         """Do one operation if it is enabled, and return whether it was. Raises Finding, AdapterError."""
+        ...
+
+    def compare_all(self, context: str) -> None:
+        """Compare everything that the subject shows. context: the operation before. Raises Finding, AdapterError."""
         ...
 
 

@@ -76,7 +76,7 @@ def is_sparse(config: Config, num_operations: int) -> bool:
 
 
 def applied(
-    judge: Any, config: Config, operations: Sequence[Operation], start_time: Callable[[], None]
+    judge: LevelJudge, config: Config, operations: Sequence[Operation], start_time: Callable[[], None]
 ) -> Iterator[bool]:
     """Apply the operations one by one, and yield whether each was enabled. Raises Finding and OutOfTime.
 
@@ -137,7 +137,7 @@ def _compared_from(subject: Any, found: Counterexample, num_good: int) -> Counte
     level = level_of_config(config)
     try:
         with time_limit_of(subject, level.replay_seconds_max) as start_time:
-            judge: Any = level.open(subject, config)
+            judge = level.open(subject, config)
             for operation in found.operations:
                 judge.is_sparse = len(done) < num_good
                 if 0 < len(done) == num_good:  # what a sparse judge observed is not complete

@@ -14,6 +14,7 @@ from typing import Any
 from kvproof.check.hosts.garbage_collection import collecting_seldom
 from kvproof.check.hosts.time_limit import OutOfTime, seconds_left, time_limit_of
 from kvproof.check.oracle.firing import is_large
+from kvproof.check.oracle.level import LevelJudge
 from kvproof.check.oracle.repetition import unrepeated
 from kvproof.check.oracle.replay import CallRecorder, Counterexample, ReplayResult, interval_of, located
 from kvproof.check.protocol.adapter_check import capabilities_of
@@ -115,7 +116,7 @@ class _Run:
     is_repeated: bool
     recorder: CallRecorder | None
     sizes: list[str]
-    judge: Any = None
+    judge: LevelJudge | None = None
     parts: "Parts | None" = None
     moved: Sequence[MovedLists] = ()
 
@@ -240,7 +241,7 @@ class Parts:
 
     def __init__(
         self,
-        judge: Any,
+        judge: LevelJudge,
         config: Config,
         operations: list[Operation],
         start_time: Callable[[], None],
