@@ -41,7 +41,9 @@ def test_a_saved_run_is_replayed_first_and_the_search_is_that_of_an_empty_folder
     saved = {Path(check["trace"]).name for check in first["checks"] if check["trace"]}
     files = {path.name for path in Path(".kvproof", "crashes").iterdir()}
     again = hunted()
-    assert SAID.format(f"{len(saved)} was" if len(saved) == 1 else f"{len(saved)} were", "1 fails") in again["messages"]
+    said = SAID.format(f"{len(saved)} was" if len(saved) == 1 else f"{len(saved)} were", "1 fails")
+    num = sum(2 * len(json.loads(Path(".kvproof", "crashes", one).read_text())["operations"]) for one in saved)
+    assert f"{said}; {num} operations beside the effort" in again["messages"]
     (found,) = (check for check in again["checks"] if check["judge"] == "saved runs")
     assert (found["property"], found["verdict"]) == ("refcount-exact", "refuted")
     assert Path(found["trace"]).name in saved
@@ -64,8 +66,33 @@ def test_a_saved_run_of_a_fault_that_is_repaired_or_of_another_subject_refutes_n
         "from kvproof.check.subjects.builtin.manager import BuiltIn\n\n\nclass Forgetful(BuiltIn):\n    pass\n"
     )
     document = hunted(exit_code=4)
-    assert SAID.format("1 was", "0 fail") in document["messages"]
+    assert SAID.format("1 was", "0 fail") in str(document["messages"])
     assert {check["verdict"] for check in document["checks"]} & {"refuted"} == set()
+
+
+def test_long_and_many_saved_runs_are_left_out_and_counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much a folder holds: the shortest runs are replayed, with a part of the effort."""
+    hunted()
+    crashes = Path(".kvproof", "crashes")
+    (saved,) = crashes.glob("*.json")
+    trace = json.loads(saved.read_text())
+    operations = trace["operations"]
+    saved.unlink()
+    for num in range(4):
+        (crashes / f"{4 - num}.json").write_text(json.dumps(trace | {"operations": operations + operations[-1:] * num}))
+    monkeypatch.setattr("kvproof.check.hunting.hunt.SEEDS_MAX", 3)
+    cost = sum(2 * (len(operations) + num) for num in range(3))
+    said = f"{SAID.format('3 were', '1 fails')}; {cost} operations beside the effort; 1 longer one was left out"
+    document = hunted()
+    assert said in document["messages"]
+    (found,) = (check for check in document["checks"] if check["judge"] == "saved runs")
+    assert found["trace"] == "crashes/4.json"  # the shortest
+    long = trace | {"operations": [*operations[:-1], *[["run", 1]] * 20_000, operations[-1]]}
+    for file in crashes.glob("*.json"):
+        file.unlink()
+    (crashes / "5.json").write_text(json.dumps(long))
+    said = f"{SAID.format('0 were', '0 fail')}; 0 operations beside the effort; 1 longer one was left out"
+    assert said in hunted()["messages"]
 
 
 def test_a_saved_run_without_the_fixed_fields_is_not_replayed(folder: Path) -> None:

@@ -3,7 +3,8 @@
 The runs that earlier hunts of the subject have saved in the folder are replayed first. So a fault that was found once
 is seen at once while it is there, as in the example database of Hypothesis. It says nothing about the search: what
 these runs refute is neither known to the search nor counted in it, so it draws and finds what it draws and finds in an
-empty folder.
+empty folder. A folder may hold many runs, and long ones. The shortest come first, and all together do at most as many
+operations as it may take to shorten one finding; the result counts them, and the runs that were left out.
 """
 
 from collections.abc import Collection, Iterator
@@ -54,36 +55,45 @@ from kvproof.spec.verdict import Exit
 
 JUDGE = "saved runs"
 SHARE = 1.0  # percent of the budget
-SEEDS_MAX = 100
+SEEDS_MAX = 100  # runs that are replayed
+TIMES_REPLAYED = 2
 
 EXPLORER_SHARE, EXPLORER_SECONDS_MAX = 15.0, 15.0  # percent of the budget; the walker gets the rest
 
 
 def saved_runs(folder: Path, subject: str) -> list[str]:
-    """The names of the files in the folder of a result that hold runs of this subject."""
-    names = []
-    for path in sorted((folder / CRASHES).glob("*.json")):
+    """The names of the files in the folder of a result that hold runs of this subject, the shortest runs first."""
+    found = []
+    for path in (folder / CRASHES).glob("*.json"):
         with suppress(CounterexampleError, OSError):
-            if load(path).subject in (subject, without_folders(subject)):
-                names.append(path.name)
-    return names[:SEEDS_MAX]
+            trace = load(path)
+            if trace.subject in (subject, without_folders(subject)):
+                found.append((len(trace.operations), path.name))
+    return [name for _, name in sorted(found)]
 
 
-def seeds_stage(saving: Saving, names: list[str], fixed: dict[str, Any], keeps_going: bool) -> Stage:
+def seeds_stage(
+    saving: Saving, names: list[str], fixed: dict[str, Any], keeps_going: bool, max_operations: int
+) -> Stage:
     """Replay the runs of these files, and report those that still refute, one of each property and mechanism.
 
     fixed: fields that the configuration of a run must have. Without keeps_going, the first of them ends the hunt.
+    max_operations: of all runs together.
     """
 
     def run(budget: StageBudget) -> Iterator[StageOutput]:
-        kinds, num_done = set[tuple[str, str]](), 0
+        kinds, num_done, num_operations, num_left = set[tuple[str, str]](), 0, 0, 0
         level = level_of(saving.make())
         with search_ends_after(budget.seconds):
             for name in names:
                 path = saving.store.crashes / name
                 if (run := _run_of(path, fixed, level)) is None:
                     continue
-                num_done += 1
+                cost = TIMES_REPLAYED * len(run[1])
+                if num_done == SEEDS_MAX or num_operations + cost > max_operations:
+                    num_left += 1
+                    continue
+                num_done, num_operations = num_done + 1, num_operations + cost
                 found = _replayed(saving, *run)
                 if found is None or found.kind in kinds:
                     continue
@@ -91,10 +101,10 @@ def seeds_stage(saving: Saving, names: list[str], fixed: dict[str, Any], keeps_g
                 yield (check := saving.report_again(JUDGE, path, found))
                 if check.is_failure and not keeps_going:
                     break
-        if num_done:
-            budget.notes.append(
-                f"{number(num_done, 'was', 'were')} replayed first, {number(len(kinds), 'fails', 'fail')}"
-            )
+        if num_done or num_left:
+            done = f"{number(num_done, 'was', 'were')} replayed first, {number(len(kinds), 'fails', 'fail')}"
+            left = f"; {number(num_left, 'longer one was', 'longer ones were')} left out" if num_left else ""
+            budget.notes.append(f"{done}; {num_operations:,} operations beside the effort{left}")
 
     return Stage(JUDGE, SHARE, [], run)
 
@@ -226,7 +236,8 @@ class _Stages:
         strategy, keeps_going = strategy_of(self.subject), self.given.keeps_going
         stages: list[Stage] = []
         if saved := self.plan.saved:
-            stages.append(seeds_stage(self.saving, saved, self.plan.fixed, keeps_going))
+            most = self.options.effort.shrinking_operations
+            stages.append(seeds_stage(self.saving, saved, self.plan.fixed, keeps_going, most))
         units = None if pool is None else ScopeUnits(pool, judged)
         if strategy.can_explore:
             stages.append(self._scopes(strategy, units))
