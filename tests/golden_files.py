@@ -13,6 +13,7 @@ no test has. What differs from run to run, or from machine to machine, is replac
 
 import re
 import shlex
+import sys
 from collections import defaultdict
 from difflib import unified_diff
 from functools import partial
@@ -35,7 +36,8 @@ VOLATILE = (
     (r"\bsolver N s, effort [\d,]+", "solver N s, effort N"),  # of another release of the solver
     (r"(?m)^ [0-9a-f]{10} \d{4}-.*", " RUN ..."),  # a row of a history, with its time and speed
     (r"\b(kvproof/\S+\.py):\d+", r"\1:LINE"),
-    (r"\b[0-9a-f]{10}\b", "RUN"),
+    (r"\brun [0-9a-f]{10}\b", "run RUN"),
+    (r"\b[\d,]+ lines per second", "N lines per second"),
     (r"\n  note: speed: .*", ""),
     (r"\b(kvproof|z3|cvc5|torch) \d+\.\d+\.\d+[\w.+]*", r"\1 VERSION"),
 )
@@ -108,7 +110,8 @@ def transcript(words: list[str], done: Result) -> str:
 
 def settled(text: str, folder: Path) -> str:
     """The text with names for what differs from run to run: seconds, versions, the paths of the test and of kvproof."""
-    text = text.replace(str(folder), "FOLDER").replace(str(TESTS.parent), "REPOSITORY")
+    for path, name in ((str(folder), "FOLDER"), (sys.executable, "PYTHON"), (str(TESTS.parent), "REPOSITORY")):
+        text = text.replace(path, name)
     for pattern, name in VOLATILE:
         text = re.sub(pattern, name, text)
     return text

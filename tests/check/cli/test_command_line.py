@@ -207,14 +207,14 @@ def test_the_document_alone_is_on_standard_output_when_it_is_wanted_there(faulty
     assert json.loads(done.stdout) == stored()
 
 
-def test_a_report_is_rendered_again_with_the_code_of_its_run(faulty: str) -> None:
+def test_a_report_is_rendered_again_with_the_code_of_its_run(faulty: str, command: Command) -> None:
     sizes = ("--blocks", "2", "--seqs", "2", "--tokens", "2")
     first = kvproof("explore", "--subject", f"{faulty}:Forgetful", *sizes, "--out", "out")
     names = ("junit.xml", "result.sarif", "summary.md", "report.txt", "index.html")
     before = {name: Path("out", name).read_bytes() for name in names}
     for name in before:
         Path("out", name).unlink()
-    done = kvproof("report", "out")
+    done = command("report", "out")
     assert done.exit_code == 1
     assert first.output.endswith(f"\n\n{done.output}")
     assert {name: Path("out", name).read_bytes() for name in before} == before

@@ -38,15 +38,15 @@ def test_runs_record_themselves_and_are_shown_and_compared(command: Command) -> 
     assert (subject["name"], len(subject["runs"])) == ("kvproof", 1)
     assert subject["runs"][0]["operations"] > 0
     ids = [one.stdout.split()[-1] for one in (second, third)]  # "Recorded in runs.db as run ..."
-    for pair in (ids, ("b.json", "c")):
-        assert command("compare", *pair).exit_code == Exit.OK
-    assert CliRunner().invoke(app, ["compare", ids[0][:6], "c"]).exit_code == Exit.OK
+    for pair in (ids, [ids[0][:6], "c"]):
+        assert CliRunner().invoke(app, ["compare", *pair]).exit_code == Exit.OK
+    assert command("compare", "b.json", "c").exit_code == Exit.OK
 
     document = json.loads(Path("b.json").read_text())
     for check in document["checks"]:
         check["verdict"] = "unknown"
     Path("worse.json").write_text(json.dumps(document))
-    assert command("compare", ids[0], "worse.json").exit_code == Exit.WORSE_THAN_BASELINE
+    assert command("compare", "b.json", "worse.json").exit_code == Exit.WORSE_THAN_BASELINE
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from typer.testing import CliRunner, Result
+from tests.golden_files import Command
 
-from kvproof.check.cli.app import app
 from kvproof.check.recording import import_hook
 from kvproof.check.recording.format import RecordedCall
 from kvproof.check.recording.vllm_v0.judge import V0Judge
@@ -31,19 +30,15 @@ for seq_id in (1, 2):
 
 
 @pytest.fixture
-def kvproof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+def kvproof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command) -> Command:
     monkeypatch.chdir(tmp_path)
-    return lambda *arguments: CliRunner().invoke(app, [str(one) for one in arguments])
+    return command
 
 
-def test_a_recorded_subject_is_consistent(kvproof: Callable[..., Result], tmp_path: Path) -> None:
+def test_a_recorded_subject_is_consistent(kvproof: Command, tmp_path: Path) -> None:
     options = ("--subject", "kvproof-scheduler", "--seed", "3", "--steps", "200", "--fix", "caching=true")
-    done = kvproof("record", *options, "--out", "run.jsonl")
-    assert done.exit_code == 0, done.output
-    assert "recorded: run.jsonl" in done.output
-    done = kvproof("validate", "run.jsonl", "--json", "result.json")
-    assert done.exit_code == 0, done.output
-    assert "run.jsonl: consistent" in done.output
+    assert kvproof("record", *options, "--out", "run.jsonl").exit_code == 0
+    assert kvproof("validate", "run.jsonl", "--json", "result.json").exit_code == 0
     result = msgspec.json.decode((tmp_path / "result.json").read_bytes(), type=documents.Result)
     verdicts = {check.property: check.verdict for check in result.checks}
     assert verdicts["read-back"] is verdict.Verdict.NOT_REFUTED
@@ -52,22 +47,17 @@ def test_a_recorded_subject_is_consistent(kvproof: Callable[..., Result], tmp_pa
 
 
 def test_a_divergence_is_reported_with_its_line_and_the_lines_before(
-    kvproof: Callable[..., Result], serve: Serve, tmp_path: Path
+    kvproof: Command, serve: Serve, tmp_path: Path
 ) -> None:
     lines = serve(1, 30).read_text().splitlines()
     place = next(i for i, line in enumerate(lines) if '"call":"free"' in line)
     lines[place] = lines[place].replace('"free":[', '"free":[1')
     path = tmp_path / "wrong.jsonl"
     path.write_text("\n".join(lines) + "\n")
-    done = kvproof("validate", path)
-    assert done.exit_code == 1
-    assert f"{path}: diverges at line {place + 1}: conservation: free(" in done.output
-    assert "conservation is refuted for kvproof.impl.block_manager.SelfAttnBlockSpaceManager" in done.output
-    assert f"\n    {place + 1}  {lines[place]}" in done.output
-    assert f"\n    {place}  {lines[place - 1]}"[:200] in done.output
+    assert kvproof("validate", path).exit_code == 1
 
 
-def test_the_worst_of_several_files_counts(kvproof: Callable[..., Result], serve: Serve, tmp_path: Path) -> None:
+def test_the_worst_of_several_files_counts(kvproof: Command, serve: Serve, tmp_path: Path) -> None:
     good = serve(1, 20)
     header, *calls = good.read_text().splitlines()
     late, bare, foreign = tmp_path / "late", tmp_path / "bare", tmp_path / "foreign"
@@ -77,9 +67,7 @@ def test_the_worst_of_several_files_counts(kvproof: Callable[..., Result], serve
     assert kvproof("validate", bare).exit_code == 5
     assert kvproof("validate", late).exit_code == 4
     assert kvproof("validate", good, late).exit_code == 4
-    done = kvproof("validate", good, foreign)
-    assert done.exit_code == 2
-    assert "line 1, column 1: this is not the header of a recording of kvproof" in done.stderr
+    assert kvproof("validate", good, foreign).exit_code == 2
     assert kvproof("validate", tmp_path / "none").exit_code == 2
 
 
@@ -145,7 +133,7 @@ def test_a_recording_that_is_begun_twice_in_a_process_is_one(monkeypatch: pytest
     assert len(sys.meta_path) == before + 1
 
 
-def test_files_that_are_no_recordings_are_kept(kvproof: Callable[..., Result], tmp_path: Path) -> None:
+def test_files_that_are_no_recordings_are_kept(kvproof: Command, tmp_path: Path) -> None:
     for name in ("run-777.jsonl", "run-2.jsonl", "run.jsonl"):
         (tmp_path / name).write_text("mine")
     for whose in (("--", "true"), ("--subject", "kvproof", "--steps", "5")):
@@ -156,23 +144,22 @@ def test_files_that_are_no_recordings_are_kept(kvproof: Callable[..., Result], t
     assert [(tmp_path / f"run-{number}.jsonl").read_text() for number in (777, 2)] == ["mine", "mine"]
 
 
-def test_a_recording_is_kept_if_the_command_cannot_be_started(kvproof: Callable[..., Result], tmp_path: Path) -> None:
-    assert kvproof("record", "--subject", "kvproof", "--steps", "5", "--out", "run.jsonl").exit_code == 0
+def test_a_recording_is_kept_if_the_command_cannot_be_started(kvproof: Command, tmp_path: Path) -> None:
+    subject = ("--subject", "kvproof", "--seed", "1", "--steps", "5")
+    assert kvproof("record", *subject, "--out", "run.jsonl").exit_code == 0
     before = (tmp_path / "run.jsonl").read_bytes()
     assert kvproof("record", "--out", "run.jsonl", "--", "./no-such-command").exit_code == 2
     assert (tmp_path / "run.jsonl").read_bytes() == before
 
 
 def test_a_recorded_process_does_not_record_its_commands_again(
-    kvproof: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+    kvproof: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(import_hook.FILE, "live.jsonl")
-    refused = kvproof("record", "--", "true")
-    assert refused.exit_code == 2
-    assert "this process is being recorded by kvproof already" in refused.stderr
+    assert kvproof("record", "--", "true").exit_code == 2
 
 
-def test_the_exit_code_of_a_recorded_command_is_kept(kvproof: Callable[..., Result]) -> None:
+def test_the_exit_code_of_a_recorded_command_is_kept(kvproof: Command) -> None:
     assert kvproof("record", "--", sys.executable, "-c", "raise SystemExit(7)").exit_code == 7
 
 
@@ -185,16 +172,12 @@ def diverging(path: Path, good: Path) -> Path:
     return path
 
 
-def test_a_broken_file_does_not_lose_what_the_others_show(
-    kvproof: Callable[..., Result], serve: Serve, tmp_path: Path
-) -> None:
+def test_a_broken_file_does_not_lose_what_the_others_show(kvproof: Command, serve: Serve, tmp_path: Path) -> None:
     good = serve(1, 20)
     wrong, broken = diverging(tmp_path / "wrong", good), tmp_path / "broken"
     broken.write_text(good.read_text().splitlines()[0] + "\n{}\n")
     for files, code in (((wrong, broken), 1), ((broken, wrong), 1), ((good, broken), 2), ((broken, good), 2)):
-        done = kvproof("validate", *files)
-        assert done.exit_code == code, done.output
-        assert f"{broken}, line 2, column 1: Object missing required field" in done.stderr
+        assert kvproof("validate", *files).exit_code == code
         result = msgspec.json.decode(Path(".kvproof/result.json").read_bytes(), type=documents.Result)
         assert not result.run.is_complete
         assert [check.property for check in result.checks if check.is_failure] == ["failed-call-changes-nothing"][
@@ -203,20 +186,15 @@ def test_a_broken_file_does_not_lose_what_the_others_show(
         assert any(str(broken) in message for message in result.messages)
 
 
-def test_a_folder_that_cannot_be_used_is_found_before_the_file_is_read(
-    kvproof: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_a_folder_that_cannot_be_used_is_found_before_the_file_is_read(kvproof: Command, tmp_path: Path) -> None:
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "result.json").write_text("mine")
-    done = kvproof("validate", "none.jsonl", "--out", "foreign")
-    assert done.exit_code == 2
-    assert "foreign/result.json was not written by kvproof" in done.stderr
-    assert "none.jsonl" not in done.output
+    assert kvproof("validate", "none.jsonl", "--out", "foreign").exit_code == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_validation_keeps_what_was_found(
-    kvproof: Callable[..., Result], serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+    kvproof: Command, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     good = serve(1, 20)
     wrong = diverging(tmp_path / "wrong", good)
@@ -228,11 +206,7 @@ def test_an_interrupted_validation_keeps_what_was_found(
 
     explain = V0Judge.explain
     monkeypatch.setattr(V0Judge, "explain", interrupts)
-    done = kvproof("validate", good)
-    assert done.exit_code == 4
-    assert f"{good}: inconclusive, judged up to line 8: interrupted" in done.output
-    done = kvproof("validate", wrong, good, tmp_path / "none")
-    assert done.exit_code == 1
-    assert "none" not in done.stderr
+    assert kvproof("validate", good).exit_code == 4
+    assert kvproof("validate", wrong, good, tmp_path / "none").exit_code == 1
     result = msgspec.json.decode(Path(".kvproof/result.json").read_bytes(), type=documents.Result)
     assert not result.run.is_complete

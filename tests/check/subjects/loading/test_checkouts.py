@@ -8,9 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from tests.golden_files import Command
 
-from kvproof.check.cli.app import app
 from kvproof.check.counterexample.keeping import without_home
 from kvproof.check.counterexample.store import raw_trace
 from kvproof.check.oracle.replay import Counterexample
@@ -129,28 +128,23 @@ def test_a_process_that_drove_a_checkout_does_not_take_it_for_the_release(tree: 
         find("vllm-v1==0.32.0")()
 
 
-def test_a_checkout_that_is_added_has_a_name_of_its_own(tree: Path) -> None:
-    done = CliRunner().invoke(app, ["engines", "add", "./tree"])
-    assert done.exit_code == 0, done.output
-    assert "vllm==0.32.0+checkout is the checkout" in done.output
+def test_a_checkout_that_is_added_has_a_name_of_its_own(tree: Path, command: Command) -> None:
+    assert command("engines", "add", "./tree").exit_code == 0
     made: Any = find("vllm-v1==0.32.0+checkout")()
     assert (made.release, made.folder) == ("0.32.0", tree.resolve())
-    assert f"vllm==0.32.0+checkout  {tree.resolve()}" in CliRunner().invoke(app, ["engines", "list"]).output
+    assert command("engines", "list").exit_code == 0
     tree.rename(tree.parent / "elsewhere")
     with pytest.raises(UnknownSubject, match=r"the checkout .* is not there any more"):
         find("vllm-v1==0.32.0+checkout")
 
 
-def test_a_second_checkout_of_one_release_does_not_take_the_name_of_the_first(tree: Path) -> None:
+def test_a_second_checkout_of_one_release_does_not_take_the_name_of_the_first(tree: Path, command: Command) -> None:
     tree.parent.joinpath("other").mkdir()
     tree.rename(tree.parent / "other" / "tree")
-    assert CliRunner().invoke(app, ["engines", "add", "./other/tree"]).exit_code == 0
+    assert command("engines", "add", "./other/tree").exit_code == 0
     (tree / MODULE).parent.mkdir(parents=True)
     (tree / MODULE).touch()
-    done = CliRunner().invoke(app, ["engines", "add", "./tree", "--like", "0.32.0"])
-    assert done.exit_code == 2
-    assert "vllm==0.32.0+checkout is the checkout" in done.stderr
-    assert "remove" in done.stderr
+    assert command("engines", "add", "./tree", "--like", "0.32.0").exit_code == 2
 
 
 def test_no_file_chooses_a_checkout(tree: Path) -> None:
