@@ -30,7 +30,7 @@ HEADING = "=== "
 COMMANDS: frozenset[str] = frozenset(get_command(app).commands)  # type: ignore[attr-defined]
 ENVIRONMENT = {"COLUMNS": "80", "CI": ""}  # the width of usage errors; no lines of progress every few seconds
 VOLATILE = (
-    (r"(?m)^prover: .* open after \d+ s\n", ""),  # every five seconds
+    (r"(?m)^(prover: .* open after \d+ s|faults: .* judged)\n", ""),  # every few seconds
     (r"\b\d+\.\d+ s\b", "N s"),
     (r"\bslowest N s, .*", "slowest N s, ..."),  # which proofs these are
     (r"\bsolver N s, effort [\d,]+", "solver N s, effort N"),  # of another release of the solver
