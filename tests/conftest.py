@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.golden_files import TESTS, Command
+from tests.golden_files import Command
 from typer.main import get_command
 
 from kvproof.audit.faults.edits import Edit
@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def name_of(item: pytest.Item) -> str:
     """The path below `tests/`, and the name, of a test."""
-    return f"{item.path.relative_to(TESTS).as_posix()}::{item.name}"
+    return item.nodeid.removeprefix("tests/")
 
 
 @pytest.fixture

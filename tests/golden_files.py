@@ -97,6 +97,7 @@ def sections(file: Path) -> dict[str, str]:
         return {}
     first, *texts = re.split(rf"^{HEADING}(.*)\n", file.read_text(), flags=re.MULTILINE)
     assert first == "", f"{file.name} does not begin with a heading"
+    assert len({*texts[::2]}) == len(texts[::2]), f"{file.name} has two sections of one test"
     return {name: text.rstrip("\n") + "\n" for name, text in zip(texts[::2], texts[1::2], strict=True)}
 
 

@@ -1,9 +1,11 @@
 """The golden files of commands: nothing passes without its section, and each section is that of a test."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from tests.conftest import COLLECTED
+from tests.conftest import COLLECTED, pytest_runtest_call
 from tests.golden_files import GOLDEN, TESTS, Command, sections, settled
 
 TEST = "check/test_x.py::test_it[a b]"
@@ -62,6 +64,27 @@ def test_a_section_of_a_command_that_its_test_no_longer_runs_fails_and_is_remove
     both("subjects", "--fix", "1")
     both.write()
     assert command.difference() == f"subjects.txt has a section {TEST}, and this test ran no such command"
+
+
+def test_a_file_with_two_sections_of_one_test_is_refused(golden: Path) -> None:
+    file = golden / "subjects.txt"
+    file.write_text(file.read_text() * 2)
+    with pytest.raises(AssertionError, match=r"subjects\.txt has two sections of one test"):
+        sections(file)
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_test_that_passes_fails_if_other_words_were_printed(
+    golden: Path, is_written: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request.config.option, "write_golden", is_written)
+    command = ran(golden, "subjects", "--fix", "3")
+    item: Any = SimpleNamespace(funcargs={"command": command}, config=request.config)
+    after = pytest_runtest_call(item)
+    next(after)
+    with pytest.raises(pytest.fail.Exception, match=r"\+\$ kvproof subjects --fix 3"):
+        after.send(None)
+    assert (command.difference() == "") is is_written
 
 
 def test_a_test_that_takes_the_fixture_and_runs_no_command_fails(golden: Path) -> None:
