@@ -9,7 +9,7 @@ import copy
 from functools import cache
 from random import Random
 
-from tests.models.crosscheck.programs import drawn_program
+from tests.models.crosscheck.programs import whole_program
 from tests.models.crosscheck.running import FILE, Loaded, loaded
 
 from kvproof.models.proofs.lints import lint
@@ -217,7 +217,7 @@ def places_of_findings(text: Text) -> list[str]:
 @cache
 def is_place_read(seed: int) -> bool:
     """Whether the translator reads what stands at the place of a seed in the program of that seed."""
-    source = drawn_program(Random(seed)).source
+    source = whole_program(seed).source
     with loaded(source) as program:
         try:
             return is_read(with_piece(source, MARK, place_of(seed))[0], program)
@@ -233,7 +233,7 @@ def refused(piece: str, seed: int) -> bool:
     """Put a piece into a drawn program. False if its place is not read."""
     if not is_place_read(seed):
         return False
-    source = drawn_program(Random(seed)).source
+    source = whole_program(seed).source
     with loaded(source) as program:
         is_lint = piece in FOUND_BY_A_LINT
         piece = piece.replace("{ghost}", "[0]" * len(FIELDS["f5"].domains))

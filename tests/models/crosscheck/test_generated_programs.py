@@ -4,14 +4,12 @@ Run `pytest -s` to see what was compared, and the share of programs that used ea
 """
 
 from collections import Counter
-from collections.abc import Callable
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, note, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, find, settings
 from tests.models.crosscheck.comparing import Comparison
-from tests.models.crosscheck.programs import CONSTRUCTS, Program, programs
+from tests.models.crosscheck.programs import CONSTRUCTS, NUM_IN_RUN, Program, check_programs, programs
 from tests.models.crosscheck.running import loaded
 
 from kvproof.models.translation.errors import NotInLanguage
@@ -49,21 +47,8 @@ class Figures:
 
 def compared(num_programs: int) -> Figures:
     figures = Figures()
-
-    @settings(
-        max_examples=num_programs,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(programs(), st.integers(0, 2**32))
-    def compare(program: Program, seed: int) -> None:
-        note(program.source)
-        figures.compare(program, seed)
-
-    run: Callable[[], None] = compare
-    run()
+    for number in range(-(-num_programs // NUM_IN_RUN)):
+        check_programs(number, figures.compare)
     print(figures)
     return figures
 
@@ -116,3 +101,38 @@ def test_the_translator_and_python_agree_on_ten_thousand_programs_that_nobody_wr
     figures = compared(NUM_PROGRAMS_LONG)
     assert figures.counts["programs"] >= NUM_PROGRAMS_LONG
     assert min(figures.used[one] for one in CONSTRUCTS) >= NUM_PROGRAMS_LONG / 100
+
+
+SMALLEST_WITH_A_NESTED_QUANTIFIER = """
+class State:
+    f0: object = real(BLOCKS, SLOTS, to=IDENTITIES, start=0)
+    f1: object = real(BLOCKS, to=FLAGS, start=False)
+
+
+@dataclass(frozen=True)
+class Pair:
+    seq: SeqId
+    total: Count
+    ages: Ages
+
+
+@rule
+def advance(state: State, a: Count) -> None:
+    a = 0
+
+
+@predicate
+def is_kept(start: State, state: State, pair: Pair) -> bool:
+    return pair.total <= 0 or all(all((0 == 0) for a in BLOCKS) for a in BLOCKS)
+"""
+
+
+@pytest.mark.long
+def test_a_program_that_fails_shrinks_to_what_fails() -> None:
+    found = find(
+        programs(),
+        lambda program: program.used["nested quantifier"] > 0,
+        settings=settings(database=None, deadline=None, max_examples=200, suppress_health_check=list(HealthCheck)),
+        random=Random(1),
+    )
+    assert found.source == SMALLEST_WITH_A_NESTED_QUANTIFIER.removeprefix("\n")

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from tests.models.crosscheck.comparing import Comparison, Disagreement
 from tests.models.crosscheck.outside import refused
-from tests.models.crosscheck.programs import drawn_program
+from tests.models.crosscheck.programs import whole_program
 from tests.models.crosscheck.running import loaded
 from tests.models.crosscheck.translator_faults import GENERATED, OUTSIDE
 
@@ -30,7 +30,7 @@ def with_fault(fault: Fault) -> Iterator[None]:
 def compared(fault: Fault, seed: int) -> tuple[bool, int]:
     """Whether the fault is found on one program, and how many cells are compared. A fault that stops it counts not."""
     comparison = None
-    with loaded(drawn_program(Random(seed)).source) as program, with_fault(fault):
+    with loaded(whole_program(seed).source) as program, with_fault(fault):
         try:
             comparison = Comparison(program)
             comparison.compare(Random(seed), num_sizes=2, num_states=3)

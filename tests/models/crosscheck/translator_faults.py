@@ -30,13 +30,13 @@ GENERATED = (  # found on generated programs
         "bound variables share names",
         edit("conditions", "Conditions.fresh", NAME, "{further}{SERIAL}"),
         edit("terms", "bound_name", "return name", "return object()"),  # and no assertion notices it
-        program=14,
+        program=3,
     ),
     faults(
         "bound variables share names with those of another run",
         edit("conditions", "Conditions.fresh", NAME, "{len(self._bound) + further}{SERIAL}"),
         edit("terms", "bound_name", "return name", "return object()"),
-        program=37,
+        program=17,
     ),
     fault(
         "the sides of a branch are swapped",
@@ -44,7 +44,7 @@ GENERATED = (  # found on generated programs
         "merged",
         "chosen(condition, map, no.maps[name])",
         "chosen(condition, no.maps[name], map)",
-        program=11,
+        program=1,
     ),
     fault(
         "a write of one side of a branch stays on the other",
@@ -52,7 +52,7 @@ GENERATED = (  # found on generated programs
         "Run._branch",
         "self._block(node.orelse, frame)",
         "self._block(node.orelse, yes)",
-        program=31,
+        program=3,
     ),
     fault(
         "any is read as all",
@@ -60,6 +60,7 @@ GENERATED = (  # found on generated programs
         "StateExpressions._quantified",
         'for_all if name == "all" else for_some',
         "for_all",
+        program=2,
     ),
     fault(
         "same compares one slot less",
@@ -67,6 +68,7 @@ GENERATED = (  # found on generated programs
         "StateExpressions._are_same",
         "is_between(0, slot, stop)",
         "is_between(0, slot, stop - 1)",
+        program=1,
     ),
     fault(
         "a write changes the state that was read before it",
@@ -74,7 +76,7 @@ GENERATED = (  # found on generated programs
         "SymbolicState.written",
         "return SymbolicState({**self.maps, field: map})",
         "self.maps[field] = map; return self",
-        program=7,
+        program=12,
     ),
     fault(
         "the name of a comprehension is hidden by a local",
@@ -82,6 +84,7 @@ GENERATED = (  # found on generated programs
         "StateExpressions._bulk",
         "found = self.value(node.elt, frame.named(**{name: index}))",
         "found = self.value(node.elt, frame if name in frame.names else frame.named(**{name: index}))",
+        program=1,
     ),
     fault(
         "// truncates",
@@ -89,10 +92,10 @@ GENERATED = (  # found on generated programs
         "quotient",
         "one / divisor",
         "z3.If(one >= 0, one / divisor, -(-one / divisor))",
-        program=29,
+        program=14,
     ),
-    fault("min is max", "terms", "least", "term < found", "term > found"),
-    fault("a true value counts 2", "terms", "number", "constant(1)", "constant(2)", program=26),
+    fault("min is max", "terms", "least", "term < found", "term > found", program=7),
+    fault("a true value counts 2", "terms", "number", "constant(1)", "constant(2)", program=1),
     fault(
         "a chain compares with its first number",
         "expressions",
@@ -106,7 +109,7 @@ GENERATED = (  # found on generated programs
         "Map.put",
         "zip(indexes, path,",
         "zip(indexes, path[:1],",
-        program=11,
+        program=12,
     ),
     fault(
         "spliced takes one slot more",
@@ -114,6 +117,7 @@ GENERATED = (  # found on generated programs
         "StateExpressions._row_operation",
         "is_between(start, slot, stop)",
         "is_between(start, slot, stop + 1)",
+        program=19,
     ),
     fault(
         "+= reads the old value twice",
@@ -121,7 +125,7 @@ GENERATED = (  # found on generated programs
         "Run._statement",
         "ast.BinOp(node.target, node.op, node.value)",
         "ast.BinOp(node.target, node.op, node.target)",
-        program=17,
+        program=3,
     ),
     fault(
         "what a step writes is lost",
@@ -129,7 +133,7 @@ GENERATED = (  # found on generated programs
         "Run._step",
         "after.names[parameters_of(function, file)[0]]",
         "frame.names[node.args[0].id]",
-        program=7,
+        program=3,
     ),
     fault(
         "a later guard replaces the earlier ones",
@@ -137,6 +141,7 @@ GENERATED = (  # found on generated programs
         "Run._require",
         "conjunction(self.conditions.guard, condition)",
         "condition",
+        program=2,
     ),
     fault(
         "a guard or check ignores the branch that it stands in",
@@ -144,7 +149,7 @@ GENERATED = (  # found on generated programs
         "Run._require",
         "self.conditions.under_path(self.expressions.truth(node.args[0], frame))",
         "self.expressions.truth(node.args[0], frame)",
-        program=12,
+        program=10,
     ),
     fault(
         "ranges ignore what and and or have decided",
@@ -152,6 +157,7 @@ GENERATED = (  # found on generated programs
         "Expressions._connective",
         "self.conditions.under(*before)",
         "self.conditions.under()",
+        program=10,
     ),
     fault(
         "ranges on the second side of a choice assume the first",
@@ -159,6 +165,7 @@ GENERATED = (  # found on generated programs
         "Expressions._choice",
         "self.assuming(negation(condition), node.orelse, frame)",
         "self.assuming(condition, node.orelse, frame)",
+        program=4,
     ),
     fault(
         "ranges hold for some values of a quantifier",
@@ -166,6 +173,7 @@ GENERATED = (  # found on generated programs
         "Conditions.demand",
         "for_all([variable], known, wanted)",
         "z3.Exists([variable], z3.And(known, wanted))",
+        program=4,
     ),
     fault(
         "a subscript is not demanded to be in range",
@@ -173,8 +181,16 @@ GENERATED = (  # found on generated programs
         "StateExpressions.in_range",
         "contains(domain, index)",
         "contains(domain, 0 * index)",
+        program=1,
     ),
-    fault("a divisor may be 0", "expressions", "Expressions._arithmetic", "demand(0 < right", "demand(0 <= right"),
+    fault(
+        "a divisor may be 0",
+        "expressions",
+        "Expressions._arithmetic",
+        "demand(0 < right",
+        "demand(0 <= right",
+        program=4,
+    ),
     fault("a domain begins at 1", "sizes", "Universe.contains", "is_between(0,", "is_between(1,"),
     fault(
         "a parameter is never the last of its domain",
@@ -183,7 +199,7 @@ GENERATED = (  # found on generated programs
         "contains(domain, number)",
         "contains(domain, number + 1)",
     ),
-    fault("every size is 1 greater than its least", "sizes", "Universe.assumptions", ">= low", ">= low + 1"),
+    fault("every size is 1 greater than its least", "sizes", "Universe.assumptions", ">= low", ">= low + 1", program=1),
     fault(
         "the first value of a field is 1 greater",
         "translator",
