@@ -22,7 +22,7 @@ OnText = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Difference:
+class TokenDifference:
     """The first token of a sequence that differs from the model without pages. position: index in prompt and output."""
 
     seq_id: int
@@ -49,7 +49,7 @@ class WorkloadResult:
     num_sequences: int
     num_tokens: int
     num_steps: int
-    differences: list[Difference]
+    differences: list[TokenDifference]
     witness_counts: dict[str, int]
     missing: list[str]
     refusal: str = ""
@@ -79,7 +79,7 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True)
-class FaultOutcome:
+class TextFaultOutcome:
     """A planted fault and its outcome. detail: the token or the message that revealed it."""
 
     name: str
@@ -101,7 +101,7 @@ class EndToEndResult:
     layout: str
     device: str
     workloads: list[WorkloadResult] = field(default_factory=list)
-    faults: list[FaultOutcome] = field(default_factory=list)
+    faults: list[TextFaultOutcome] = field(default_factory=list)
     is_cut: bool = False
 
     @property
@@ -185,7 +185,7 @@ def run_workload(
     return result, done
 
 
-def difference(decoder: ExactDecoder, seq_id: int, completion: Completion) -> Difference | None:
+def difference(decoder: ExactDecoder, seq_id: int, completion: Completion) -> TokenDifference | None:
     """The first token that differs from what the model without pages chooses after the same tokens, or None.
 
     The model computes prompt and output in one pass. All tokens before the first difference are equal, so this is also
@@ -196,13 +196,13 @@ def difference(decoder: ExactDecoder, seq_id: int, completion: Completion) -> Di
     for index, (actual, salt) in enumerate(zip(completion.tokens, completion.salts, strict=True)):
         expected = choose(scores[start + index - 1], salt)
         if expected != actual:
-            return Difference(seq_id, start + index, expected, actual)
+            return TokenDifference(seq_id, start + index, expected, actual)
     return None
 
 
 def plant(
     fault: Fault, right: Generated, seed: int, decoder: ExactDecoder, dtype: torch.dtype, layout: KVLayout
-) -> FaultOutcome:
+) -> TextFaultOutcome:
     """Run the workload of a fault until a token differs from the run without the fault, or a check refuses a step.
 
     right: what the workload generated without the fault.
@@ -216,11 +216,11 @@ def plant(
                 index = len(actual.tokens) - 1
                 if expected.tokens[index] != actual.tokens[index]:
                     detail = f"sequence {seq_id}, token {index + 1}, step {num_steps}"
-                    return FaultOutcome(fault.id, workload.name, Fate.CHANGED_TOKENS, detail)
+                    return TextFaultOutcome(fault.id, workload.name, Fate.CHANGED_TOKENS, detail)
     except BlockManagerError as error:
-        return FaultOutcome(fault.id, workload.name, Fate.REFUSED, f"{type(error).__name__}: {error}")
+        return TextFaultOutcome(fault.id, workload.name, Fate.REFUSED, f"{type(error).__name__}: {error}")
     fate = Fate.MISSED if engine.done.num_changes else Fate.NOT_REACHED
-    return FaultOutcome(fault.id, workload.name, fate, f"planted {engine.done.num_changes} times")
+    return TextFaultOutcome(fault.id, workload.name, fate, f"planted {engine.done.num_changes} times")
 
 
 def _decoder(seed: int, device: torch.device, layout: KVLayout) -> ExactDecoder:
