@@ -13,7 +13,7 @@ from random import Random
 
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.oracle.manager import ManagerJudge
-from kvproof.check.oracle.manager.judge import Limits
+from kvproof.check.oracle.manager.judge import SearchLimits
 from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.manager import Config, ManagerSubject
 from kvproof.check.search.operations_by_kind import OperationsByKind
@@ -117,7 +117,7 @@ class ManagerOperations(OperationsByKind):
         if self.scenarios is not None and self.scenarios.are_any:
             num_groups_max = max(num_groups_max, NUM_GROUPS_MIN)
         # A sequence that cannot grow is not forked; otherwise two thirds of the forks are of such sequences.
-        self.judge.limits = Limits(num_groups_max, length_max, num_members_max, num_tokens_forked=length_max)
+        self.judge.limits = SearchLimits(num_groups_max, length_max, num_members_max, num_tokens_forked=length_max)
 
     def draw_from(self, random: Random) -> None:
         """Let this make the random choices of all operations from now on."""

@@ -22,7 +22,7 @@ from kvproof.spec.text.identity import Identities
 ABOUT_NONE, ABOUT_SEQUENCES = ("new", "run", "reset"), ("extend", "fork", "free")  # the others are about a group
 
 
-class Limits(NamedTuple):
+class SearchLimits(NamedTuple):
     """Bounds that a search sets on what is enabled; the judge itself bounds only what fits its state."""
 
     num_groups: float = float("inf")  # at most so many at a time
@@ -32,7 +32,7 @@ class Limits(NamedTuple):
     num_tokens_forked: float = float("inf")  # a longer sequence is not forked
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = SearchLimits()
 
 
 class ManagerJudge(LockstepJudge, OperationJudge):

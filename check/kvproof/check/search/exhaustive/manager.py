@@ -12,7 +12,7 @@ from typing import Any
 
 from kvproof.check.oracle.expected import Group, Status
 from kvproof.check.oracle.manager import ManagerJudge
-from kvproof.check.oracle.manager.judge import Limits
+from kvproof.check.oracle.manager.judge import SearchLimits
 from kvproof.check.protocol import features
 from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.manager import Assumption, ManagerSubject, Unsupported
@@ -80,7 +80,7 @@ class EnabledOperations:
         """Every concrete operation that is enabled and within the scope."""
         groups = judge.groups
         num_seqs = sum(len(group.members) for group in groups.values())
-        judge.limits = Limits(num_tokens=self.scope.num_tokens, num_unseen=1)
+        judge.limits = SearchLimits(num_tokens=self.scope.num_tokens, num_unseen=1)
         for kind, about in judge.enabled().items():
             match kind:
                 case "new":
