@@ -70,7 +70,7 @@ class Searches:
     is_hunt: bool = False
     keeps_going: bool = False
     max_transitions: int = UNLIMITED
-    refusal: Callable[[Scope], "Refusal | None"] = lambda scope: None
+    refusal: Callable[[Scope], "ScopeRefusal | None"] = lambda scope: None
 
     def run(self, budget: StageBudget) -> Iterator[StageOutput]:
         deadline, num_left = time.monotonic() + budget.seconds, self.max_transitions
@@ -127,7 +127,7 @@ class Searches:
             budget.notes.append(PAST_NOTE.format(sum(past.values()), where))
         yield from witness_counts(self.judge, coverage, {} if is_cut_short else self.expected)
 
-    def _refusals(self) -> dict[str, "Refusal"]:
+    def _refusals(self) -> dict[str, "ScopeRefusal"]:
         """The scopes whose configuration the subject does not have. All are known before the first search.
 
         So a search that ends at a finding leaves the same scopes unknown as one that goes on past it decides.
@@ -197,14 +197,14 @@ def _without(reason: str) -> JudgeOutcome:
     return JudgeOutcome(Verdict.UNSUPPORTED, {}, 0.0, f"the subject has no such configuration: {reason}")
 
 
-class Refusal(NamedTuple):
+class ScopeRefusal(NamedTuple):
     """Why a subject has no such configuration as a scope needs, and whether its capabilities promise one."""
 
     reason: str
     is_promised: bool
 
 
-def _refusal_by(subject: ManagerSubject, scope: Scope) -> Refusal | None:
+def _refusal_by(subject: ManagerSubject, scope: Scope) -> ScopeRefusal | None:
     """Why the subject has no such configuration as the scope needs; None if it has, or if something else is wrong.
 
     What else is wrong is for the search to find.
@@ -216,7 +216,7 @@ def _refusal_by(subject: ManagerSubject, scope: Scope) -> Refusal | None:
         with time_limit_of(subject, OPEN_SECONDS_MAX):
             strategy.level.open(subject, strategy.exhaustive.config_of(scope))
     except Unsupported as error:
-        return Refusal(str(error), is_promised)
+        return ScopeRefusal(str(error), is_promised)
     except Exception:
         return None
     return None

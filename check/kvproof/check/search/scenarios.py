@@ -45,7 +45,7 @@ STEP_SHARE = 0.25  # of the operations of such a run between steps: those with w
 Beginning = Callable[[Random, Config, Prompts, int], list[Operation]]  # the last: blocks that a prompt can have
 
 
-class Run(Protocol):
+class DrawnRun(Protocol):
     """The run whose operations are drawn."""
 
     random: Random
@@ -59,7 +59,7 @@ class Run(Protocol):
 class Scenarios:
     """Draws the scenarios of one run. without: kinds of operation that the run does not have."""
 
-    def __init__(self, run: Run, can: Capabilities, without: frozenset[str]) -> None:
+    def __init__(self, run: DrawnRun, can: Capabilities, without: frozenset[str]) -> None:
         self.run, self.without = run, without
         self.go_on = can.fork and run.judge.config.caching and run.random.random() < RUN_SHARE
         first = beginning(run.random, run.judge.config, can, run.prompts)
@@ -190,7 +190,7 @@ def _left_block(random: Random, config: Config, prompts: Prompts, num_blocks: in
     ]
 
 
-def _arriving(run: Run, tokens: tuple[int, ...], key: KeyData, num_computed: int) -> Iterator[Operation]:
+def _arriving(run: DrawnRun, tokens: tuple[int, ...], key: KeyData, num_computed: int) -> Iterator[Operation]:
     """A group arrives, and so many tokens of it are to be computed in the next step."""
     run.num_groups += 1
     run.num_seqs += 1
@@ -198,7 +198,7 @@ def _arriving(run: Run, tokens: tuple[int, ...], key: KeyData, num_computed: int
     yield "admit", run.num_groups, num_computed
 
 
-def _diverging_beams(run: Run) -> Iterator[Operation]:
+def _diverging_beams(run: DrawnRun) -> Iterator[Operation]:
     random, judge, size, groups = run.random, run.judge, run.judge.config.block_size, list[int]()
     for _ in range(random.choice((2, 2, 3))):
         earlier = random.choice(run.chats.latest)
@@ -223,7 +223,7 @@ def _diverging_beams(run: Run) -> Iterator[Operation]:
     yield "run", 1
 
 
-def _overtaking(run: Run) -> Iterator[Operation]:
+def _overtaking(run: DrawnRun) -> Iterator[Operation]:
     random, size = run.random, run.judge.config.block_size
     num_blocks = random.randint(1, 3)
     tokens = run.prompts.some(num_blocks * size + random.randint(0, size))

@@ -50,7 +50,7 @@ BYTES_SENT = 1 << 23  # for other parts in one round
 TOO_LARGE_TEXT = "one state has more identities than the C reader can name"
 
 
-class Report(ctypes.Structure):
+class ExplorationReport(ctypes.Structure):
     """What `search` in `search.c` reports."""
 
     _fields_ = tuple(
@@ -116,8 +116,8 @@ def _searched(
     progress: Callable[[int], None] | None,
     workers: int,
     max_bytes: int,
-) -> tuple[Report, list[int]]:
-    report, counts = Report(), (ctypes.c_long * NUM_COUNTS)()
+) -> tuple[ExplorationReport, list[int]]:
+    report, counts = ExplorationReport(), (ctypes.c_long * NUM_COUNTS)()
     spec.prepare()
     has_begun: list[bool] = []
 
@@ -148,7 +148,7 @@ def _searched(
     return report, list(counts)
 
 
-def _result(spec: SpecificationInC, report: Report, counts: list[int]) -> SearchResult:
+def _result(spec: SpecificationInC, report: ExplorationReport, counts: list[int]) -> SearchResult:
     found = SearchResult(num_states=report.states, num_operations=report.transitions, depth=report.depth)
     found.is_exhausted = report.reason == GOES_ON and not report.reads_left_out
     note_claims(found, are_asked=True)
@@ -295,12 +295,12 @@ class CPart:
         self._counted, self._num_transitions = counted, report.transitions
         return done
 
-    def _report(self) -> tuple[Report, Counter[str]]:
-        report, counts = Report(), (ctypes.c_long * NUM_COUNTS)()
+    def _report(self) -> tuple[ExplorationReport, Counter[str]]:
+        report, counts = ExplorationReport(), (ctypes.c_long * NUM_COUNTS)()
         self.library.report_of_part(counts, ctypes.byref(report))
         return report, Counter({name: n for name, n in zip([*self.spec.rules, *WITNESSES], counts, strict=False) if n})
 
-    def _stopped(self, report: Report) -> str:
+    def _stopped(self, report: ExplorationReport) -> str:
         if report.reason == MEMORY:
             is_full = report.states >= self.num_states_max
             return f"its {self.num_states_max:,} states" if is_full else f"its {self.num_bytes_max / 1e6:,.1f} MB"
