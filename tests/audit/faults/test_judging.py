@@ -7,10 +7,19 @@ from tests.audit.faults.altering import altered
 
 from kvproof.audit.faults import judging
 from kvproof.audit.faults.edits import Edit, Fault
-from kvproof.audit.faults.judging import BYTES, EQUIVALENT, NOBODY, NOT_JUDGED, WALK, Effort, is_as_stated, judged
+from kvproof.audit.faults.judging import (
+    BYTES,
+    EQUIVALENT,
+    NOBODY,
+    NOT_JUDGED,
+    WALK,
+    JudgingEffort,
+    is_as_stated,
+    judged,
+)
 from kvproof.check.protocol.fault_attribution import StandInError
 
-SHORT = Effort(walk=1000, rounds=0)
+SHORT = JudgingEffort(walk=1000, rounds=0)
 TWICE = Fault(
     "kvproof-pool/counted-twice",
     (

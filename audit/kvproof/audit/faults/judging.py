@@ -40,25 +40,25 @@ NUM_EXAMPLES, NUM_STEPS = 50, 50  # of a round of Hypothesis
 
 
 @dataclass(frozen=True)
-class Effort:
+class JudgingEffort:
     """How much is done for one fault. walk: operations. rounds: of Hypothesis, each of up to 2,500 operations."""
 
     walk: int
     rounds: int
 
 
-DEFAULT_EFFORT = Effort(200_000, 8)
+DEFAULT_EFFORT = JudgingEffort(200_000, 8)
 EFFORTS = {  # by subject; what is slower does less in the same budget
-    "kvproof-scheduler": Effort(100_000, 0),
-    "vllm-v0-scheduler": Effort(100_000, 0),
-    "vllm-v1": Effort(100_000, 4),
-    "lmdeploy": Effort(100_000, 4),
-    "exllamav3": Effort(40_000, 2),
-    "lmcache-l1": Effort(60_000, 0),
-    "vllm-offloading": Effort(60_000, 0),
-    "vllm-simple-offload": Effort(30_000, 0),
-    "sglang": Effort(40_000, 2),
-    "sglang-hicache": Effort(20_000, 0),
+    "kvproof-scheduler": JudgingEffort(100_000, 0),
+    "vllm-v0-scheduler": JudgingEffort(100_000, 0),
+    "vllm-v1": JudgingEffort(100_000, 4),
+    "lmdeploy": JudgingEffort(100_000, 4),
+    "exllamav3": JudgingEffort(40_000, 2),
+    "lmcache-l1": JudgingEffort(60_000, 0),
+    "vllm-offloading": JudgingEffort(60_000, 0),
+    "vllm-simple-offload": JudgingEffort(30_000, 0),
+    "sglang": JudgingEffort(40_000, 2),
+    "sglang-hicache": JudgingEffort(20_000, 0),
 }
 
 
@@ -68,7 +68,7 @@ def is_as_stated(one: FaultOutcome) -> bool:
     return has_reason if one.by in (EQUIVALENT, BLIND_SPOT) else one.by in JUDGES and not has_reason
 
 
-def judged(fault: Fault, effort: Effort | None = None) -> FaultOutcome:
+def judged(fault: Fault, effort: JudgingEffort | None = None) -> FaultOutcome:
     """Ask one judge after the other until one finds the fault."""
     began = monotonic()
     effort = effort or EFFORTS.get(fault.row, DEFAULT_EFFORT)
@@ -97,7 +97,7 @@ def _reason(fault: Fault) -> str:
 class Judging:
     """The searches of one faulty subject."""
 
-    def __init__(self, fault: Fault, make: RemoteFactory, effort: Effort) -> None:
+    def __init__(self, fault: Fault, make: RemoteFactory, effort: JudgingEffort) -> None:
         self.fault, self.make, self.effort = fault, make, effort
         self.strategy = strategy_of(make())
         self.num_operations = 0

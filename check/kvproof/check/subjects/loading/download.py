@@ -122,7 +122,7 @@ KEPT = ("*.py", "PKG-INFO", "METADATA", "LICENSE*")
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownPackage:
     """An engine that has an adapter: its package, and modules of which a usable release has at least one."""
 
     package: str
@@ -130,12 +130,12 @@ class Known:
 
 
 KNOWN = {
-    "exllamav3": Known("exllamav3", ("generator/pagetable.py",)),
-    "lmcache": Known("lmcache", ("v1/distributed/l1_manager.py",)),
-    "lmdeploy": Known("lmdeploy", ("pytorch/paging/block_trie/trie.py",)),
-    "sglang": Known("sglang", ("srt/mem_cache/radix_cache.py",)),
-    "transformers": Known("transformers", ("generation/continuous_batching/cache_allocators/cache_pool.py",)),
-    "vllm": Known("vllm", ("core/block_manager.py", "core/block_manager_v2.py", "v1/core/kv_cache_manager.py")),
+    "exllamav3": KnownPackage("exllamav3", ("generator/pagetable.py",)),
+    "lmcache": KnownPackage("lmcache", ("v1/distributed/l1_manager.py",)),
+    "lmdeploy": KnownPackage("lmdeploy", ("pytorch/paging/block_trie/trie.py",)),
+    "sglang": KnownPackage("sglang", ("srt/mem_cache/radix_cache.py",)),
+    "transformers": KnownPackage("transformers", ("generation/continuous_batching/cache_allocators/cache_pool.py",)),
+    "vllm": KnownPackage("vllm", ("core/block_manager.py", "core/block_manager_v2.py", "v1/core/kv_cache_manager.py")),
 }
 
 
@@ -217,7 +217,7 @@ def _folder(name: str, version: str, cache: Path | None) -> Path:
     return (cache or default_cache()) / f"{name}-{version}"
 
 
-def usable(known: Known, tree: Path) -> bool:
+def usable(known: KnownPackage, tree: Path) -> bool:
     """Whether a folder has the package of an engine, with a module that an adapter drives."""
     return any((tree / known.package / module).is_file() for module in known.modules)
 
