@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks import recording
 from benchmarks.growth import exponent
-from kvproof.check.oracle.manager.judge import Limits
+from kvproof.check.oracle.manager.judge import SearchLimits
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scopes import SCOPES, Scope
 from kvproof.check.search.exhaustive.specification import explore_specification
@@ -57,7 +57,7 @@ def seconds_of_walk(num_entries: int, num_groups: int, num_operations: int, seed
     config, operations = Config(BLOCK_SIZE, NUM_BLOCKS, caching=True), list[Operation]()
     run = ManagerOperations(BuiltIn(), Random(seed), config)
     num_tokens = num_entries * BLOCK_SIZE
-    run.judge.limits = Limits(num_groups, num_tokens, 2)
+    run.judge.limits = SearchLimits(num_groups, num_tokens, 2)
     run.prompts.length_max, run.prompts.is_large, run.chunk_max = num_tokens, False, num_tokens
     run.weights |= {"new": 1.0, "free": 0.03, "sample": 1.0, "append": 1.0, "extend": 1.0, "run": 1.0}
     parts = Parts(run.judge, config, operations, lambda: None)

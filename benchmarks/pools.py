@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from benchmarks.growth import SIZES, exponent
-from kvproof.check.oracle.manager.judge import Limits
+from kvproof.check.oracle.manager.judge import SearchLimits
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.pool import PoolConfig
 from kvproof.check.protocol.scheduler import SchedulerConfig
@@ -43,7 +43,7 @@ def microseconds(level: str, num_blocks: int, num_operations: int, seed: int) ->
     config, operations = config_of(level, num_blocks), list[Operation]()
     run: Any = STRATEGIES[level].generator(find(SUBJECTS[level])(), Random(seed), config, frozenset())
     if level == "manager":
-        run.judge.limits = Limits(NUM_AT_A_TIME, 2 * NUM_TOKENS_MAX, 2)
+        run.judge.limits = SearchLimits(NUM_AT_A_TIME, 2 * NUM_TOKENS_MAX, 2)
     run.num_requests_max = run.num_holders_max = NUM_AT_A_TIME
     run.longest, run.chunk_max = 4, NUM_TOKENS_MAX
     if level != "pool":

@@ -17,7 +17,7 @@ from docs.generate.property_pictures import picture
 
 from kvproof.audit.faults.catalogue import catalogue
 from kvproof.audit.faults.edits import Fault
-from kvproof.audit.faults.judging import Effort, Judging
+from kvproof.audit.faults.judging import Judging, JudgingEffort
 from kvproof.audit.faults.planting import planted
 from kvproof.check.counterexample.steps import describe_steps, steps_of
 from kvproof.check.oracle.replay import replay
@@ -26,7 +26,7 @@ from kvproof.check.search.shrinking import shrink
 from kvproof.spec.text.properties import MEANINGS, Meaning
 
 TRACES = Path(__file__).parents[2] / "examples" / "traces"
-EFFORT = Effort(walk=20_000, rounds=0)
+EFFORT = JudgingEffort(walk=20_000, rounds=0)
 SHRINK_SECONDS = 10
 PLANTED = {
     "cow-copied": "kvproof/parent-writes-without-looking",
