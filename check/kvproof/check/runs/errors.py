@@ -107,7 +107,7 @@ def error_boundary(json: Path | None = None, place: Callable[[str], str] = lambd
         raise typer.Exit(Exit.INCONCLUSIVE) from error
     except (Exception, SystemExit) as error:  # SystemExit too: only this function decides the exit code
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # no name that kvproof makes is so long
-            raise fail(f"{error.filename} cannot be used: {error.strerror}", Exit.USAGE) from error
+            raise fail(f"{error.filename or 'a path'} cannot be used: {error.strerror}", Exit.USAGE) from error
         if lack := lack_of(error):
             raise fail(lack, Exit.INTERNAL) from error
         what = f"{type(error).__name__}: {error}".splitlines()[0]
