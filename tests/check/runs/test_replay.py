@@ -92,7 +92,7 @@ def test_a_trace_that_names_code_is_refused_with_the_command_to_type(folder: Pat
 def test_a_hunt_is_not_resumed_with_code_that_its_folder_names(folder: Path, name: str) -> None:
     begun(folder, HuntPlan(name.format(folder=folder), 3)).close()
     run = {"version": "0", "command": "hunt", "subject": "kvproof", "seed": 3}
-    (folder / "result.json").write_text(json.dumps({"run": run, "schema_version": 1}))
+    (folder / "result.json").write_text(json.dumps({"run": run, "schema_version": 1, "checks": []}))
     done = kvproof("hunt", "--resume", ".", "--budget", "1")
     assert done.exit_code == 2, done.output
     assert "type: kvproof hunt --resume . --subject " in done.stderr
