@@ -444,7 +444,14 @@ ATTACKS: list[Attack] = [
     *(at("fork", f"raises {name}", code, REFUTED, CRASHED) for name, code in RAISED.items()),
     at("fork", "raises AdapterError", "raise AdapterError('a text')", USAGE, "breaks the protocol: a text"),
     replace(
-        at("fork", "raises OutsideContract", "raise OutsideContract('asks-first', 'it was not asked')", OK), effort=3000
+        at(
+            "fork",
+            "raises OutsideContract",
+            "raise OutsideContract('asks-first', 'it was not asked')",
+            UNREACHED,
+            "never reached: copy-on-write",
+        ),
+        effort=3000,
     ),
     at("fork", "raises Finding of nothing", "raise Finding('no-such-property', 'I say so')", USAGE, "no property"),
     at("fork", "raises Finding of a property", "raise Finding('no-leak-at-rest', 'x')", REFUTED, "no-leak-at-rest"),
