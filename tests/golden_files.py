@@ -38,6 +38,7 @@ VOLATILE = (
     (r"\b(kvproof/\S+\.py):\d+", r"\1:LINE"),
     (r"\brun [0-9a-f]{10}\b", "run RUN"),
     (r"\b[\d,]+ lines per second", "N lines per second"),
+    (r"(?m)^ +lines? [\d, -]+ of \S+ differs? from .*\n", ""),  # in the checkout of who changes this code
     (r"\n  note: speed: .*", ""),
     (r"\b(kvproof|z3|cvc5|torch) \d+\.\d+\.\d+[\w.+]*", r"\1 VERSION"),
 )

@@ -12,7 +12,7 @@ from kvproof.reports.counterexample import FindingView, counterexamples, page_of
 from kvproof.reports.counterexample_page import counterexample_page, frames_as_json, frames_beside
 from kvproof.reports.frames import Block, Choice, EntryFrame, Lane, Move, PoolFrame, ReplayFrames, StepFrame
 from kvproof.reports.result import Result
-from kvproof.spec.trace import CodePlace
+from kvproof.spec.trace import CodePlace, EarlierChange, EnteredCode
 
 OPEN = StepFrame(
     "open", (), (Block(1, 1, "used"),), (PoolFrame("GPU", 3), PoolFrame("host", 1)), (), (Choice("new", "", True),)
@@ -90,6 +90,27 @@ def test_the_page_names_the_method_the_file_the_line_and_both_sides(found: Findi
     text = " ".join(re.sub(r"<[^>]*>", "", counterexample_page(found, FILM)).split())
     assert "Manager.fork examples/broken.py, line 14; step 2, fork(1) refcount of block 0 The spec" in text
     assert re.search(r"The specification expects\s*2\s*The subject shows\s*1\s*The rule that is broken", text)
+
+
+def test_the_page_and_the_text_say_what_the_method_entered_which_lines_are_new_and_that_the_change_came_earlier(
+    found: FindingView,
+) -> None:
+    assert found.trace is not None
+    found.trace.method = CodePlace("Manager.fork", "broken.py", 14)
+    found.trace.steps, found.trace.earlier = ["new(1)", "fork(1)    sequence 2: block 0"], EarlierChange(1, "grow")
+    found.trace.entered = [
+        EnteredCode("Pool.take", "pool.py", 3, 9, [4, 5, 6, 8]),
+        EnteredCode("Manager.fork", "broken.py", 14, 20),
+    ]
+    found.trace.base = "HEAD (1234567890)"
+    lines = [
+        "in step 1, new(1), by grow; it shows in step 2",
+        "which entered Pool.take of pool.py:3",
+        "lines 4-6, 8 of Pool.take differ from HEAD (1234567890)",
+    ]
+    assert found.where == ["while calling Manager.fork of broken.py:14", *(f"  {line}" for line in lines)]
+    text = " ".join(re.sub(r"<[^>]*>", "", counterexample_page(found, FILM)).split())
+    assert all(text.count(line) == 2 for line in lines)  # beside the method, and in the finding as text
 
 
 def test_the_page_needs_nothing_else(found: FindingView) -> None:

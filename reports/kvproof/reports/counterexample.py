@@ -23,6 +23,7 @@ from kvproof.spec.trace import CodePlace, Trace, is_about_a_hang, is_about_an_an
 NUMBERS = r"[-\d(),.\[\]' ]+"  # findings that differ only in numbers are reported once
 SAME_CHARACTERS = 80
 STEPS_MAX = 600  # of a run, in a text; a run that could not be made shorter may have 100,000
+ENTERED_MAX = 4  # functions that a method entered, in a text
 FIRST_STEPS = 100  # of a run with more than that
 REPEAT, SAVED, SIGNATURE = "Repeat:", "Saved:", "Signature:"  # how the lines begin that are copied, and never wrapped
 SIDES = re.compile(r"^\s*expected: (.*?)\s{3,}observed: (.*)$")
@@ -75,11 +76,38 @@ class FindingView:
 
     @property
     def where(self) -> list[str]:
-        """The method of the manager in which the run broke, and the last lines of an exception that it raised."""
+        """The method of the manager in which the run broke, what it entered, and the last lines of an exception."""
         if self.trace is None or self.trace.method is None:
             return []
-        verb = "answered by" if is_about_an_answer(self.trace) else "while calling"
-        return [f"{verb} {self.trace.method}", *(f"  {line}" for line in self.innermost)]
+        verb = "answered by" if is_about_an_answer(self.trace) and self.trace.earlier is None else "while calling"
+        further = [*self.before_the_call, *self.within, *self.innermost]
+        return [f"{verb} {self.trace.method}", *(f"  {line}" for line in further)]
+
+    @property
+    def before_the_call(self) -> list[str]:
+        """That the method was called before the step that shows what it changed, if it was."""
+        if self.trace is None or (change := self.trace.earlier) is None:
+            return []
+        call = CALL_ENDS.split(self.steps[change.step - 1])[0] if 0 < change.step <= len(self.steps) else ""
+        return [
+            f"in step {change.step}{f', {call}' if call else ''}, by {change.call}; it shows in step {self.num_steps}"
+        ]
+
+    @property
+    def within(self) -> list[str]:
+        """The functions that the method entered, innermost first, and their lines that are new in the checkout."""
+        if self.trace is None or (method := self.trace.method) is None:
+            return []
+        places = [CodePlace(one.function, one.file, one.line) for one in self.trace.entered]
+        inner = [str(place) for place in places if place != method]
+        more = f", and {len(inner) - ENTERED_MAX} more" if len(inner) > ENTERED_MAX else ""
+        lines = [f"which entered {', '.join(inner[:ENTERED_MAX])}{more}"] if inner else []
+        for one in self.trace.entered:
+            if one.changed:
+                what = f"line {one.changed[0]}" if len(one.changed) == 1 else f"lines {ranges(one.changed)}"
+                verb = "differs" if len(one.changed) == 1 else "differ"
+                lines.append(f"{what} of {one.function} {verb} from {self.trace.base}")
+        return lines
 
     @property
     def innermost(self) -> list[str]:
@@ -112,12 +140,17 @@ class FindingView:
 
     @property
     def raised(self) -> list[str]:
-        """The last lines of the exception, as they may be printed."""
-        return [] if self.method is None else list(map(printable, self.innermost))
+        """What the method entered, and the last lines of an exception, as they may be printed."""
+        return [] if self.method is None else [printable(line) for line in (*self.within, *self.innermost)]
+
+    @property
+    def earlier(self) -> list[str]:
+        """That the method made the change before the last step, as it may be printed."""
+        return [printable(line) for line in self.before_the_call]
 
     @property
     def is_about_an_answer(self) -> bool:
-        return self.trace is not None and is_about_an_answer(self.trace)
+        return self.trace is not None and self.trace.earlier is None and is_about_an_answer(self.trace)
 
     @property
     def call(self) -> str:
@@ -197,6 +230,17 @@ class FindingView:
     def text_of_details(self) -> str:
         """The lines after the headline, as they may be printed."""
         return printable("\n".join(self.details()))
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Sorted numbers as text, with neighbours as ranges: 3, 5-7."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join("-".join(map(str, run)) for run in runs)
 
 
 def page_of(trace: Path) -> Path:

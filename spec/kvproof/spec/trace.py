@@ -44,6 +44,31 @@ class CodePlace:
         return f"{self.function} of {self.file}:{self.line}"
 
 
+@dataclass(frozen=True)
+class EnteredCode:
+    """A function of a subject's code that a call entered: from its first line to its last one.
+
+    changed: of these, the lines that differ from `Trace.base`.
+    """
+
+    function: str
+    file: str
+    line: int
+    last_line: int
+    changed: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class EarlierChange:
+    """A call that changed what the subject shows, before the call that the finding is about.
+
+    step: the number of its operation, from 1. call: as the protocol names it.
+    """
+
+    step: int
+    call: str
+
+
 @dataclass
 class Trace:
     """A counterexample.
@@ -52,7 +77,9 @@ class Trace:
     where the property broke. text: what broke, where exactly. steps: one line for each operation, for people. method:
     the method of the manager that was called when it broke, where it is defined; None if it is not known. frames: if
     the manager raised an exception or did not return, the last lines of its code that were executed, the innermost one
-    last.
+    last. earlier: if a call before that one made the change that is wrong; `method` is then of that call. entered: the
+    innermost functions that the call of `method` entered, without `method` itself unless its lines have changed. base:
+    the revision with which the code was compared; empty if it was not.
     """
 
     subject: str
@@ -67,6 +94,9 @@ class Trace:
     version: str = ""
     method: CodePlace | None = None
     frames: list[CodePlace] = field(default_factory=list)
+    earlier: EarlierChange | None = None
+    entered: list[EnteredCode] = field(default_factory=list)
+    base: str = ""
     schema_version: int = TRACE_SCHEMA_VERSION
 
 

@@ -8,12 +8,13 @@ import pytest
 
 from kvproof.check.counterexample.keeping import KeptFinding, without_home
 from kvproof.check.counterexample.store import path_of_test
+from kvproof.check.oracle.method_called import Blame
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.check.subjects.loading.download import CACHE
-from kvproof.spec.trace import CodePlace
+from kvproof.spec.trace import CodePlace, EnteredCode
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_a_saved_trace_and_its_test_have_no_path_of_the_cache(tmp_path: Path, mo
         1,
         make=Wrong,
         shorten=lambda found: found,
-        locate=lambda found: (inside, [inside]),
+        locate=lambda found: Blame(inside, [inside], entered=[EnteredCode("Pool.take", inside.file, 3, 7)]),
     )
     assert kept.path is not None
     for path in (kept.path, path_of_test(kept.path)):
@@ -63,6 +64,6 @@ def test_a_subject_that_refuses_the_configuration_of_its_finding_later_is_no_fau
 
     found = Counterexample(Config(block_size=1, num_gpu_blocks=1), [("reset",)], Finding("refcount-exact", "wrong"))
     kept = KeptFinding(found)
-    kept.keep(tmp_path, "own", "walker", 1, make=refuses, shorten=lambda found: found, locate=lambda found: (None, []))
+    kept.keep(tmp_path, "own", "walker", 1, make=refuses, shorten=lambda found: found, locate=lambda found: Blame())
     assert kept.tracebacks == []
     assert "the replay could not be done: the subject refused the configuration now: sometimes" in kept.problems

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
+from kvproof.check.counterexample.changed_lines import fields_of
 from kvproof.check.counterexample.steps import narrated
 from kvproof.check.counterexample.store import (
     Factory,
@@ -28,6 +29,7 @@ from kvproof.check.counterexample.store import (
     save_trace,
 )
 from kvproof.check.hosts.time_limit import HANG_SECONDS, OutOfTime, calls_take_at_most
+from kvproof.check.oracle.method_called import Blame
 from kvproof.check.oracle.repetition import confirm
 from kvproof.check.oracle.replay import Counterexample, is_hang
 from kvproof.check.protocol.fault_attribution import lack_of
@@ -35,13 +37,13 @@ from kvproof.check.protocol.finding import AdapterError, error_text
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.subjects.loading.download import default_cache
 from kvproof.check.subjects.registry import folder_of_checkout
-from kvproof.spec.trace import CodePlace, Trace
+from kvproof.spec.trace import CodePlace, EnteredCode, Trace
 
 T = TypeVar("T")
-Located = tuple[CodePlace | None, list[CodePlace]]  # the method in which a run breaks, and the frames of an exception
+Place = TypeVar("Place", CodePlace, EnteredCode)
 
 
-def without_home(place: CodePlace, subject: str = "") -> CodePlace:
+def without_home(place: Place, subject: str = "") -> Place:
     """The place, with a file of a release, a checkout or an installed package named from the folder of its package.
 
     What is saved is committed and shared: it does not say where the cache or the environment of its user lies. subject:
@@ -50,11 +52,11 @@ def without_home(place: CodePlace, subject: str = "") -> CodePlace:
     path = Path(place.file)
     if not path.is_absolute():
         return place
-    given = [folder] if (folder := folder_of_checkout(subject)) is not None else []
+    given: list[Path] = [folder] if (folder := folder_of_checkout(subject)) is not None else []
     roots = [root for root in (default_cache(), *map(Path, sys.path), *given) if root.is_absolute()]
     above = [root for root in roots if path.is_relative_to(root)]
     nearest = max(above, key=lambda root: len(root.parts), default=None)
-    return place if nearest is None else CodePlace(place.function, path.relative_to(nearest).as_posix(), place.line)
+    return place if nearest is None else replace(place, file=path.relative_to(nearest).as_posix())
 
 
 @dataclass
@@ -92,12 +94,12 @@ class KeptFinding:
         *,
         make: Factory,
         shorten: Callable[[Counterexample], Counterexample],
-        locate: Callable[[Counterexample], Located],
+        locate: Callable[[Counterexample], Blame],
         num_operations_before: int = 0,
     ) -> None:
         """Save the shortest run that `shorten` gives, if the subject repeats the finding. Raises AdapterError.
 
-        locate: gives the method of the manager in which a run breaks, and the frames of its exception.
+        locate: gives where in the code of the manager a run breaks.
         """
         found, context = self.found, (judge, seed, num_operations_before)
         with suppress(OSError):  # then what is saved below fails too, and that is reported
@@ -112,10 +114,12 @@ class KeptFinding:
                 self.trace = self._attempt(
                     "the description of the steps", lambda: make_trace(subject, short, *context, make=make), self.trace
                 )
-            unknown: Located = None, []
-            method, frames = self._attempt("the search for the method", lambda: locate(short), unknown)
-            named = None if method is None else without_home(method, subject)
-            self.trace = replace(self.trace, method=named, frames=[without_home(one, subject) for one in frames])
+            blame = self._attempt("the search for the method", lambda: locate(short), Blame())
+            self.trace = replace(self.trace, **fields_of(blame))
+            if self.trace.method is not None:
+                self.trace.method = without_home(self.trace.method, subject)
+            self.trace.frames = [without_home(one, subject) for one in self.trace.frames]
+            self.trace.entered = [without_home(one, subject) for one in self.trace.entered]
             self._save(folder, self.trace, make)
         if self.raw is not None and self.path is not None and not self.problems:
             with suppress(OSError):

@@ -15,12 +15,13 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from kvproof.check.counterexample.keeping import Located
+from kvproof.check.counterexample.changed_lines import fields_of
 from kvproof.check.counterexample.steps import narrated, steps_of
 from kvproof.check.counterexample.store import Factory, load, refutation
 from kvproof.check.counterexample.trace_schema import config_of, operations_of
 from kvproof.check.oracle.coverage import PROPERTIES
 from kvproof.check.oracle.level import level_of_config
+from kvproof.check.oracle.method_called import Blame
 from kvproof.check.oracle.repetition import nondeterministic, replay_twice
 from kvproof.check.oracle.replay import Counterexample, ReplayResult
 from kvproof.check.protocol.adapter_check import capabilities_of
@@ -54,11 +55,11 @@ class Replay:
 
 
 def replay_trace(
-    path: Path, trace: Trace, make: Factory, name: str, locate: Callable[[Counterexample], Located]
+    path: Path, trace: Trace, make: Factory, name: str, locate: Callable[[Counterexample], Blame]
 ) -> Replay:
     """Replay the trace of a file on a subject of this name.
 
-    locate: gives the method of the subject in which a run breaks, and the frames of its exception.
+    locate: gives where in the code of the subject a run breaks.
     Raises CounterexampleError, Unsupported, AdapterError.
     """
     config, operations = config_of(trace, path), operations_of(trace, path)
@@ -107,10 +108,10 @@ def _refuted_again(
     operations: list[Operation],
     done: ReplayResult,
     finding: Finding,
-    locate: Callable[[Counterexample], Located],
+    locate: Callable[[Counterexample], Blame],
 ) -> Trace:
     """The trace as it goes on this subject. operations: up to the one that refutes."""
-    method, frames = locate(Counterexample(config, operations, finding))
+    blame = locate(Counterexample(config, operations, finding))
     return replace(
         trace,
         subject=name,
@@ -118,8 +119,7 @@ def _refuted_again(
         text=narrated(finding, config, operations),
         operations=trace.operations[: len(operations)],
         steps=steps_of(done, config, operations),
-        method=method,
-        frames=frames,
+        **fields_of(blame),
     )
 
 

@@ -76,7 +76,7 @@ def _quotable(text: str) -> str:
 
 HEX_MIN, HEX_MAX = 4, 8
 DRAWN_BLOCKS_MAX = 100_000  # blocks on a page, over all its steps; about 25 MB
-WHERE = "method", "frames"  # fields of a trace that came after its digest was settled
+WHERE = "method", "frames", "earlier", "entered", "base"  # fields of a trace that came after its digest was settled
 RAW = "raw-"  # how the name of a file begins that holds a run as it was found
 Factory = Callable[[], Any]  # makes a subject, of any level
 

@@ -34,14 +34,22 @@ def finished(
     seconds: float | None = None,
     environment: Mapping[str, str] | None = None,
     in_other_encoding: str = "strict",
+    encoding: str | None = None,
 ) -> Finished:
     """Run a program to its end. Raises OSError if it cannot be started, TimeoutError, and ValueError for bad text.
 
-    in_other_encoding: what becomes of output that is no UTF-8, as the `errors` of `bytes.decode`.
+    in_other_encoding: what becomes of output that has another encoding, as the `errors` of `bytes.decode`. encoding: of
+    the output; by default that of the locale.
     """
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors=in_other_encoding, env=environment, timeout=seconds
+            command,
+            capture_output=True,
+            text=True,
+            encoding=encoding,
+            errors=in_other_encoding,
+            env=environment,
+            timeout=seconds,
         )
     except subprocess.TimeoutExpired as error:
         raise TimeoutError(f"no answer within {seconds:g} s") from error

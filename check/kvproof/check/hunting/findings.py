@@ -12,6 +12,7 @@ from kvproof.check.counterexample.steps import narrated
 from kvproof.check.hunting.store import ResultStore
 from kvproof.check.hunting.unit import Judged, ShortenUnit, Walk, shortened
 from kvproof.check.isolation.messages import pack
+from kvproof.check.oracle.method_called import Blame
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import ManagerSubject
@@ -170,7 +171,7 @@ class Saving:
     def _is_wanted(self, finding: Finding) -> bool:
         return not self.wanted or finding.property in self.wanted
 
-    def _method_called(self, found: Counterexample) -> tuple[CodePlace | None, list[CodePlace]]:
+    def _method_called(self, found: Counterexample) -> Blame:
         from kvproof.check.isolation.remote_search import method_called
 
         return method_called(self.make, found)

@@ -15,7 +15,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import astuple, replace
+from dataclasses import replace
 from math import inf
 from time import monotonic
 from typing import Any
@@ -141,8 +141,7 @@ def _shortest(subject: Any, journal: Journal, *, level: str, found: Counterexamp
 
 
 def _method_called(subject: Any, journal: Journal, *, found: Counterexample) -> Any:
-    method, frames = method_called(subject, found)
-    return [[None if method is None else astuple(method)], [astuple(frame) for frame in frames]]
+    return method_called(subject, found)
 
 
 SEARCHES: dict[str, Callable[..., Any]] = {

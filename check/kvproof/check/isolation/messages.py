@@ -13,6 +13,7 @@ import msgspec
 
 from kvproof.check.hosts.channel import ChannelError, text_of
 from kvproof.check.oracle.level import LEVELS
+from kvproof.check.oracle.method_called import Blame
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import TEXTS, Finding
@@ -20,13 +21,17 @@ from kvproof.check.protocol.manager import Admission, Assumption, Config, Prompt
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.result import SearchResult
 from kvproof.spec.text.identity import Image, Key
+from kvproof.spec.trace import CodePlace, EarlierChange, EnteredCode
 
 TUPLES: dict[str, Any] = {
     kind.__name__: kind for kind in (Image, Key, *(answer for level in LEVELS for answer in level.answers))
 }
 RECORDS: dict[str, Any] = {
     kind.__name__: kind
-    for kind in (Assumption, Capabilities, Scope, Counterexample, SearchResult, *(level.config for level in LEVELS))
+    for kind in (
+        *(Assumption, Capabilities, Scope, Counterexample, SearchResult, Blame, CodePlace, EarlierChange, EnteredCode),
+        *(level.config for level in LEVELS),
+    )
 }
 CALLS_ONLY, SEARCH = b"c", b"s"  # the purposes of a fork
 ENDED = ["ended"]  # the answer to a search that was interrupted where it could not return what it had reached

@@ -23,6 +23,7 @@ from kvproof.check.isolation.search_process import (
     result_of,
 )
 from kvproof.check.oracle import method_called as local
+from kvproof.check.oracle.method_called import Blame
 from kvproof.check.oracle.replay import Counterexample, finding_of, is_hang
 from kvproof.check.protocol.finding import Finding, FindingKey
 from kvproof.check.protocol.scopes import Scope
@@ -31,7 +32,6 @@ from kvproof.check.search.exhaustive import subject as exhaustive
 from kvproof.check.search.random_walk import DEFAULT_OPTIONS, WalkOptions
 from kvproof.check.search.result import UNLIMITED, SearchResult
 from kvproof.check.search.strategies import Strategy
-from kvproof.spec.trace import CodePlace
 
 NUM_PROCESSES = 2  # for a search whose process does not advance, before it is done call by call
 
@@ -220,20 +220,18 @@ def shortest(
     return shrinking.shortest(strategy, make, found, seconds=seconds, **limits)
 
 
-def method_called(make: Callable[[], Any], found: Counterexample) -> tuple[CodePlace | None, list[CodePlace]]:
+def method_called(make: Callable[[], Any], found: Counterexample) -> Blame:
     """`oracle.method_called`, where the subject lives. Nothing is known of a call that ends its process."""
     subject = make()
     if not isinstance(subject, RemoteSubject):
         return local.method_called(subject, found)
     if found.finding.cause.endswith((CRASH, HANG)):
         return local.stood_in(found.finding)
+    request = {"found": found}
     try:
-        (method,), frames = despite_a_slow_process(
-            lambda: result_of(list, subject, "method_called", {"found": found}, _no_progress)
-        )
-        return None if method is None else CodePlace(*method), [CodePlace(*frame) for frame in frames]
-    except (Stuck, Finding, TypeError, ValueError):  # the subject does not repeat itself, or sent something else
-        return None, []
+        return despite_a_slow_process(lambda: result_of(Blame, subject, "method_called", request, _no_progress))
+    except (Stuck, Finding):  # the subject does not repeat itself, or sent something else
+        return Blame()
 
 
 def despite_a_late_answer(subject: Any, search: Callable[[], SearchResult]) -> SearchResult:

@@ -86,7 +86,7 @@ def test_the_promise_is_at_fault_if_the_call_could_not_succeed(
     subject: type[BuiltIn], config: Config, operations: list[Operation], promise: str, method: str
 ) -> None:
     found = run(subject(), config, operations)
-    place, _ = method_called(subject(), Counterexample(config, operations, found))
+    place = method_called(subject(), Counterexample(config, operations, found)).method
     assert (found.property, found.promise) == ("admission-sound", promise)
     assert place is not None
     assert place.function == method
@@ -116,7 +116,7 @@ class Helped(BuiltIn):
 def test_a_function_of_kvproofs_own_adapters_is_not_the_method_at_fault() -> None:
     config, operations = Config(1, 2), [*TWO_TOKENS, ("run", 1), ("free", 1)]
     found = run(Helped(), config, operations)
-    place, _ = method_called(Helped(), Counterexample(config, operations, found))
+    place = method_called(Helped(), Counterexample(config, operations, found)).method
     assert place is not None
     assert place.function == "Lazy.forget"
 
@@ -149,7 +149,7 @@ class LosesWhenAsked(BuiltIn):
 def test_the_question_is_at_fault_that_changes_something() -> None:
     config, operations = Config(1, 2), TWO_TOKENS
     found = run(LosesWhenAsked(), config, operations)
-    place, _ = method_called(LosesWhenAsked(), Counterexample(config, operations, found))
+    place = method_called(LosesWhenAsked(), Counterexample(config, operations, found)).method
     assert found.property == "failed-call-changes-nothing"
     assert place is not None
     assert place.function == "Asked.can_allocate"
