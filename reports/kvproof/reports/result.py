@@ -21,6 +21,7 @@ EFFORTS = {"quick": 50_000, "normal": 500_000, "long": 5_000_000}  # operations 
 PROMISED_BY_NOBODY = "no capability of the subject promises it"  # the text of a note
 SEEN = "it was seen"
 REFUSED = "the subject supports no configuration"  # the text of a check begins so if no configuration was accepted
+OPERATIONS = " operations"  # the name of a judge, and this: what its witnesses count are the operations that it did
 KNOWN = "known until"  # the excuse of a finding that is in the list of known findings begins with this
 
 
@@ -121,6 +122,40 @@ class Refusals:
 
 
 @dataclass
+class PartlyRun:
+    """A function of the subject that did not run as a whole: it begins at `line`, and `lines` did not run."""
+
+    function: str
+    line: int
+    lines: list[int] = field(default_factory=list)
+    is_entered: bool = False
+
+
+@dataclass
+class CodeFile:
+    """How much of a file of the subject ran: of its functions and of their lines. partly: what did not."""
+
+    file: str
+    num_functions: int
+    num_entered: int = 0
+    num_lines: int = 0
+    num_run: int = 0
+    partly: list[PartlyRun] = field(default_factory=list)
+
+
+@dataclass
+class SubjectCode:
+    """Which code of the subject ran in so many operations of walks: of each file that was entered.
+
+    why_unknown: why it is not known; empty if it is.
+    """
+
+    num_operations: int
+    why_unknown: str = ""
+    files: list[CodeFile] = field(default_factory=list)
+
+
+@dataclass
 class Difference:
     """What is different from the baseline, as sentences.
 
@@ -175,7 +210,8 @@ class Result:
     """The result document of one run.
 
     data_plane: the results about bytes; None if no bytes were moved. difference: from the baseline, if there is one.
-    refusals: of each judge whose configurations the subject refused.
+    refusals: of each judge whose configurations the subject refused. code: of the subject, which ran; None if no walk
+    called it.
     """
 
     run: Run
@@ -186,6 +222,7 @@ class Result:
     data_plane: DataPlane | None = None
     difference: Difference | None = None
     refusals: list[Refusals] = field(default_factory=list)
+    code: SubjectCode | None = None
     schema_version: int = SCHEMA_VERSION
 
     def count_totals(self) -> None:

@@ -15,7 +15,8 @@ from kvproof.reports.counterexample import FindingView, counterexamples, page_of
 from kvproof.reports.counterexample_page import frames_beside
 from kvproof.reports.device_page import data_plane_values
 from kvproof.reports.printable import cut, printable
-from kvproof.reports.result import Check, Result
+from kvproof.reports.reached import code_by_file, not_reached
+from kvproof.reports.result import OPERATIONS, Check, Result
 from kvproof.reports.summary import (
     NOTE,
     WEAKEST_FIRST,
@@ -161,6 +162,11 @@ def run_page(result: Result, folder: Path) -> str:
         claims=claims_by_property(result),
         planted=_planted(result.checks),
         witnesses=_witnesses(result),
+        not_reached=printable(not_reached(result)),
+        code=[
+            (printable(file), sizes, [(printable(name), line, what) for name, line, what in rows])
+            for file, sizes, rows in code_by_file(result)
+        ],
         assumptions=[_named_first(one) for one in result.run.assumptions],
         not_looked_at=_reasons(result, Verdict.UNSUPPORTED),
         undecided=_reasons(result, Verdict.UNKNOWN),
@@ -302,9 +308,10 @@ def _witnesses(result: Result) -> list[tuple[str, list[tuple[str, int, str]]]]:
     """For each judge: the situations, how often each was reached, and whether that is enough. Missing ones first."""
     found: dict[str, list[tuple[str, int, str]]] = {}
     for one in result.witnesses:
-        word = "reached" if one.count else "never reached" if one.is_expected else "not expected"
+        absent = "never done" if one.judge.endswith(OPERATIONS) else "not expected"
+        word = "reached" if one.count else "never reached" if one.is_expected else absent
         found.setdefault(one.judge, []).append((one.name, one.count, word))
-    order = {"never reached": 0, "reached": 1, "not expected": 2}
+    order = {"never reached": 0, "never done": 1, "reached": 2, "not expected": 3}
     return [(judge, sorted(rows, key=lambda row: (order[row[2]], -row[1]))) for judge, rows in found.items()]
 
 

@@ -22,7 +22,8 @@ from rich.text import Text
 from kvproof.reports.counterexample import REPEAT, SAVED, SIGNATURE, also_found, counterexamples, shortest_first
 from kvproof.reports.data_plane_result import Bandwidth, Comparison, DataPlane, Speed
 from kvproof.reports.printable import cut, printable
-from kvproof.reports.result import Result
+from kvproof.reports.reached import code_lines, not_reached
+from kvproof.reports.result import OPERATIONS, Result
 from kvproof.reports.summary import (
     NOTE,
     WEAKEST_FIRST,
@@ -170,6 +171,8 @@ def _in_short(result: Result) -> Iterator[Line]:
     yield from ((line, "") for line in claims_asked(result))
     yield from ((line, "yellow") for line in refusal_lines(result))
     yield from _missing_lines(result)
+    if line := not_reached(result):
+        yield line, ""
     for (judge, reason), places in _reasons(result, Verdict.UNKNOWN).items():
         names, scopes = dict.fromkeys(property for property, _ in places), {scope for _, scope in places}
         where = f" in {len(scopes)} scopes" if len(scopes) > 1 else f" {scope}" if (scope := min(scopes)) else ""
@@ -240,6 +243,9 @@ def _in_full(result: Result) -> Iterator[Line]:
         yield f"claims: {judge}: {name}: {'; '.join(parts)}", ""
     yield from ((line, "yellow") for line in refusal_lines(result))
     yield from _witness_lines(result)
+    if line := not_reached(result):
+        yield line, ""
+    yield from ((line, "") for line in code_lines(result))
     for verdict in (Verdict.UNKNOWN, Verdict.UNSUPPORTED):
         for (judge, reason), places in _reasons(result, verdict).items():
             for scope in dict.fromkeys(scope for _, scope in places):
@@ -263,7 +269,8 @@ def _witness_lines(result: Result) -> Iterator[Line]:
         if missing:
             yield f"{judge} never reached: {', '.join(missing)}", "yellow"
         if absent:
-            yield f"{judge} did not reach, as expected: {', '.join(absent)}", "dim"
+            words = "never done" if judge.endswith(OPERATIONS) else "did not reach, as expected"
+            yield f"{judge} {words}: {', '.join(absent)}", "dim"
 
 
 # Bytes on a device ------------------------------------------------------------------------------------------------

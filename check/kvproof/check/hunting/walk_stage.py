@@ -3,15 +3,18 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from random import Random
+from typing import Any
 
 from kvproof.check.hunting.findings import Saving
 from kvproof.check.hunting.head import Head, here
 from kvproof.check.hunting.unit import Walk
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.adapter_check import capabilities_of
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.runs.arguments import Narrowed
-from kvproof.check.runs.session import Stage, StageBudget, StageOutput
+from kvproof.check.runs.session import RanLines, Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import (
     NO_TIME,
     NOT_WANTED,
@@ -29,9 +32,10 @@ from kvproof.check.runs.verdicts import (
 from kvproof.check.search.result import UNLIMITED
 from kvproof.check.search.strategies import Strategy, strategy_of
 from kvproof.check.search.suppression import KnownFailure
-from kvproof.reports.result import Check
+from kvproof.reports.result import OPERATIONS, Check
 from kvproof.spec.verdict import Verdict
 
+CONFIGS_ASKED = 100  # which operations they allow
 OPERATIONS_ENOUGH = 5_000  # as many as `--effort quick` has behind a pipe
 BESIDE_KNOWN_FINDINGS = "it avoided what leads to known findings, and never reached"
 
@@ -61,7 +65,8 @@ def walker_stage(
     checks = planned_checks(strategy.level, strategy.judge, narrowed)
 
     def run(budget: StageBudget) -> Iterator[StageOutput]:
-        done = WalkReport(strategy, saving, walk, keeps_going)
+        possible = operations_possible(strategy, capabilities_of(narrowed), fixed)
+        done = WalkReport(strategy, saving, walk, keeps_going, dict.fromkeys(possible, False))
         chosen = head or here(saving.make)
         deadline = time.monotonic() + budget.seconds
         chosen.on_progress = lambda count: budget.advance(walk.total.num_operations + count)
@@ -82,6 +87,7 @@ class WalkReport:
     saving: Saving
     walk: Walk
     keeps_going: bool
+    possible: dict[str, bool] = field(default_factory=dict)  # operations, none of which must occur
     outcome: JudgeOutcome = field(default_factory=lambda: JudgeOutcome(Verdict.NOT_REFUTED, {}, 0.0))
     has_known: bool = False
     reported: set[KnownFailure] = field(default_factory=set)  # findings of equal kind are one finding in a report
@@ -139,4 +145,16 @@ class WalkReport:
             situations = situations | dict.fromkeys(missed, False)
         yield from witness_counts(judge, total.coverage, {} if is_cut_short else situations)
         yield from refused_by_subject(judge, total.refusals, total.num_drawn)
-        yield from witness_counts(f"{judge} operations", total.kinds, {})
+        yield from witness_counts(f"{judge}{OPERATIONS}", total.kinds, {} if is_cut_short else self.possible)
+        yield RanLines(total.num_operations, total.lines)
+
+
+def operations_possible(strategy: Strategy, can: Capabilities, fixed: dict[str, Any]) -> list[str]:
+    """The kinds of operation that configurations of a subject with these capabilities allow.
+
+    fixed: fields of every configuration. Some configurations are drawn, always the same ones.
+    """
+    random = Random(0)
+    configs = [strategy.draw_config(random, can, dict(fixed)) for _ in range(CONFIGS_ASKED)]
+    kinds = strategy.level.kinds.items()
+    return [name for name, kind in kinds if any(kind.is_possible(config, can) for config in configs)]

@@ -17,15 +17,16 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kvproof.check.hosts.interrupt import interruptible
 from kvproof.check.hosts.time_limit import GRACE_SECONDS, OutOfTime, calls_end_at
 from kvproof.check.protocol.fault_attribution import lack_of
 from kvproof.check.protocol.finding import AdapterError, OutsideTable
 from kvproof.check.protocol.manager import Assumption
+from kvproof.check.runs.code_reached import code_reached
 from kvproof.check.runs.store import Store, StoreError, fault_of_kvproof
-from kvproof.check.search.result import UNLIMITED
+from kvproof.check.search.result import UNLIMITED, Lines, lines_of_both
 from kvproof.reports.counterexample import REPEAT, FindingView
 from kvproof.reports.printable import cut
 from kvproof.reports.result import Check, Difference, Refusals, Result, WitnessCount
@@ -115,7 +116,14 @@ class StageBudget:
         return self.stopped
 
 
-StageOutput = Check | WitnessCount | Refusals
+class RanLines(NamedTuple):
+    """The lines of the subject's code that ran in so many operations."""
+
+    num_operations: int
+    lines: Lines
+
+
+StageOutput = Check | WitnessCount | Refusals | RanLines
 
 
 @dataclass
@@ -154,6 +162,7 @@ class Session:
     compare: Callable[[Result], Difference | None] = lambda result: None  # with a baseline, when the run has ended
     adapter_error: str = field(default="", init=False)  # what ended the run, if the adapter is wrong
     _done: int = field(default=0, init=False)
+    _ran: RanLines = field(default=RanLines(0, {}), init=False)
     _write_error: StoreError | None = field(default=None, init=False)  # of the last write, if it failed
 
     def run(self) -> Exit:
@@ -247,6 +256,12 @@ class Session:
             return
         if isinstance(output, Refusals):
             self.result.refusals.append(output)
+            return
+        if isinstance(output, RanLines):
+            self._ran = RanLines(
+                self._ran.num_operations + output.num_operations, lines_of_both(self._ran.lines, output.lines)
+            )
+            self.result.code = code_reached(self._ran.lines, self._ran.num_operations, self.result.run.subject)
             return
         places = {check.id: index for index, check in enumerate(self.result.checks)}
         was_failure = output.id in places and self.result.checks[places[output.id]].is_failure

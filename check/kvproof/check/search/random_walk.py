@@ -21,6 +21,7 @@ from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Config, Unsupported
 from kvproof.check.search import suppression
+from kvproof.check.search.lines_run import lines_run
 from kvproof.check.search.result import UNLIMITED, MovedLists, SearchResult
 from kvproof.check.search.strategies import Strategy
 from kvproof.check.search.worlds import NUM_SMALL_RUNS, draw_length, draw_small, has_large_sizes, sizes_of
@@ -95,11 +96,13 @@ def walk(
     under_way = _Walk(strategy, subject, fixed, max_operations, began + seconds, options)
     under_way.call_seconds = min(options.call_seconds, max(CALL_SECONDS_MIN, seconds / 4))
     done = under_way.done
-    while under_way.is_left():
-        if under_way.do(Random(random.getrandbits(64))) and done.counterexample is None:
-            options.keep(done)
-            if progress:
-                progress(done.num_operations)
+    with lines_run(subject) as ran:
+        while under_way.is_left():
+            if under_way.do(Random(random.getrandbits(64))) and done.counterexample is None:
+                options.keep(done)
+                if progress:
+                    progress(done.num_operations)
+    done.lines = ran.by_file()
     done.is_unsupported = not done.num_runs and under_way.is_in_vain
     done.seconds = monotonic() - began
     return done

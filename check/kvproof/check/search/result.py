@@ -24,6 +24,14 @@ def is_step_of_pairs(lists: MovedLists) -> bool:
     return len(lists) == len(mapping.WORKER_ORDER) and all(len(blocks) % 2 == 0 for blocks in lists)
 
 
+Lines = dict[str, list[int]]  # of code, by file; sorted
+
+
+def lines_of_both(one: Lines, other: Lines) -> Lines:
+    """The lines of either."""
+    return {file: sorted({*one.get(file, ()), *other.get(file, ())}) for file in sorted({*one, *other})}
+
+
 @dataclass
 class SearchResult:
     """What a search found, and how much it did. A count that a search does not have stays zero.
@@ -36,7 +44,7 @@ class SearchResult:
     its counts do not say it. claims, claims_left_out: of a search of the specification, by property, the claims that
     were evaluated in every state, and those that were not. num_past: operations at which a finding was that the search
     was told to go past. moved: the lists of pairs of some different steps of a block manager, by the names of those
-    that have a pair.
+    that have a pair. lines: of the subject's code that ran, by file; none before Python 3.12.
     """
 
     counterexample: Counterexample | None = None
@@ -59,6 +67,7 @@ class SearchResult:
     vain: Counter[str] = field(default_factory=Counter)
     sizes: Counter[str] = field(default_factory=Counter)
     moved: dict[str, list[MovedLists]] = field(default_factory=dict)
+    lines: Lines = field(default_factory=dict)
 
     @property
     def finding(self) -> Finding | None:
@@ -109,4 +118,5 @@ class SearchResult:
         self.sizes.update(later.sizes)
         for lists in chain(*later.moved.values()):
             self.keep_moved(lists)
+        self.lines = lines_of_both(self.lines, later.lines)
         self.counterexample = later.counterexample
