@@ -60,6 +60,18 @@ def test_the_lines_that_run_are_noted_also_of_decorated_functions_and_properties
 
 
 @ONLY_REPORTED
+def test_two_functions_with_equal_code_are_told_from_each_other(manager: Any, tmp_path: Path) -> None:
+    path = tmp_path / "copy.py"
+    copied = ModuleType("copied")
+    exec(compile(SOURCE, str(path), "exec"), vars(copied))
+    type(manager).copied = copied.Manager.give
+    with lines_run(manager) as ran:
+        manager.give()
+        manager.copied()
+    assert [ran.by_file()[file] for file in (manager.file, str(path))] == [[20, 21], [20, 21]]
+
+
+@ONLY_REPORTED
 def test_each_search_notes_its_own_lines(manager: Any) -> None:
     for answer, line in ((True, 13), (False, 14), (True, 13)):
         with lines_run(manager) as ran:

@@ -19,7 +19,7 @@ from kvproof.reports.result import CodeFile, PartlyRun, SubjectCode
 from kvproof.spec.trace import CodePlace
 
 TOO_OLD = "which lines of the subject ran is not known before Python 3.12; this is Python {}.{}"
-NOT_SEEN = "which lines of the subject ran is not known: it has no Python code that can be seen"
+NOT_SEEN = "which lines of the subject ran is not known: no Python code of it was seen"
 BYTES_MAX = 4 << 20  # of a file
 
 

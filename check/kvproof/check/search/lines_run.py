@@ -11,9 +11,9 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import kvproof.impl
@@ -25,6 +25,7 @@ OURS = tuple(f"{folder}{os.sep}" for folder in sys.modules["kvproof"].__path__)
 IMPLEMENTATION = tuple(f"{folder}{os.sep}" for folder in kvproof.impl.__path__)
 INSTALLED = ("site-packages", "dist-packages")
 NO_SUBJECT = frozenset({"numpy", "torch", "kvproof"})  # packages that a manager is built on
+CACHED = type(cache(int))  # what `functools.cache` makes of a function
 TOOLS = (4, 3, 1, 2, 0, 5)  # of `sys.monitoring`; 4 and 3 have no name, so they are usually free
 
 
@@ -51,15 +52,15 @@ class LinesRun:
         """Lines of the subject have run."""
         self._ran.setdefault(code.co_filename, set()).update(lines)
 
-    def codes(self) -> set[CodeType]:
-        """The code of every function that the modules of the subject hold, and of those within them."""
-        found: set[CodeType] = set()
-        left: list[Any] = []
-        for module in [*sys.modules.values()]:
-            file = getattr(module, "__file__", None)
-            if isinstance(file, str) and self.is_of_subject(file):
-                left += vars(module).values()
+    def codes(self) -> dict[int, CodeType]:
+        """The code of every function that the modules of the subject hold, and of those within them, by identity.
+
+        Two functions may have equal code. Nothing of the subject is asked for an attribute that it could compute.
+        """
+        found: dict[int, CodeType] = {}
         seen = set[int]()
+        modules = [one for one in [*sys.modules.values()] if isinstance(one, ModuleType)]
+        left: list[Any] = [value for one in modules if self._has_file(one) for value in [*vars(one).values()]]
         while left:
             one = left.pop()
             if id(one) in seen:
@@ -67,20 +68,25 @@ class LinesRun:
             seen.add(id(one))
             if isinstance(one, CodeType):
                 if self.is_of_subject(one.co_filename):
-                    found.add(one)
+                    found[id(one)] = one
                     left += one.co_consts
             elif isinstance(one, FunctionType):
-                left += [one.__code__, getattr(one, "__wrapped__", None)]
-            elif isinstance(one, type) and one.__module__ in sys.modules:
-                if self.is_of_subject(str(getattr(sys.modules[one.__module__], "__file__", ""))):
-                    left += vars(one).values()
+                left += [one.__code__, one.__dict__.get("__wrapped__")]
+            elif isinstance(one, type):
+                left += vars(one).values() if self._has_file(sys.modules.get(str(vars(one).get("__module__")))) else ()
             elif isinstance(one, property):
                 left += [one.fget, one.fset, one.fdel]
-            elif isinstance(one, staticmethod | classmethod | cached_property | partial):
-                left.append(getattr(one, "__func__", getattr(one, "func", None)))
-            elif callable(one) and isinstance(inner := getattr(one, "__wrapped__", None), FunctionType):
-                left.append(inner)
+            elif isinstance(one, staticmethod | classmethod):
+                left.append(one.__func__)
+            elif isinstance(one, cached_property | partial):
+                left.append(one.func)
+            elif isinstance(one, CACHED):
+                left.append(one.__wrapped__)
         return found
+
+    def _has_file(self, module: Any) -> bool:
+        file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
+        return isinstance(file, str) and self.is_of_subject(file)
 
 
 @contextmanager
@@ -92,14 +98,14 @@ def lines_run(subject: Any) -> Iterator[LinesRun]:
         events = monitoring.events
         tool = next((number for number in TOOLS if monitoring.get_tool(number) is None), None)
         if tool is not None:
-            watched: set[CodeType] = ran.codes()
+            watched = ran.codes()
 
             def on_line(code: CodeType, line: int) -> Any:
                 ran.note(code, line)
                 return monitoring.DISABLE
 
             def on_start(code: CodeType, offset: int) -> Any:
-                if code in watched:
+                if id(code) in watched:
                     ran.note(code, code.co_firstlineno)
                 elif ran.is_of_subject(code.co_filename):  # which of its lines run now is not reported
                     ran.note(code, *(line for _, _, line in code.co_lines() if line))
@@ -109,14 +115,13 @@ def lines_run(subject: Any) -> Iterator[LinesRun]:
             try:
                 monitoring.register_callback(tool, events.LINE, on_line)
                 monitoring.register_callback(tool, events.PY_START, on_start)
-                monitoring.restart_events()  # what was reported to an earlier search is reported again
-                for code in watched:
+                for code in watched.values():
                     monitoring.set_local_events(tool, code, events.LINE)
                 monitoring.set_events(tool, events.PY_START)
                 yield ran
             finally:
                 monitoring.set_events(tool, events.NO_EVENTS)
-                for code in watched:
+                for code in watched.values():
                     monitoring.set_local_events(tool, code, events.NO_EVENTS)
                 monitoring.register_callback(tool, events.LINE, None)
                 monitoring.register_callback(tool, events.PY_START, None)
@@ -138,7 +143,8 @@ def is_of(file: str, named: frozenset[str]) -> bool:
 
 def packages_named_by(subject: Any) -> frozenset[str]:
     """The installed packages whose modules, classes or functions the module of the subject's class names."""
-    module = type(subject).__module__
-    values = vars(sys.modules[module]).values() if module in sys.modules else ()
-    names = {module, *(str(getattr(one, "__module__", None) or getattr(one, "__name__", "")) for one in values)}
-    return frozenset(name.partition(".")[0] for name in names) - NO_SUBJECT
+    module = sys.modules.get(type(subject).__module__)
+    values = [module, *vars(module).values()] if isinstance(module, ModuleType) else []
+    modules = [vars(one).get("__name__") for one in values if isinstance(one, ModuleType)]
+    others = [one.__module__ for one in values if isinstance(one, type | FunctionType)]
+    return frozenset(str(name).partition(".")[0] for name in (*modules, *others)) - NO_SUBJECT
