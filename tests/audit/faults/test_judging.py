@@ -18,6 +18,7 @@ from kvproof.audit.faults.judging import (
     judged,
 )
 from kvproof.check.protocol.fault_attribution import StandInError
+from kvproof.check.protocol.finding import AdapterError
 
 SHORT = JudgingEffort(walk=1000, rounds=0)
 TWICE = Fault(
@@ -101,3 +102,12 @@ def test_a_text_that_is_not_there_is_not_judged() -> None:
     absent = judged(altered(TWICE, old="no such text"), SHORT)
     assert (absent.by, is_as_stated(absent)) == (NOT_JUDGED, False)
     assert "0 times" in absent.text
+
+
+def test_a_fault_that_breaks_the_protocol_is_not_judged_and_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends(*_: object) -> bool:
+        raise AdapterError("three slots for two keys")
+
+    monkeypatch.setattr(judging.Judging, "walk", ends)
+    found = judged(TWICE, SHORT)
+    assert (found.by, found.text) == (NOT_JUDGED, "it breaks the protocol: three slots for two keys")

@@ -24,6 +24,7 @@ from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.fault_attribution import StandInError
+from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.search.hypothesis_machine import drive
 from kvproof.check.search.strategies import strategy_of
@@ -85,6 +86,8 @@ def judged(fault: Fault, effort: JudgingEffort | None = None) -> FaultOutcome:
             text, property_id = (str(finding.text), finding.property) if finding else ("", "")
             text = text.partition("\n")[0]
             return FaultOutcome(fault, by, text, monotonic() - began, property_id, judge.num_operations)
+    except AdapterError as error:  # `kvproof verify` ends with exit code 2, and this is no finding of a judge
+        return FaultOutcome(fault, NOT_JUDGED, f"it breaks the protocol: {error}", monotonic() - began)
     except (NotPlanted, UnknownSubject, NotRun, StandInError, AssertionError) as error:  # the last three are kvproof's
         return FaultOutcome(fault, NOT_JUDGED, str(error), monotonic() - began)
 
