@@ -16,13 +16,12 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-import kvproof.impl
 from kvproof.check.protocol.adapter_fault import STANDARD_LIBRARY, wrapped
 from kvproof.check.search.result import Lines
 
 IS_REPORTED = sys.version_info >= (3, 12)
 OURS = tuple(f"{folder}{os.sep}" for folder in sys.modules["kvproof"].__path__)
-IMPLEMENTATION = tuple(f"{folder}{os.sep}" for folder in kvproof.impl.__path__)
+IMPLEMENTATION = tuple(f"{folder}impl{os.sep}" for folder in OURS)  # not imported: another one may be judged
 INSTALLED = ("site-packages", "dist-packages")
 NO_SUBJECT = frozenset({"numpy", "torch", "kvproof"})  # packages that a manager is built on
 CACHED = type(cache(int))  # what `functools.cache` makes of a function
