@@ -150,11 +150,11 @@ class WalkReport:
 
 
 def operations_possible(strategy: Strategy, can: Capabilities, fixed: dict[str, Any]) -> list[str]:
-    """The kinds of operation that configurations of a subject with these capabilities allow.
+    """The kinds of operation that walks can do in configurations of a subject with these capabilities.
 
     fixed: fields of every configuration. Some configurations are drawn, always the same ones.
     """
     random = Random(0)
     configs = [strategy.draw_config(random, can, dict(fixed)) for _ in range(CONFIGS_ASKED)]
-    kinds = strategy.level.kinds.items()
-    return [name for name, kind in kinds if any(kind.is_possible(config, can) for config in configs)]
+    kinds = {name: kind for name, kind in strategy.level.kinds.items() if kind.is_drawn}
+    return [name for name, kind in kinds.items() if any(kind.is_possible(config, can) for config in configs)]

@@ -44,6 +44,7 @@ class TypedOperation(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
 
     is_optional: ClassVar[bool] = False  # whether a run can do without this kind, so that it may be disabled
     is_prompt: ClassVar[bool] = False  # whether it brings a prompt, and so the features that a prompt uses
+    is_drawn: ClassVar[bool] = True  # whether walks do it; others stand for several operations in a shorter run
 
     @classmethod
     def kinds(cls) -> dict[str, type["TypedOperation"]]:

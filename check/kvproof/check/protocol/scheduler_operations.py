@@ -156,6 +156,8 @@ class ResetCaches(SchedulerOperation, tag="reset_caches", frozen=True):
 class Drain(SchedulerOperation, tag="drain", frozen=True):
     """Stop, then do steps until every request is over, each with the same sampled tokens."""
 
+    is_drawn = False
+
     tokens: Ids
 
     def simpler(self) -> Iterator["Drain"]:
