@@ -1,5 +1,7 @@
 """What groups need of the pool, what a manager may answer about it for good, and what a window needs at most."""
 
+from collections.abc import Sequence
+
 from kvproof.check.oracle.expected import WAITING, ExpectedSequence, Group
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.protocol.finding import Finding
@@ -20,6 +22,20 @@ def num_blocks_needed(oracle: Oracle, group: Group, lookahead: int) -> int:
     if group.prefix is not None:
         needed -= oracle.prefixes.num_shared(group)
     return needed + (oracle.explainer.blocks_for(len(group.encoder.tokens)) if group.encoder else 0)
+
+
+def cost_max(oracle: Oracle, growths: Sequence[tuple[ExpectedSequence, int]]) -> int:
+    """At most so many blocks sequences take for slots, each up to a position, and the lookahead and null blocks."""
+    cost = len(growths) if oracle.leaves_entries and not oracle.explainer.observed.reserved else 0
+    ends: dict[int, int] = {}
+    for seq, stop in growths:
+        for part in seq.parts:
+            if part.layout.leaves_out:  # a step takes one block for a new state, and none for lookahead
+                cost += stop > len(part.observed_table) * part.layout.num_tokens
+            else:
+                ends[part.slot] = part.at(stop + oracle.lookahead)
+    counts_touched = oracle.capabilities.counts_touched_blocks
+    return cost + operations.growth_cost_max(oracle.state, oracle.config.block_size, ends, counts_touched)
 
 
 def num_blocks_kept(oracle: Oracle, group: Group) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from kvproof.check.oracle.expected import ExpectedSequence, Group
 from kvproof.check.oracle.manager.questions import Questions, check_copies, chunk_end, require_slots
 from kvproof.check.oracle.manager.step import GROWING, StepJudge
-from kvproof.check.oracle.needed_blocks import judge_window
+from kvproof.check.oracle.needed_blocks import cost_max, judge_window
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.protocol.adapter_check import check_answer, check_pairs
 from kvproof.check.protocol.finding import Finding
@@ -52,16 +52,16 @@ class GrowthJudge:
         try:
             result = self.call("admission-sound", "reserve", seq.id, stop - start)
         except Finding as finding:
-            self.questions.blame(finding, seq.group.id, self.questions.cost_max([(seq, stop)]), GPU)
+            self.questions.blame(finding, seq.group.id, cost_max(self.oracle, [(seq, stop)]), GPU)
             raise
         check_answer("reserve", result, Reserved, Refused)
         if isinstance(result, Refused):
             if self.capabilities.has_admission_query:
                 sentence, values = f"{context} was refused after an OK: $reason", {"reason": result.reason}
                 refused = Finding("admission-sound", sentence, values=values)
-                self.questions.blame(refused, seq.group.id, self.questions.cost_max([(seq, stop)]), GPU)
+                self.questions.blame(refused, seq.group.id, cost_max(self.oracle, [(seq, stop)]), GPU)
                 raise refused
-            self.questions.judge_no(self.questions.cost_max([(seq, stop)]), GPU, 0, context)
+            self.questions.judge_no(cost_max(self.oracle, [(seq, stop)]), GPU, 0, context)
             self.reply.text, self.reply.is_refusal = "refused", True
             self.coverage["append refused"] += 1
             if not (self.capabilities.window_drop_when_refused and self.oracle.leaves_entries):

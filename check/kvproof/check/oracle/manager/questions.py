@@ -9,7 +9,7 @@ An admission or a growth must give slots for every token, and copies between blo
 from collections.abc import Sequence
 
 from kvproof.check.oracle.expected import ExpectedSequence, Group
-from kvproof.check.oracle.needed_blocks import may_end_for_good, num_blocks_needed
+from kvproof.check.oracle.needed_blocks import cost_max, may_end_for_good, num_blocks_needed
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.protocol.adapter_check import check_answer, check_pairs
 from kvproof.check.protocol.finding import Finding
@@ -107,20 +107,7 @@ class Questions:
 
     def growth_cost_max(self, group: Group) -> int:
         """At most so many blocks the members of a group take for their tokens and lookahead slots."""
-        return self.cost_max([(seq, len(seq.tokens)) for seq in group.members])
-
-    def cost_max(self, growths: Sequence[tuple[ExpectedSequence, int]]) -> int:
-        """At most so many blocks sequences take for slots, each up to a position, and the lookahead and null blocks."""
-        config, ends = self.config, dict[int, int]()
-        cost = len(growths) if self.oracle.leaves_entries and not self.explainer.observed.reserved else 0
-        for seq, stop in growths:
-            for part in seq.parts:
-                if part.layout.leaves_out:  # a step takes one block for a new state, and none for lookahead
-                    cost += stop > len(part.observed_table) * part.layout.num_tokens
-                else:
-                    ends[part.slot] = part.at(stop + self.oracle.lookahead)
-        counts_touched = self.capabilities.counts_touched_blocks
-        return cost + operations.growth_cost_max(self.state, config.block_size, ends, counts_touched)
+        return cost_max(self.oracle, [(seq, len(seq.tokens)) for seq in group.members])
 
     def num_blocks_to_move(self, group: Group) -> int:
         """Blocks that a swap of the group takes on the other device."""
