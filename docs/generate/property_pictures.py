@@ -64,6 +64,11 @@ PICTURES: dict[str, tuple[Row, ...]] = {
     ),
     "budget-kept": (("budget of a step", "8 tokens"), ("scheduled", "5 tokens  !4 tokens")),
     "progress": (("pool", "~idle"), ("request 1", "waits"), ("100 steps later", "!waits")),
+    "running-served": (
+        ("running", "request 1  request 2"),
+        ("step", "request 1  !request 2 is left out"),
+        ("left", "~tokens  ~blocks"),
+    ),
     "arrival-order": (("waiting", "1st: request 1  2nd: request 2"), ("let in", "!request 2")),
     "hit-written": (("store of key 7", "begun  ~not reported"), ("look-up of 7", "+no  !yes")),
     "promise-kept": (("look-up of 7", "yes"), ("then", "!evicted"), ("load of 7", "fails")),

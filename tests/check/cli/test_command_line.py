@@ -198,7 +198,7 @@ def test_a_gate_without_enough_time_does_not_pass(faulty: str) -> None:
     judges = {"prover", "specification", "explorer", "walker", "hypothesis", "data plane"}
     assert {check["judge"] for check in document["checks"]} == judges
     unsupported = {check["property"] for check in document["checks"] if check["verdict"] == "unsupported"}
-    of_schedulers = {"in-flight-held", "budget-kept", "progress", "arrival-order"}
+    of_schedulers = {"in-flight-held", "budget-kept", "progress", "running-served", "arrival-order"}
     assert unsupported == {*of_schedulers, *OF_STORES, "nondeterministic"}
 
 

@@ -50,6 +50,7 @@ def test_every_property_can_be_decided_at_some_level() -> None:
         ("sharing-equal", Capabilities(fork=True), None),
         ("sharing-equal", Capabilities(), "the subject shares nothing: no fork, no prefix cache"),
         ("progress", Capabilities(), "judged only at the scheduler level"),
+        ("running-served", Capabilities(serves_running=True, refusal_slack=0), "judged only at the scheduler level"),
     ],
 )
 def test_a_need_that_is_not_met_is_the_reason(property: str, can: Capabilities, reason: str | None) -> None:

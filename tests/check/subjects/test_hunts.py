@@ -46,6 +46,7 @@ def kvproof(*arguments: str) -> str:
         pytest.param("vllm-v1-pool==0.23.0", "vllm-v1-pool==0.24.0", "lists-agree", "give: ", id="42571"),
         pytest.param("vllm-v1==0.30.0", "vllm-v1==0.31.0", "sharing-equal", "admit: ", id="30931"),
         pytest.param("vllm-v1-scheduler==0.13.0", "vllm-v1-scheduler==0.16.0", "in-flight-held", "abort: ", id="32255"),
+        pytest.param("vllm-v1-scheduler==0.32.0", "vllm-v1-scheduler==0.33.0", "running-served", "", id="26765"),
         pytest.param("vllm-v1==0.8.5", "vllm-v1==0.9.0", "window-kept", "run: ", id="drafting"),
         pytest.param("vllm-v1==0.18.1", "vllm-v1==0.19.0", "sharing-equal", "admit: ", id="36708"),
         pytest.param("vllm-offload==0.16.0", "vllm-offload==0.18.1", "evict-unreferenced", "begin_store: ", id="35846"),

@@ -83,6 +83,10 @@ IN_ORDER = Need(
     lambda facts: facts.can.num_overtaken_max is not None or bool(facts.can.policies),
     "the subject does not declare in which order it lets requests in",
 )
+SERVES_RUNNING = Need(
+    lambda facts: facts.can.serves_running and facts.can.refusal_slack is not None,
+    "the subject does not declare that all who run are in each step that has room for them",
+)
 SCHEDULER_LEVEL = never("judged only at the scheduler level")
 MANAGER_LEVEL = never("judged only at the manager level")
 STORE_LEVEL = never("judged only at the store level")
@@ -143,6 +147,9 @@ PROPERTIES: dict[str, dict[str, Need]] = {
     ),
     "progress": _row(
         SCHEDULER_LEVEL, scheduler=NOTHING, recording=never("a request that waits leaves no line in a recording")
+    ),
+    "running-served": _row(
+        SCHEDULER_LEVEL, scheduler=SERVES_RUNNING, recording=never("steps of a scheduler are not in a recording")
     ),
     "arrival-order": _row(
         SCHEDULER_LEVEL, scheduler=IN_ORDER, recording=never("a request that waits leaves no line in a recording")

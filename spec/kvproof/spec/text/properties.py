@@ -128,6 +128,10 @@ MEANINGS: dict[str, Meaning] = {
         "A waiting request that fits into an idle pool is eventually scheduled.",
         "A request hangs.",
     ),
+    "running-served": Meaning(
+        "A request that runs is in each step that ends with a token, a place and blocks left for it.",
+        "An answer stops for a while in the middle, while the GPU has room.",
+    ),
     "arrival-order": Meaning(
         "While a request waits or is swapped, no more that rank after it are let in than the scheduler declares.",
         "A request starves while new ones are served.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kvproof.check.oracle.level import typed
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
@@ -19,7 +21,9 @@ def add(request: int, num_tokens: int, max_tokens: int) -> Operation:
 
 
 class Weary(BuiltInScheduler):
-    """It runs one step, and no other."""
+    """It runs one step, and no other, and does not declare that it goes on."""
+
+    capabilities = replace(BuiltInScheduler.capabilities, serves_running=False)
 
     def open(self, config: SchedulerConfig) -> None:
         super().open(config)

@@ -140,7 +140,9 @@ def test_the_bound_counts_the_tokens_left_to_sample_and_the_chunks_between() -> 
 
 
 class Lazy(BuiltInScheduler):
-    """A scheduler that schedules nothing from some step on."""
+    """A scheduler that schedules nothing from some step on, and does not declare that it goes on."""
+
+    capabilities = replace(BuiltInScheduler.capabilities, serves_running=False)
 
     def __init__(self, num_steps: int) -> None:
         super().__init__()

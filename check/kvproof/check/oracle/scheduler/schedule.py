@@ -17,6 +17,7 @@ from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.hits import HitJudge
 from kvproof.check.oracle.needed_blocks import judge_window, may_end_for_good, num_blocks_kept, num_blocks_needed
 from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState
+from kvproof.check.oracle.scheduler.running_served import Left
 from kvproof.check.oracle.scheduler.service import judge_failed
 from kvproof.check.oracle.scheduler.step_checks import judge_places, judge_prompts, judge_room_left
 from kvproof.check.oracle.swaps import explain_swap
@@ -35,6 +36,7 @@ class StepExplainer:
         self.scheduler, self.config, self.capabilities = scheduler, scheduler.config, scheduler.capabilities
         self.hits = HitJudge(scheduler.oracle)
         self.num_left = 0  # requests that the last step preempted or swapped out
+        self.left = Left(0, 0)  # what they may have used of its budgets
         lookahead = self.config.lookahead if self.capabilities.admits_lookahead else 0
         self.leaves_room = self.capabilities.has_admission_query and bool(lookahead or self.config.watermark)
         self.explainer, self.worker, self.coverage = scheduler.explainer, scheduler.worker, scheduler.coverage
@@ -194,6 +196,8 @@ class StepExplainer:
             left = {s: t for s, t in tables.items() if s not in seqs and has_blocks(t)}
             if left:
                 raise tables_left(SCHEDULE, left)
+        members = [seq for request in leaving for seq in request.members]
+        self.left = Left(sum([seq.num_unseen for seq in members]), len(members))
         going_out = [request for request in leaving if any(tables.get(seq.id) for seq in request.members)]
         for request in leaving:
             if request not in going_out:

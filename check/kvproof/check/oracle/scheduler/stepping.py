@@ -6,6 +6,7 @@ from functools import partial
 from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.scheduler.base import LAUNCH, SCHEDULE, SchedulerState, UnderWay, unfinished
+from kvproof.check.oracle.scheduler.running_served import judge_running_served
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
 from kvproof.check.oracle.scheduler.service import (
     held_up_in,
@@ -83,6 +84,7 @@ class StepJudge:
                 self.scheduler.num_steps,
             )
         self._judge_budgets(step)
+        judge_running_served(self.scheduler, step, self.steps.left)
         judge_order(self.scheduler, held_up)
         self._judge_progress(has_moved)
         if held_up and self.judges_waiting and not self.steps.num_left:

@@ -1,0 +1,90 @@
+"""Who runs is in each step that has room for it: judged after each step of a scheduler that declares `serves_running`.
+
+A request runs if it was in a step and has its blocks. If it has a token to compute and is not in the step, the step
+must have ended without a token, a place or a block left for it. The blocks are those that it needs at most for all its
+tokens; the slack that the scheduler declares is added. Blocks that were released in the step count too: a scheduler
+that takes blocks from one request serves the next ones with what is left of them.
+
+These do not count against a scheduler:
+
+- a step that computes prompts, where prompts are not computed in chunks: it may leave all decodes to the next step;
+- what those who leave in the step may have used of its budgets before they left;
+- where chunks end at block boundaries, fewer tokens than a block has; without chunks, fewer than it has to compute;
+- with KV that comes and goes, a step in which somebody who runs lacks blocks: it may end there, and wait for blocks
+  that a transfer or a step still uses;
+- a step in which a request ended for lack of room;
+- a request that is over with a step under way: it has a token that nobody needs.
+"""
+
+from typing import NamedTuple
+
+from kvproof.check.oracle.expected import ExpectedSequence, Status
+from kvproof.check.oracle.needed_blocks import cost_max
+from kvproof.check.oracle.scheduler.base import SCHEDULE, SchedulerState, unfinished
+from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.scheduler import ScheduledStep
+from kvproof.spec.text.budgets import is_within_budget, must_be_a_decode
+from kvproof.spec.text.state import GPU
+
+
+class Left(NamedTuple):
+    """What those who were preempted or swapped out in a step may have used of its budgets before."""
+
+    num_tokens: int
+    num_seqs: int
+
+
+def judge_running_served(state: SchedulerState, step: ScheduledStep, left: Left) -> None:
+    """Who runs and has a token to compute is in the step, unless tokens, places or blocks may be too few for it."""
+    config, capabilities = state.config, state.capabilities
+    slack = capabilities.refusal_slack
+    if not capabilities.serves_running or slack is None or step.failed:
+        return
+    num_batched = sum([chunk.stop - chunk.start for chunk in step.chunks])
+    num_tokens, num_seqs = num_batched + left.num_tokens, len(step.chunks) + left.num_seqs
+    budgets = config.max_num_batched_tokens, config.max_num_seqs
+    if not is_within_budget(num_tokens + 1, num_seqs + 1, *budgets) or _leaves_decodes_out(state, step):
+        return
+    passed_over, unused = None, state.explainer.unused_in(state.state, GPU)
+    in_step = {chunk.seq for chunk in step.chunks}
+    for request in unfinished(state.requests):
+        members = [seq for seq in request.members if seq.id not in in_step and _has_a_token_to_compute(state, seq)]
+        num_needed = sum([_num_tokens_at_least(state, seq) for seq in members])
+        if not members or not is_within_budget(num_tokens + num_needed, num_seqs + len(members), *budgets):
+            continue
+        needed = cost_max(state.oracle, [(seq, len(seq.tokens)) for seq in members])
+        if state.explainer.machine.function("may_answer_ok")(needed + slack, unused, 0):
+            passed_over = passed_over or (request, needed)
+        elif state.moves_kv:
+            return
+    if passed_over is not None:
+        request, needed = passed_over
+        raise Finding(
+            "running-served",
+            f"request {request.id} runs and is not in the step; it needs at most $observed blocks, $expected are free, "
+            f"and the step computes {num_batched} tokens of {budgets[0]}",
+            call=SCHEDULE,
+            expected=unused,
+            observed=needed,
+        )
+
+
+def _leaves_decodes_out(state: SchedulerState, step: ScheduledStep) -> bool:
+    """Whether the step computes prompts, and prompts are not computed in chunks."""
+    return not state.config.chunked and not all(
+        must_be_a_decode(chunk.stop, state.seqs[chunk.seq].num_prompt) for chunk in step.chunks
+    )
+
+
+def _has_a_token_to_compute(state: SchedulerState, seq: ExpectedSequence) -> bool:
+    """Whether the sequence runs, and has a token whose KV no step computes."""
+    if seq.status is not Status.RUNNING or seq.num_unseen < 1 or seq.id in state.without_slot:
+        return False
+    return not any(seq.id in under.over for under in state.under_way)
+
+
+def _num_tokens_at_least(state: SchedulerState, seq: ExpectedSequence) -> int:
+    """The fewest tokens of a sequence that a step computes."""
+    if not state.config.chunked:
+        return seq.num_unseen
+    return state.config.block_size if state.config.caching and state.capabilities.block_aligned_chunks else 1
