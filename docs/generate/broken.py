@@ -36,6 +36,12 @@ class CopiesIntoTheCache(BuiltIn):
         return done._replace(copies=[*done.copies, *((first, block) for block in cached[:1])])
 
 
+class FindsWholePrompts(BuiltIn):
+    """It finds whole prompts, and does not declare it."""
+
+    capabilities = replace(BuiltIn.capabilities, hits_whole_prompts=False)
+
+
 class StoresWithoutHolding(BuiltInScheduler):
     """It stores the first block of the first prompt to host memory, and does not hold the block meanwhile."""
 
@@ -165,6 +171,17 @@ BROKEN = {
         FindsTheFirstKey,
         StoreConfig(num_gpu_blocks=2),
         [("begin_store", 1, 1, (0, 1)), *STORED[1:], ("look_up", 2, (0, 1))],
+    ),
+    "token-left": Broken(
+        FindsWholePrompts,
+        Config(block_size=1, num_gpu_blocks=2, caching=True),
+        [
+            ("new", 1, (1,), (7,), PLAIN, ()),
+            ("admit", 1, 1),
+            ("run", 0),
+            ("new", 2, (2,), (7,), PLAIN, ()),
+            ("admit", 2, 1),
+        ],
     ),
     "promise-kept": Broken(
         OneLoadAtATime,

@@ -32,6 +32,7 @@ PICTURES: dict[str, tuple[Row, ...]] = {
     "hit-computed": (("prompt", "A B  C D"), ("hit", "block 0, computed  !block 1, not computed")),
     "hit-complete": (("cached", "A B  C D"), ("prompt", "A B  C D  E"), ("hit", "+2 blocks  !1 block")),
     "hit-found": (("cached", "A B  C D"), ("declared loss", "0 blocks"), ("look-up finds", "A B  !C D missing")),
+    "token-left": (("prompt", "A B  C D"), ("hit", "A B  !C D"), ("left to compute", "~nothing")),
     "sharing-equal": (
         ("sequence 1", "A B, adapter 1"),
         ("sequence 2", "A B, adapter 2"),

@@ -57,6 +57,10 @@ HITS = Need(
     lambda facts: facts.can.caching and facts.can.lost_hits is not None,
     "the subject does not declare how many blocks of a cached prefix a look-up may miss",
 )
+COMPUTES_LAST = Need(
+    lambda facts: facts.can.caching and not facts.can.hits_whole_prompts,
+    "the subject has no prefix cache, or declares that a hit can have a whole prompt",
+)
 LOST_HITS = Need(
     lambda facts: facts.can.lost_hits is not None, "the subject does not declare that a look-up finds all that is there"
 )
@@ -124,6 +128,9 @@ PROPERTIES: dict[str, dict[str, Need]] = {
     "hit-computed": _row(CACHE),
     "hit-complete": _row(CACHE),
     "hit-found": _row(HITS),
+    "token-left": _row(
+        COMPUTES_LAST, recording=never("in a recording the engine decides what it computes of a prompt that is hit")
+    ),
     "sharing-equal": _row(SHARING, recording=NOTHING),
     "evict-unreferenced": _row(CACHE),
     "eviction-order": _row(EVICTION, recording=never("the times at which blocks were used are not recorded")),

@@ -9,6 +9,53 @@ from kvproof.spec.text import operations
 BLOCKS_OF_LOOKUP = 64  # that a sparse judge looks at for a look-up, on average
 
 
+def num_entries_hit_max(oracle: Oracle, seq: ExpectedSequence) -> int:
+    """The most entries that a hit of a waiting sequence can have."""
+    num_left = not oracle.capabilities.hits_whole_prompts
+    return (len(seq.tokens) - num_left) // oracle.config.block_size - oracle.config.drafting
+
+
+def num_entries_cached(oracle: Oracle, seq: ExpectedSequence, least: int, most: int) -> int:
+    """The entries of the longest hit that there is for a waiting sequence, from `least` to `most`."""
+    explainer, size, num_dropped = oracle.explainer, oracle.config.block_size, int(oracle.config.drafting)
+    unsure, unaligned = explainer.maybe_evicted, explainer.unaligned
+    cached = [b for b in range(oracle.config.num_gpu_blocks) if b not in unsure and b not in unaligned]
+    hittable = operations.hittable_identities(oracle.state, cached, False)
+    longest = most
+    while longest > least and any(
+        operations.entry_not_hittable(hittable, size, part.whole, num_entries, part.window) is not None
+        for part in seq.parts
+        for num_entries in part.entries_found(longest * size, num_dropped)
+    ):
+        longest -= 1
+    return longest
+
+
+def num_blocks_shared(oracle: Oracle, seq: ExpectedSequence) -> int:
+    """At least so many blocks of a waiting sequence are hit and in use now, so that its admission takes none for them.
+
+    A block that is hit and that nobody uses has to be taken like a free one. The subject declares how many blocks a hit
+    may miss. The last block of a prompt does not count: it may be copied, because its last token is computed again.
+    """
+    lost_hits, size = oracle.capabilities.lost_hits, oracle.config.block_size
+    is_plain = not (oracle.reads_only_last or oracle.has_states or oracle.has_several_sizes or oracle.is_sparse)
+    if not oracle.config.caching or not is_plain or lost_hits is None or oracle.capabilities.counts_hit_blocks:
+        return 0
+    most = (len(seq.tokens) - 1) // size - oracle.config.drafting
+    num_hit = num_entries_cached(oracle, seq, 0, max(0, most)) - lost_hits
+    if num_hit <= 0:
+        return 0
+    state = oracle.state
+    blocks = [block for block in range(oracle.config.num_gpu_blocks) if state.computed[block]]
+    evictable = operations.hittable_identities(state, [block for block in blocks if not state.refcount[block]], False)
+    num_shared = 0
+    for part in seq.parts:
+        first = operations.first_entry_read(size, num_hit * size, part.window)
+        ends = [part.whole[(index + 1) * size - 1] for index in range(first, num_hit)]
+        num_shared += sum([end not in evictable for end in ends])
+    return num_shared
+
+
 class HitJudge:
     """Judges the hits of one subject."""
 
@@ -46,6 +93,14 @@ class HitJudge:
                     sequence=part.name,
                 )
 
+    def judge_token_left(self, seq: ExpectedSequence, num_found: int, context: str) -> None:
+        """The first `num_found` tokens are hit and not computed: the last one of the prompt is not among them."""
+        if num_found < len(seq.tokens) or not self.config.caching or self.capabilities.hits_whole_prompts:
+            return
+        sentence = "a hit leaves none of the $expected tokens of $sequence to compute"
+        expected, observed = len(seq.tokens), num_found
+        raise Finding("token-left", sentence, call=context, expected=expected, observed=observed, sequence=seq.name)
+
     def leaves_out(self) -> bool:
         """Whether a sparse judge does not look at every block for this look-up; it does so for one in many."""
         if not self.oracle.is_sparse:
@@ -63,19 +118,10 @@ class HitJudge:
         are cached.
         """
         size, declared = self.config.block_size, self.capabilities.lost_hits
-        num_hit, num_dropped = hit // size, int(self.config.drafting)
-        longest = (len(seq.tokens) - (not self.capabilities.hits_whole_prompts)) // size - num_dropped
-        if num_hit >= longest or not self.config.caching or self.oracle.reads_only_last or self.leaves_out():
+        num_hit, most = hit // size, num_entries_hit_max(self.oracle, seq)
+        if num_hit >= most or not self.config.caching or self.oracle.reads_only_last or self.leaves_out():
             return
-        unsure, unaligned = self.explainer.maybe_evicted, self.explainer.unaligned
-        cached = [b for b in range(self.config.num_gpu_blocks) if b not in unsure and b not in unaligned]
-        hittable = operations.hittable_identities(self.state, cached, False)
-        while longest > num_hit and any(
-            operations.entry_not_hittable(hittable, size, part.whole, num_entries, part.window) is not None
-            for part in seq.parts
-            for num_entries in part.entries_found(longest * size, num_dropped)
-        ):
-            longest -= 1
+        longest = num_entries_cached(self.oracle, seq, num_hit, most)
         if longest > num_hit:
             self.oracle.notes["hit-complete"] += 1
         if declared is not None and longest - num_hit > declared:

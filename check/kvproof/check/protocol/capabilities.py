@@ -78,10 +78,11 @@ class ManagerCan:
     drafting: bool = False  # a look-up drops the last block that it finds, for a draft model such as EAGLE
     steps_in_order: bool = False  # the device starts no step before the previous one has ended
     lost_hits: int | None = None  # blocks of a cached prefix that a look-up may miss; None: any number
-    hits_whole_prompts: bool = False  # a hit can have a prompt's last token; if not, a miss of its block is allowed
+    hits_whole_prompts: bool = False  # a hit can have a prompt's last token, which is computed again; else none has
     records_kept: int | None = None  # of earlier requests, when idle with an empty prefix cache; None: any number
     refusal_slack: int | None = None  # blocks beyond its own that may be free if a call is refused; None: any, NEVER: 0
     counts_touched_blocks: bool = False  # a refusal counts each block that a growth writes, as if all had to be new
+    counts_hit_blocks: bool = False  # a refusal counts each block that a look-up finds, as if all had to be new
     admits_lookahead: bool = False  # `can_admit` also asks for the lookahead slots
     reserves_once: bool = False  # lookahead slots are reserved when a sequence starts; its tokens use them up
     looks_up_running: bool = False  # a sequence that runs can be looked up too

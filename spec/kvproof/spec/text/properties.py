@@ -64,6 +64,10 @@ MEANINGS: dict[str, Meaning] = {
         "A look-up misses no more blocks of a cached prefix than the manager declares.",
         "Prompts are computed again although their KV is there.",
     ),
+    "token-left": Meaning(
+        "A hit leaves a token of the prompt to compute, unless the manager declares that it finds whole prompts.",
+        "A step without a token to sample from: the request hangs, or the server's loop ends with an exception.",
+    ),
     "sharing-equal": Meaning(
         "Two sequences share a block only if tokens, adapter, images with their positions, and salt are equal.",
         "Text leaks between users, tenants or adapters.",

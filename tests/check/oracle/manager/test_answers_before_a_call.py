@@ -331,3 +331,56 @@ def test_a_look_up_may_find_the_last_block_of_a_prompt_that_an_admission_leaves_
 def test_the_sequences_of_a_new_group_may_share_lookahead_slots_until_they_decode() -> None:
     operations: list[Operation] = [("new", 1, (1, 2, 3), (0,)), ("admit", 1, 1), ("run", 0)]
     assert finding_of(BuiltIn(), Config(block_size=2, num_gpu_blocks=1, lookahead=1, group_size=3), operations) is None
+
+
+@pytest.mark.parametrize("num_tokens", [3, 4])
+def test_a_hit_of_a_whole_prompt_is_found_unless_the_manager_declares_that_it_finds_whole_prompts(
+    num_tokens: int,
+) -> None:
+    class FindsWholePrompts(BuiltIn):
+        capabilities = replace(BuiltIn.capabilities, hits_whole_prompts=False)
+
+    config = Config(block_size=2, num_gpu_blocks=8, caching=True)
+    operations: list[Operation] = [
+        *(("new", 1, (1,), (0,) * 4), ("admit", 1, 1), ("run", 1)),
+        *(("new", 2, (2,), (0,) * num_tokens), ("admit", 2, 1)),
+    ]
+
+    finding = finding_of(FindsWholePrompts(), config, operations)
+
+    is_found = finding is not None and finding.property == "token-left"
+    assert is_found is (num_tokens == 4)
+    assert finding is None or "a hit leaves none of the 4 tokens of sequence 2 to compute" in finding.text
+    assert finding_of(BuiltIn(), config, operations) is None
+
+
+# Refusals that forget the hit -----------------------------------------------------------------------------------------
+
+USED: list[Operation] = [("new", 1, (1,), (0,) * 3), ("admit", 1, 1), ("run", 1)]
+AGAIN: list[Operation] = [("new", 2, (2,), (0,) * 3), ("admit", 2, 1)]
+OTHERS: list[Operation] = [("free", 1), ("new", 3, (3,), (7,) * 3), ("admit", 3, 1), ("run", 1)]
+
+
+@pytest.mark.parametrize(
+    ("can", "operations", "is_refuted"),
+    [
+        ({"counts_hit_blocks": False}, [*USED, *AGAIN], True),
+        ({"counts_hit_blocks": True}, [*USED, *AGAIN], False),
+        ({"counts_hit_blocks": False, "lost_hits": 1}, [*USED, *AGAIN], False),
+        ({"counts_hit_blocks": False, "lost_hits": None}, [*USED, *AGAIN], False),
+        ({"counts_hit_blocks": False}, [*USED, *OTHERS, *AGAIN], False),  # nobody holds the block that is hit
+    ],
+    ids=["forgotten", "declared", "one may be missed", "any may be missed", "evictable"],
+)
+def test_a_refusal_counts_no_block_that_is_hit_and_in_use(
+    can: dict[str, Any], operations: list[Operation], is_refuted: bool
+) -> None:
+    subject = BuiltIn()  # like vLLM's first generations it counts all blocks of a prompt
+    subject.capabilities = replace(BuiltIn.capabilities, **can)
+    finding = finding_of(subject, Config(block_size=2, num_gpu_blocks=3, caching=True), operations)
+
+    assert (finding is not None) is is_refuted
+    assert finding is None or (finding.property, finding.text) == (
+        "admission-exact",
+        "can_admit(2) says no, but takes at most 1 blocks, and 1 are free",
+    )

@@ -206,6 +206,20 @@ def test_a_step_that_is_not_what_happened_is_found(
     assert finding.property == property
 
 
+def test_a_step_that_computes_nothing_of_a_prompt_that_is_hit_is_found() -> None:
+    def skips_last(step: ScheduledStep) -> ScheduledStep:
+        return step._replace(chunks=[c._replace(start=c.stop) if c.hit == c.stop else c for c in step.chunks])
+
+    config = SchedulerConfig(block_size=2, caching=True)
+    operations = [add(1, 4), *STEP, add(2, 4), ("schedule",)]
+
+    finding = finding_of(Liar(skips_last), config, operations)
+
+    assert finding is not None
+    assert finding.property == "token-left"
+    assert finding_of(Liar(lambda s: s), config, operations) is None
+
+
 def test_a_chunk_that_leaves_tokens_out_is_read_back() -> None:
     finding = finding_of(Liar(lambda s: s._replace(chunks=[Chunk(10, 1, 3)])), SchedulerConfig(), [add(1, 3, 5), *STEP])
     assert finding is not None

@@ -9,6 +9,7 @@ An admission or a growth must give slots for every token, and copies between blo
 from collections.abc import Sequence
 
 from kvproof.check.oracle.expected import ExpectedSequence, Group
+from kvproof.check.oracle.hits import num_blocks_shared
 from kvproof.check.oracle.needed_blocks import cost_max, may_end_for_good, num_blocks_needed
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.protocol.adapter_check import check_answer, check_pairs
@@ -80,6 +81,7 @@ class Questions:
             if self.oracle.has_states and self.oracle.worker.is_pending:
                 return  # the step under way may compute the state that the group found: then the group has to wait
             needed = num_blocks_needed(self.oracle, group, self.oracle.lookahead)
+            needed -= num_blocks_shared(self.oracle, group.members[0])
             self.judge_no(needed, GPU, self.num_held_back, context)
         elif not may_end_for_good(self.oracle, group):
             needed, gpu = num_blocks_needed(self.oracle, group, self.oracle.lookahead), self.config.num_gpu_blocks

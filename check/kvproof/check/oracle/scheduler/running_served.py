@@ -9,11 +9,12 @@ These do not count against a scheduler:
 
 - a step that computes prompts, where prompts are not computed in chunks: it may leave all decodes to the next step;
 - what those who leave in the step may have used of its budgets before they left;
-- where chunks end at block boundaries, fewer tokens than a block has; without chunks, fewer than it has to compute;
+- with the prefix cache and chunks that end at block boundaries, fewer tokens than a block has;
 - with KV that comes and goes, a step in which somebody who runs lacks blocks: it may end there, and wait for blocks
   that a transfer or a step still uses;
 - a step in which a request ended for lack of room;
-- a request that is over with a step under way: it has a token that nobody needs.
+- a request that is over with a step under way: it has a token that nobody needs. The scheduler may not know this, and
+  lack blocks for it.
 """
 
 from typing import NamedTuple
@@ -43,20 +44,22 @@ def judge_running_served(state: SchedulerState, step: ScheduledStep, left: Left)
     num_batched = sum([chunk.stop - chunk.start for chunk in step.chunks])
     num_tokens, num_seqs = num_batched + left.num_tokens, len(step.chunks) + left.num_seqs
     budgets = config.max_num_batched_tokens, config.max_num_seqs
-    if not is_within_budget(num_tokens + 1, num_seqs + 1, *budgets) or _leaves_decodes_out(state, step):
+    num_tokens_each = config.block_size if config.caching and capabilities.block_aligned_chunks else 1
+    if not is_within_budget(num_tokens + num_tokens_each, num_seqs + 1, *budgets) or _leaves_decodes_out(state, step):
         return
     passed_over, unused = None, state.explainer.unused_in(state.state, GPU)
     in_step = {chunk.seq for chunk in step.chunks}
     for request in unfinished(state.requests):
         members = [seq for seq in request.members if seq.id not in in_step and _has_a_token_to_compute(state, seq)]
-        num_needed = sum([_num_tokens_at_least(state, seq) for seq in members])
-        if not members or not is_within_budget(num_tokens + num_needed, num_seqs + len(members), *budgets):
+        num_most = num_tokens + num_tokens_each * len(members), num_seqs + len(members)
+        if not members or not is_within_budget(*num_most, *budgets):
             continue
         needed = cost_max(state.oracle, [(seq, len(seq.tokens)) for seq in members])
-        if state.explainer.machine.function("may_answer_ok")(needed + slack, unused, 0):
+        if not state.explainer.machine.function("may_answer_ok")(needed + slack, unused, 0):
+            if state.moves_kv:
+                return
+        elif not any(seq.id in under.over for seq in members for under in state.under_way):
             passed_over = passed_over or (request, needed)
-        elif state.moves_kv:
-            return
     if passed_over is not None:
         request, needed = passed_over
         raise Finding(
@@ -78,13 +81,4 @@ def _leaves_decodes_out(state: SchedulerState, step: ScheduledStep) -> bool:
 
 def _has_a_token_to_compute(state: SchedulerState, seq: ExpectedSequence) -> bool:
     """Whether the sequence runs, and has a token whose KV no step computes."""
-    if seq.status is not Status.RUNNING or seq.num_unseen < 1 or seq.id in state.without_slot:
-        return False
-    return not any(seq.id in under.over for under in state.under_way)
-
-
-def _num_tokens_at_least(state: SchedulerState, seq: ExpectedSequence) -> int:
-    """The fewest tokens of a sequence that a step computes."""
-    if not state.config.chunked:
-        return seq.num_unseen
-    return state.config.block_size if state.config.caching and state.capabilities.block_aligned_chunks else 1
+    return seq.status is Status.RUNNING and seq.num_unseen > 0 and seq.id not in state.without_slot

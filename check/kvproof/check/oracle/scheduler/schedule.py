@@ -321,6 +321,7 @@ class StepExplainer:
             leaves_room = self.leaves_room and explainer.machine.function("something_runs")(
                 scheduler.state, explainer.num_prefixes
             )
+            self.hits.judge_token_left(first, min(hit, chunks[0].start), SCHEDULE)
             if caching and not (self.config.async_steps or scheduler.moves_kv):  # else it may learn of KV later
                 self.hits.judge_missed_hit(first, hit, SCHEDULE)
             found = copies if scheduler.oracle.hits_within_blocks else None

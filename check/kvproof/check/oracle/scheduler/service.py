@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvproof.check.oracle.expected import Status
+from kvproof.check.oracle.hits import num_blocks_shared
 from kvproof.check.oracle.needed_blocks import num_blocks_kept, num_blocks_needed
 from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState
 from kvproof.check.protocol.finding import Finding
@@ -124,6 +125,7 @@ def judge_left_waiting(state: SchedulerState, step: ScheduledStep, held_up: Sequ
     if first is None or not _is_room_in_step(state, step, first):
         return
     needed = num_blocks_needed(state.oracle, first, config.lookahead)
+    needed -= num_blocks_shared(state.oracle, first.members[0])
     unused = min(num_unused, state.explainer.unused_in(state.state, GPU))
     if state.explainer.machine.function("may_answer_ok")(needed + slack, unused, state.oracle.num_held_back):
         raise Finding(

@@ -126,6 +126,7 @@ class BuiltIn(ManagerAdapter):
         hits_whole_prompts=True,
         records_kept=0,
         refusal_slack=0,
+        counts_hit_blocks=True,
         admits_lookahead=True,
         looks_up_running=True,
         several_tokens=True,

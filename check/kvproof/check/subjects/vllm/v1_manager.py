@@ -17,7 +17,6 @@ from math import gcd
 from typing import Any
 
 from kvproof.check.protocol.capabilities import Capabilities
-from kvproof.check.protocol.fault_attribution import EngineFailure
 from kvproof.check.protocol.manager import (
     Admitted,
     Assumption,
@@ -176,7 +175,7 @@ class VllmV1(ManagerAdapter):
         return self._found(self._request(group))[1]
 
     def _found(self, request: FakeRequest) -> tuple[Any, int]:
-        """The blocks that a look-up finds, and the number of tokens in them; at least one token is left to compute."""
+        """The blocks that a look-up finds, and the number of tokens in them."""
         if not self.config.caching:
             return None, 0
         answer = self.manager.get_computed_blocks(request)
@@ -184,9 +183,7 @@ class VllmV1(ManagerAdapter):
             blocks, num_tokens = answer[0], int(answer[1])
         else:
             blocks, num_tokens = answer, len(answer) * self.config.block_size
-        if num_tokens >= request.num_tokens:
-            if not isinstance(blocks, list):
-                raise EngineFailure(f"a hit of {num_tokens} tokens leaves none of {request.num_tokens} to compute")
+        if num_tokens >= request.num_tokens and isinstance(blocks, list):
             # Before 0.8, the scheduler drops the last block.
             blocks, num_tokens = blocks[:-1], num_tokens - self.config.block_size
         return blocks, num_tokens
@@ -195,6 +192,8 @@ class VllmV1(ManagerAdapter):
         request = self._request(group)
         blocks, hit = self._found(request)
         left = request.num_tokens - hit
+        if left < 1:  # for no tokens there is no call
+            return Admitted(hit)
         count = min(left, self._chunk(hit, num_tokens)) if self.config.chunked else left
         options: dict[str, Any] = {"new_computed_blocks": blocks}
         if self._calls.takes_num_found:
