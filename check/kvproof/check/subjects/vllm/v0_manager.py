@@ -95,6 +95,7 @@ class VllmV0(ManagerAdapter):
             ordered_steps=True,
             block_aligned_chunks=True,
             same_step_hits=True,
+            hits_whole_prompts=True,  # the engine's `ModelRunner` computes the last token again
             hash_seeds=bool(hash_holders(manager)),
         )
         self.assumptions = (*ASSUMPTIONS, BOOLEAN_ADMISSION)
