@@ -32,7 +32,6 @@ def test_a_level_without_an_entry_in_the_rows_has_needs_of_its_own() -> None:
 def test_every_property_can_be_decided_at_some_level() -> None:
     names: list[str] = [field for field, value in asdict(Capabilities()).items() if isinstance(value, bool)]
     everything_on: dict[str, Any] = dict.fromkeys(names, True)
-    everything_on["hits_whole_prompts"] = False  # a subject that finds whole prompts leaves no token to compute
     everything = Facts(
         replace(Capabilities(), num_overtaken_max=0, lost_hits=0, refusal_slack=0, eviction=BLOCK_LRU, **everything_on)
     )
@@ -52,6 +51,12 @@ def test_every_property_can_be_decided_at_some_level() -> None:
         ("sharing-equal", Capabilities(), "the subject shares nothing: no fork, no prefix cache"),
         ("progress", Capabilities(), "judged only at the scheduler level"),
         ("running-served", Capabilities(serves_running=True, refusal_slack=0), "judged only at the scheduler level"),
+        ("token-left", Capabilities(caching=True), None),
+        (
+            "token-left",
+            Capabilities(caching=True, hits_whole_prompts=True),
+            "the subject has no prefix cache, or declares that a hit can have a whole prompt",
+        ),
     ],
 )
 def test_a_need_that_is_not_met_is_the_reason(property: str, can: Capabilities, reason: str | None) -> None:

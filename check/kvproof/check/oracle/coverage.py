@@ -129,7 +129,9 @@ PROPERTIES: dict[str, dict[str, Need]] = {
     "hit-complete": _row(CACHE),
     "hit-found": _row(HITS),
     "token-left": _row(
-        COMPUTES_LAST, recording=never("in a recording the engine decides what it computes of a prompt that is hit")
+        COMPUTES_LAST,
+        scheduler=CACHE,
+        recording=never("in a recording the engine decides what it computes of a prompt that is hit"),
     ),
     "sharing-equal": _row(SHARING, recording=NOTHING),
     "evict-unreferenced": _row(CACHE),

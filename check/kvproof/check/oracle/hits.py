@@ -1,7 +1,7 @@
 """Judge look-ups: what is reported as found is there and computed, and what is there is found."""
 
 from kvproof.check.oracle.early_copies import has_part
-from kvproof.check.oracle.expected import ExpectedSequence
+from kvproof.check.oracle.expected import ExpectedSequence, Group
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.protocol.finding import Finding
 from kvproof.spec.text import operations
@@ -31,8 +31,8 @@ def num_entries_cached(oracle: Oracle, seq: ExpectedSequence, least: int, most: 
     return longest
 
 
-def num_blocks_shared(oracle: Oracle, seq: ExpectedSequence) -> int:
-    """At least so many blocks of a waiting sequence are hit and in use now, so that its admission takes none for them.
+def num_blocks_shared(oracle: Oracle, group: Group) -> int:
+    """At least so many blocks of a waiting group are hit and in use now, so that its admission takes none for them.
 
     A block that is hit and that nobody uses has to be taken like a free one. The subject declares how many blocks a hit
     may miss. The last block of a prompt does not count: it may be copied, because its last token is computed again.
@@ -41,6 +41,9 @@ def num_blocks_shared(oracle: Oracle, seq: ExpectedSequence) -> int:
     is_plain = not (oracle.reads_only_last or oracle.has_states or oracle.has_several_sizes or oracle.is_sparse)
     if not oracle.config.caching or not is_plain or lost_hits is None or oracle.capabilities.counts_hit_blocks:
         return 0
+    if group.prefix is not None:  # which blocks of it are shared is counted otherwise
+        return 0
+    seq = group.members[0]
     most = (len(seq.tokens) - 1) // size - oracle.config.drafting
     num_hit = num_entries_cached(oracle, seq, 0, max(0, most)) - lost_hits
     if num_hit <= 0:
@@ -95,7 +98,7 @@ class HitJudge:
 
     def judge_token_left(self, seq: ExpectedSequence, num_found: int, context: str) -> None:
         """The first `num_found` tokens are hit and not computed: the last one of the prompt is not among them."""
-        if num_found < len(seq.tokens) or not self.config.caching or self.capabilities.hits_whole_prompts:
+        if num_found < len(seq.tokens) or not self.config.caching:
             return
         sentence = "a hit leaves none of the $expected tokens of $sequence to compute"
         expected, observed = len(seq.tokens), num_found

@@ -165,7 +165,8 @@ class AdmissionJudge:
         check_answer("admit().hit", result.hit, int)
         if looked_up is not None and looked_up != result.hit:
             self.hits.judge_missed_hit(first, looked_up, f"hits({gid})")
-        self.hits.judge_token_left(first, result.hit, context)
+        if not self.capabilities.hits_whole_prompts:
+            self.hits.judge_token_left(first, result.hit, context)
         if result.copies:
             check_copies(self.oracle, "admit().copies", result.copies, context)
         self.explain(group, result.hit, chunk, context, result.copies)

@@ -81,7 +81,7 @@ class Questions:
             if self.oracle.has_states and self.oracle.worker.is_pending:
                 return  # the step under way may compute the state that the group found: then the group has to wait
             needed = num_blocks_needed(self.oracle, group, self.oracle.lookahead)
-            needed -= num_blocks_shared(self.oracle, group.members[0])
+            needed -= num_blocks_shared(self.oracle, group)
             self.judge_no(needed, GPU, self.num_held_back, context)
         elif not may_end_for_good(self.oracle, group):
             needed, gpu = num_blocks_needed(self.oracle, group, self.oracle.lookahead), self.config.num_gpu_blocks

@@ -125,7 +125,7 @@ def judge_left_waiting(state: SchedulerState, step: ScheduledStep, held_up: Sequ
     if first is None or not _is_room_in_step(state, step, first):
         return
     needed = num_blocks_needed(state.oracle, first, config.lookahead)
-    needed -= num_blocks_shared(state.oracle, first.members[0])
+    needed -= num_blocks_shared(state.oracle, first)
     unused = min(num_unused, state.explainer.unused_in(state.state, GPU))
     if state.explainer.machine.function("may_answer_ok")(needed + slack, unused, state.oracle.num_held_back):
         raise Finding(
