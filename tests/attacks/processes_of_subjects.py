@@ -61,7 +61,7 @@ SERVERS: dict[str, tuple[str, int | tuple[int, ...]]] = {
     "fork answers a text": ("os.fork = lambda: 'x'", REFUTED),
     "does not answer": ("select.select = lambda *a: time.sleep(100)", UNREACHED),
     "waits for no fork": ("os.waitpid = lambda *a: (0, 0)", UNREACHED),
-    "packs every value as a text": ("import kvproof.check.isolation.messages as m, kvproof.check.isolation.fork_server as c; c.pack = m.pack = lambda v: [8, v]", USAGE),
+    "packs every value as a text": ("import __main__ as c, kvproof.check.isolation.messages as m; c.pack = m.pack = lambda v: [8, v]", USAGE),
 }  # fmt: skip
 ANSWERS: dict[str, tuple[str, int]] = {
     "a failed stand-in": ("['stand-in', 'x']", USAGE),
@@ -86,10 +86,10 @@ RUNS: dict[str, tuple[str, int]] = {  # a run that could be true is repeated out
     "300,000 operations": ("Config(), [('free', 1)] * 300_000", UNREACHED),
 }
 FORGED = (
-    "import kvproof.check.isolation.fork_server as c, kvproof.check.isolation.messages as m\n"
+    "import __main__ as c, kvproof.check.isolation.messages as m\n"  # the fork server runs as the main module
     "from kvproof.check.search.result import SearchResult\n"
     "from kvproof.check.oracle.replay import Counterexample\n"
-    "c._search = lambda *a: {}"
+    "c._search, _ = (lambda *a: {}), c._search"
 )
 
 

@@ -392,7 +392,7 @@ JUDGE = [
     at("fork", "shrinks every file", "for number in range(3, 40):\n    try: os.ftruncate(number, 0)\n    except OSError: pass", UNREACHED),
     at("fork", "Finding raises", "import kvproof.check.protocol.finding as f; f.Finding.__init__ = lambda *a: 1 / 0", UNREACHED),
     at("fork", "the judge is no judge", "import kvproof.check.oracle.firing as f; f.SpecRunner.run = lambda *a: None", REFUTED),
-    at("fork", "the channel is another", "import kvproof.check.isolation.messages as m; m.Connection.send = lambda *a: os._exit(0)", REFUTED),
+    at("fork", "the channel is another", "import kvproof.check.hosts.channel as m; m.Connection.send = lambda *a: os._exit(0)", REFUTED),
 ]  # fmt: skip
 ENDLESS = "class L(list):\n    def __iter__(self):\n        while True: yield 0\nreturn right()._replace(tables={1: [L([0])]})"
 # Answers that lie about themselves, and code that runs outside of a call.
