@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from tests.lawful.caching import EvictsBeforeTakingFree, HitsWithinBlocks, LastTwinIsKnown
+from tests.lawful.caching import Caches, CachesAtRelease, EvictsBeforeTakingFree, HitsWithinBlocks, LastTwinIsKnown
 from tests.lawful.plain import CopiesFullBlocks, CopiesWhatWasShared, KeepsReserveAndSaysSo, TurnsWhenRefusing
 from tests.lawful.swapping import LeavesSharedBlocks, SwapsFromHashMap
 
-from kvproof.check.protocol.manager import Admitted, Pair
+from kvproof.check.protocol.manager import Admitted, Pair, Scheduled
 
 
 class ForgetsToReport(CopiesFullBlocks):
@@ -99,6 +99,35 @@ class EvictsShortestFirst(LastTwinIsKnown):
         return min(unused, key=lambda block: (self.used[block], len(self.key_of[block])))
 
 
+class CachesWhatWasAdmitted(CachesAtRelease):
+    """A released sequence is cached as far as it has slots, whether or not a step has computed them."""
+
+    def allocate(self, seq: int, tokens: list[int]) -> int | Admitted | None:
+        hit = super().allocate(seq, tokens)
+        self.admitted(seq)
+        return hit
+
+    def append(self, seq: int, num_tokens: int) -> Sequence[Pair] | None:
+        copies = super().append(seq, num_tokens)
+        self.admitted(seq)
+        return copies
+
+    def admitted(self, seq: int) -> None:
+        """Every token of the sequence has a slot."""
+        self.num_done[seq] = len(self.tokens[seq])
+        self.used.update(dict.fromkeys(self.held[seq], self.clock + 1))
+
+
+class CachesWhatWasScheduled(Caches):
+    """What a step is to compute is cached when it is scheduled, and stays so if the step fails."""
+
+    def step_scheduled(self, step: list[Scheduled], now: int) -> None:
+        self.computed([one.seq for one in step], [one.stop for one in step])
+
+    def step_done(self, step: list[Scheduled]) -> None:
+        pass
+
+
 class HitsWithoutCopy(HitsWithinBlocks):
     """A hit ends within a block, and nothing is copied."""
 
@@ -153,6 +182,8 @@ BROKEN = {  # the properties that say so
     LeavesWithoutReference: {"swap-mapping"},
     EvictsNewestFirst: {"eviction-order"},
     EvictsShortestFirst: {"eviction-order"},
+    CachesWhatWasAdmitted: {"hit-computed"},
+    CachesWhatWasScheduled: {"hit-computed"},
     HitsWithoutCopy: {"hit-computed"},
     CopiesAnotherBlock: {"hit-computed"},
     HitsOneTokenTooMany: {"hit-computed"},

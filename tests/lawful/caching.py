@@ -262,6 +262,44 @@ class CachesAtRelease(Caches):
     publishes_at_release = True
 
 
+class AnnouncesAtOnce(Caches):
+    """Full blocks are known by their content when they are given out, and found once a step has computed them.
+
+    What is released before is forgotten.
+    """
+
+    def make(self, config: Config) -> Any:
+        self.announced: dict[int, list[tuple[int, ...]]] = {}
+        return super().make(config)
+
+    def allocate(self, seq: int, tokens: list[int]) -> int | Admitted | None:
+        size = self.config.block_size
+        self.announced[seq] = [tuple(tokens[:stop]) for stop in range(size, len(tokens) + 1, size)]
+        return super().allocate(seq, tokens)
+
+    def is_cached(self, seq: int, index: int) -> bool:
+        announced = self.announced.get(seq, [])
+        return index >= len(announced) or announced[index] == tuple(self.tokens[seq][: (index + 1) * len(announced[0])])
+
+    def release(self, seq: int) -> None:
+        self.announced.pop(seq, None)
+        super().release(seq)
+
+
+class DatesBeforeTheStep(DeclaresLru):
+    """A step uses its blocks when it is scheduled, whether or not it fails."""
+
+    def step_scheduled(self, step: list[Scheduled], now: int) -> None:
+        self.clock += 1
+        for one in step:
+            self.used.update(dict.fromkeys(self.held[one.seq], self.clock))
+
+    def computed(self, seqs: list[int], stops: list[int]) -> None:
+        for seq, stop in zip(seqs, stops, strict=True):
+            self.num_done[seq] = stop
+            self.publish(seq)
+
+
 class FindsOneBlock(Caches):
     """A prompt uses at most one cached block."""
 

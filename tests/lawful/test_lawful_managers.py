@@ -72,6 +72,8 @@ SMALL = [
     caching.CachesPromptsOnly,
     caching.CachesFirstBlocks,
     caching.CachesAtRelease,
+    caching.AnnouncesAtOnce,
+    caching.DatesBeforeTheStep,
     caching.FindsOneBlock,
     caching.FindsAllButOne,
     caching.KeepsOneFree,

@@ -86,7 +86,8 @@ def _answers(done: ReplayResult, config: Config) -> list[str]:
             answers.append(NOT_ENABLED)
             continue
         parts = [step.answer] if step.answer else []
-        parts += [_scheduled(call.arguments[0]) for call in step.calls if call.name == "step_scheduled"]
+        verb = "was to compute" if step.operation[0] == "fail" else "computes"
+        parts += [_scheduled(call.arguments[0], verb) for call in step.calls if call.name == "step_scheduled"]
         observed = _last_observation(step.calls)
         if observed is not None:
             parts += _changes(tables, observed.tables, config)
@@ -100,9 +101,9 @@ def _last_observation(calls: Iterable[SubjectCall]) -> Observation | None:
     return observed[-1] if observed else None
 
 
-def _scheduled(step: Iterable[Scheduled]) -> str:
+def _scheduled(step: Iterable[Scheduled], verb: str) -> str:
     computed = [f"{count(s.num_tokens, 'token')} of sequence {s.seq}" for s in step if s.num_tokens]
-    return f"computes {', '.join(computed)}" if computed else "moves blocks only"
+    return f"{verb} {', '.join(computed)}" if computed else "moves blocks only"
 
 
 def _changes(before: dict[int, list[list[int]]], after: dict[int, list[list[int]]], config: Config) -> list[str]:

@@ -209,6 +209,13 @@ class EvictionOrder:
                 last_used[block] = step
                 self.is_vague[block] = False
 
+    def perhaps_used(self, seqs: list[int]) -> None:
+        """Record that these sequences are over before their step: whether it used their blocks is not said."""
+        state = self.state
+        for seq in seqs:
+            for block in state.table[seq][state.first[seq] : state.num_blocks[seq]]:
+                self.is_vague[block] = True
+
     def judge(self, context: str) -> None:
         """The call is over: no victim may have been used later than a block that was kept. Raises Finding."""
         victims, candidates = self._victims, self._candidates or ()

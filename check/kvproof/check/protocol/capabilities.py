@@ -77,6 +77,7 @@ class ManagerCan:
     hash_seeds: bool = False  # its hashes of contents can begin with another seed
     drafting: bool = False  # a look-up drops the last block that it finds, for a draft model such as EAGLE
     steps_in_order: bool = False  # the device starts no step before the previous one has ended
+    steps_are_certain: bool = False  # an admission is always computed: no release before its step, no step that fails
     lost_hits: int | None = None  # blocks of a cached prefix that a look-up may miss; None: any number
     hits_whole_prompts: bool = False  # a hit can have a prompt's last token, which is computed again; else none has
     records_kept: int | None = None  # of earlier requests, when idle with an empty prefix cache; None: any number

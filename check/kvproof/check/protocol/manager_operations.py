@@ -27,6 +27,15 @@ from kvproof.check.protocol.operations import (
 )
 
 
+def may_lose_steps(config: Config, can: Capabilities) -> bool:
+    """Whether what was admitted may be over before its step, and whether a step may fail.
+
+    A manager without a prefix cache does not learn of steps, so that these are no calls of their own. Where a hit may
+    name a block of the very same step, the reader counts on the writer.
+    """
+    return config.caching and not (can.steps_are_certain or can.same_step_hits or config.prefixes)
+
+
 class ManagerOperation(TypedOperation, frozen=True):
     """What an engine asks of its block manager, one call at a time."""
 
@@ -181,6 +190,16 @@ class Run(ManagerOperation, tag="run", frozen=True):
 
     def text(self, config: Config) -> str:
         return f"run(after {self.tick} s)" if self.tick else "run()"
+
+
+class Fail(ManagerOperation, tag="fail", frozen=True):
+    """The step that was scheduled fails: nothing of it is computed, and the groups that it was for are over."""
+
+    is_optional: ClassVar[bool] = True
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return may_lose_steps(config, can)
 
 
 class Reset(ManagerOperation, tag="reset", frozen=True):

@@ -74,6 +74,7 @@ class ReplayedManager(ReplayedAnswers):
             watermark=True,
             window_drop_when_refused=not is_v0,
             same_step_hits=True,
+            steps_are_certain=True,
             kv_groups=not is_v0,
         )
         self._tables: dict[int, list[list[int]]] = {}

@@ -16,6 +16,7 @@ from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.oracle.manager.judge import SearchLimits
 from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.manager import Config, ManagerSubject
+from kvproof.check.protocol.manager_operations import may_lose_steps
 from kvproof.check.search.operations_by_kind import OperationsByKind
 from kvproof.check.search.prompts import Chats, PrefixNames, Prompts
 from kvproof.check.search.refusals import RefusedOperations
@@ -70,8 +71,10 @@ WEIGHTS = {  # what ends something is drawn less often, so that sequences grow a
     "free": (0.03, 0.1, 0.3, 1.0),
     "preempt": (0.0, 0.1, 0.3),
     "swap_out": (0.1, 0.3, 1.0),
+    "fail": (0.1, 0.3),
     "reset": (0.0, 0.05, 0.3),
 }
+LOSING_SHARE = 1 / 3  # of the runs in which it is possible: those that release what was admitted before its step
 
 
 def loads_of(config: Config) -> list[dict[str, float]]:
@@ -116,8 +119,11 @@ class ManagerOperations(OperationsByKind):
         self.scenarios = None if is_large else Scenarios(self, capabilities_of(subject), without)
         if self.scenarios is not None and self.scenarios.are_any:
             num_groups_max = max(num_groups_max, NUM_GROUPS_MIN)
+        loses_steps = may_lose_steps(config, capabilities_of(subject)) and random.random() < LOSING_SHARE
         # A sequence that cannot grow is not forked; otherwise two thirds of the forks are of such sequences.
-        self.judge.limits = SearchLimits(num_groups_max, length_max, num_members_max, num_tokens_forked=length_max)
+        self.judge.limits = SearchLimits(
+            num_groups_max, length_max, num_members_max, num_tokens_forked=length_max, loses_steps=loses_steps
+        )
 
     def draw_from(self, random: Random) -> None:
         """Let this make the random choices of all operations from now on."""
@@ -186,8 +192,8 @@ class ManagerOperations(OperationsByKind):
                 return "fork", one, self.num_seqs
             case "run":
                 return "run", 1 if random.random() < self.tick else 0
-            case "reset":
-                return ("reset",)
+            case "reset" | "fail":
+                return (kind,)
             case _:
                 return kind, one
 

@@ -132,6 +132,7 @@ class ExLlamaV3(ManagerAdapter):
         admits_lookahead=True,
         reserves_once=True,
         same_step_hits=True,
+        steps_are_certain=True,
         dedups_after_step=True,
         refusal_slack=1,
     )

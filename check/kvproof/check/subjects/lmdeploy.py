@@ -126,6 +126,7 @@ class LMDeploy(ManagerAdapter):
         lookahead=True,
         adapters=True,
         same_step_hits=True,
+        steps_are_certain=True,
         dedups_after_step=True,
         refusal_slack=0,
         eviction=RELEASE_LRU,

@@ -80,7 +80,7 @@ class MiniSGLang(ManagerAdapter):
     """mini-sglang's `minisgl.scheduler.cache.CacheManager`."""
 
     name = "mini-sglang"
-    capabilities = Capabilities(caching=True, chunked=True, dedups_after_step=True)
+    capabilities = Capabilities(caching=True, chunked=True, dedups_after_step=True, steps_are_certain=True)
     assumptions = ASSUMPTIONS
 
     def __init__(self, path: str) -> None:

@@ -131,7 +131,12 @@ class NanoVllm(OfCheckout):
     """nano-vllm's `nanovllm.engine.block_manager.BlockManager`."""
 
     capabilities = Capabilities(
-        caching=True, chunked=True, refusal_slack=0, eviction=SEQUENCE_LRU, block_size_min=BLOCK_SIZE_MIN
+        caching=True,
+        chunked=True,
+        steps_are_certain=True,
+        refusal_slack=0,
+        eviction=SEQUENCE_LRU,
+        block_size_min=BLOCK_SIZE_MIN,
     )
     assumptions = MANAGER_ASSUMPTIONS
 
@@ -295,7 +300,7 @@ class NanoVllmScheduler(SchedulerAdapter):
 class NanoVllmOlder(OfCheckout):
     """nano-vllm's `BlockManager`, with the older interface."""
 
-    capabilities = Capabilities(caching=True, same_step_hits=True, hits_whole_prompts=True)
+    capabilities = Capabilities(caching=True, same_step_hits=True, steps_are_certain=True, hits_whole_prompts=True)
     assumptions = ASSUMPTIONS
 
     def can_allocate(self, tokens: list[int]) -> bool:

@@ -31,9 +31,9 @@ def every_operation(judge: ManagerJudge, unused: int) -> list[Operation]:
     """Each kind about each group and sequence that there is, and about one that there is not."""
     rest = {"admit": (3,), "extend": (3,), "sample": ((0, 0, 0, 0),), "fork": (unused,)}
     about = {kind: judge.seqs if kind in ("extend", "fork", "free") else judge.groups for kind in ManagerJudge.kinds}
-    operations: list[Operation] = [("run", 0), ("reset",)]
+    operations: list[Operation] = [("run", 0), ("fail",), ("reset",)]
     for kind in ManagerJudge.kinds:
-        if kind not in ("new", "run", "reset"):
+        if kind not in ("new", "run", "fail", "reset"):
             operations += [(kind, one, *rest.get(kind, ())) for one in (*about[kind], unused)]
     return operations
 

@@ -16,10 +16,11 @@ from kvproof.check.oracle.manager.swapping import SwapJudge
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.protocol.adapter_check import MANAGER_CALLS, check_adapter
 from kvproof.check.protocol.manager import Config, ManagerSubject
-from kvproof.check.protocol.manager_operations import ManagerOperation
+from kvproof.check.protocol.manager_operations import ManagerOperation, may_lose_steps
 from kvproof.spec.text.identity import Identities
 
-ABOUT_NONE, ABOUT_SEQUENCES = ("new", "run", "reset"), ("extend", "fork", "free")  # the others are about a group
+ABOUT_NONE = "new", "run", "fail", "reset"
+ABOUT_SEQUENCES = "extend", "fork", "free"  # the others are about a group
 
 
 class SearchLimits(NamedTuple):
@@ -30,6 +31,7 @@ class SearchLimits(NamedTuple):
     num_members: float = float("inf")  # of one group
     num_unseen: float = 3  # tokens of one sequence that are sampled for one step
     num_tokens_forked: float = float("inf")  # a longer sequence is not forked
+    loses_steps: bool = True  # what was admitted may be over before its step
 
 
 NO_LIMITS = SearchLimits()
@@ -57,6 +59,7 @@ class ManagerJudge(LockstepJudge, OperationJudge):
         self.release = ReleaseJudge(oracle, self.groups, self.step)
         self.swaps = SwapJudge(oracle, self.groups, self.step, questions, self.growth)
         self.resets = ResetJudge(oracle)
+        self._may_lose_steps = may_lose_steps(config, self.capabilities)
         OperationJudge.__init__(
             self, oracle.reply, self.admission, self.growth, self.release, self.swaps, self.step, self.resets
         )
@@ -66,7 +69,7 @@ class ManagerJudge(LockstepJudge, OperationJudge):
     def enabled(self) -> dict[str, list[int]]:
         """The kinds of operation that are enabled now, each with the groups or sequences that it may be about.
 
-        `new`, `run` and `reset` are about none.
+        `new`, `run`, `fail` and `reset` are about none.
         """
         found: defaultdict[str, list[int]] = defaultdict(list)
         if self._may_arrive():
@@ -76,6 +79,8 @@ class ManagerJudge(LockstepJudge, OperationJudge):
             self._add_enabled(found, group, is_pending)
         if is_pending:
             found["run"] = []
+            if self._may_lose_step():
+                found["fail"] = []
         elif self.resets.can_reset:
             found["reset"] = []
         self._listed = found
@@ -85,6 +90,8 @@ class ManagerJudge(LockstepJudge, OperationJudge):
         """Whether the operation is enabled now; without arguments, whether any of its kind may be."""
         if name in ABOUT_NONE:
             is_pending = self.worker.is_pending
+            if name == "fail":
+                return is_pending and self._may_lose_step()
             return is_pending if name == "run" else self._may_arrive() if name == "new" else self._may_reset()
         if not arguments:
             return name in self.enabled()
@@ -116,6 +123,10 @@ class ManagerJudge(LockstepJudge, OperationJudge):
     def _may_reset(self) -> bool:
         return self.resets.can_reset and not self.worker.is_pending
 
+    def _may_lose_step(self) -> bool:
+        """Whether what the step that is prepared was to compute may be over before, and whether it may fail."""
+        return self._may_lose_steps and self.limits.loses_steps and self.step.may_be_lost
+
     def _add_enabled(self, found: defaultdict[str, list[int]], group: Group, is_pending: bool) -> None:
         """Add the operations that are enabled about the group, or about a sequence of it."""
         members = group.members
@@ -134,6 +145,17 @@ class ManagerJudge(LockstepJudge, OperationJudge):
             free = found["free"]
             for seq in members:
                 free.append(seq.id)
+        elif self._may_lose_steps and self._may_lose_step():
+            self._add_enabled_before_step(found, group)
+
+    def _add_enabled_before_step(self, found: defaultdict[str, list[int]], group: Group) -> None:
+        """Add how a group may leave the step that is prepared; its members count on what the first one computes."""
+        first, *others = group.members
+        if first.is_busy and others:
+            return
+        found["free"] += [seq.id for seq in group.members]
+        if first.is_busy:
+            found["preempt"].append(group.id)
 
     def _add_enabled_of_running(self, found: defaultdict[str, list[int]], group: Group, is_pending: bool) -> None:
         members, can, config = group.members, self.capabilities, self.config

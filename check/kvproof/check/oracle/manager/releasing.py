@@ -19,16 +19,18 @@ RECORDS_OF_NEW: dict[int, tuple[ref[Any], dict[Config, int]]] = {}
 
 
 class ReleaseJudge:
-    """Does the operations free and preempt."""
+    """Does the operations free, preempt and fail."""
 
     def __init__(self, oracle: Oracle, groups: dict[int, Group], step: StepJudge) -> None:
         self.oracle, self.explainer, self.call, self.seqs = oracle, oracle.explainer, oracle.call, oracle.seqs
         self.groups, self.step = groups, step
 
     def op_free(self, seq_id: int) -> bool:
-        """A sequence ends, in whatever state it is."""
-        self.step.begin()
+        """A sequence ends, in whatever state it is; perhaps before the step that was to compute it."""
         seq = self.seqs[seq_id]
+        is_busy = seq.is_busy
+        if not self.oracle.worker.is_pending:
+            self.step.begin()
         if seq.status is not WAITING:  # a manager does not see a sequence that has no table go
             self.step.landed.clear()
         group, context = seq.group, f"free({seq_id})"
@@ -41,11 +43,26 @@ class ReleaseJudge:
             if group.encoder:
                 del self.seqs[group.encoder.id]
                 ended.append(group.encoder)
+        if is_busy:
+            self.step.leave(ended)
         self.oracle.observe(context)
         for one in ended:
             if one.status is not WAITING:
                 self.explainer.freed(one, context)
         self.oracle.settle(context)
+        if is_busy:
+            self.step.left()
+        return True
+
+    def op_fail(self) -> bool:
+        """The manager learns of the step, which fails: nothing is computed, and every group of it is over."""
+        groups = dict.fromkeys(seq.group for seq, _, _ in self.oracle.worker.writes)
+        self.call("total-calls", "step_scheduled", self.step.scheduled(), self.step.now)
+        ended = [seq.id for group in groups for seq in group.members]
+        for seq_id in ended:
+            self.op_free(seq_id)
+        self.oracle.reply.text = "fails"
+        self.oracle.coverage["step failed"] += 1
         return True
 
     def op_preempt(self, gid: int) -> bool:
@@ -53,11 +70,15 @@ class ReleaseJudge:
 
         A swapped group does so too, but for the table of its encoder, which stays on the host.
         """
-        self.step.enter(GROWING)
         group, context = self.groups[gid], f"preempt({gid})"
+        is_busy = group.members[0].is_busy
+        if not is_busy:
+            self.step.enter(GROWING)
         self.call("total-calls", "preempt", gid)
         is_swapped = group.members[0].status is SWAPPED
         ended = group.members[:] if is_swapped else group.all_seqs
+        if is_busy:
+            self.step.leave(ended)
         for seq in ended:
             seq.status, seq.computed, seq.hit, seq.num_prompt = WAITING, 0, 0, len(seq.tokens)
         self.step.has_preempted = True
@@ -65,6 +86,8 @@ class ReleaseJudge:
         for seq in ended:
             self.explainer.freed(seq, context)
         self.oracle.settle(context)
+        if is_busy:
+            self.step.left()
         self.oracle.coverage["preempted"] += 1
         return True
 

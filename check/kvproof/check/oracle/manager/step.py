@@ -33,13 +33,39 @@ class StepJudge:
         """No step is prepared; the next operation of a step begins a new one."""
         self.has_preempted, self.phase = False, GROWING
 
+    @property
+    def may_be_lost(self) -> bool:
+        """Whether sequences may leave the step that is prepared: it moves no blocks, which others may count on."""
+        return not (self.worker.copies or self.worker.swap_in or self.worker.swap_out)
+
+    def leave(self, seqs: list[ExpectedSequence]) -> None:
+        """These sequences leave the step that is prepared: it will compute nothing of them."""
+        worker, order = self.worker, self.explainer.order
+        worker.writes = [write for write in worker.writes if write[0] not in seqs]
+        if order is not None:
+            order.perhaps_used([part.slot for seq in seqs for part in seq.parts])
+        for seq in seqs:
+            seq.is_busy = False
+
+    def left(self) -> None:
+        """Those that left the step have given up their blocks."""
+        worker, refcount = self.worker, self.oracle.state.refcount
+        worker.fresh = [block for block in worker.fresh if refcount[block]]
+        self.oracle.coverage["released before its step"] += 1
+        if not worker.is_pending:
+            self.begin()
+
+    def scheduled(self) -> list[Scheduled]:
+        """The step, as the manager learns of it."""
+        return [Scheduled(seq.id, stop - start, stop) for seq, start, stop in self.worker.writes if not seq.is_encoder]
+
     def op_run(self, tick: int) -> bool:
         """The step: the manager learns what is scheduled, the worker executes it, and every reader reads back."""
         oracle, worker, explainer = self.oracle, self.worker, self.explainer
         self.now += tick
         lookahead = oracle.lookahead
         writes = worker.writes[:]
-        step = [Scheduled(seq.id, stop - start, stop) for seq, start, stop in writes if not seq.is_encoder]
+        step = self.scheduled()
         self.call("total-calls", "step_scheduled", step, self.now)
         if explainer.order is not None:
             slots = [part.slot for seq, _, _ in writes if not seq.is_encoder for part in seq.parts]

@@ -89,8 +89,8 @@ class EnabledOperations:
                         yield from (("new", unused, (unused,), prompt, (None, 0, None), ()) for prompt in self.prompts)
                 case "run":
                     yield "run", 1
-                case "reset":
-                    yield ("reset",)
+                case "reset" | "fail":
+                    yield (kind,)
                 case "admit":
                     yield from (("admit", gid, len(groups[gid].members[0].tokens)) for gid in about)
                 case "sample":

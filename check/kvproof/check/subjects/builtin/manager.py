@@ -119,6 +119,7 @@ class BuiltIn(ManagerAdapter):
         images=True,
         cross=True,
         reset=True,
+        steps_are_certain=True,
         waiting_groups=True,
         watermark=True,
         eviction=BLOCK_LRU,

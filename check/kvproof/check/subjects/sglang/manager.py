@@ -72,6 +72,7 @@ class SGLang(ManagerAdapter):
             reset=True,
             block_aligned_chunks=True,
             dedups_after_step=True,
+            steps_are_certain=True,
             block_size_max=None if "use_triton_kernels" in inspect.getsource(paged) else 1,
         )
 

@@ -96,6 +96,7 @@ class VllmV0(ManagerAdapter):
             block_aligned_chunks=True,
             same_step_hits=True,
             hits_whole_prompts=True,  # the engine's `ModelRunner` computes the last token again
+            steps_are_certain=True,
             hash_seeds=bool(hash_holders(manager)),
         )
         self.assumptions = (*ASSUMPTIONS, BOOLEAN_ADMISSION)

@@ -114,6 +114,7 @@ class VllmV1(ManagerAdapter):
             reset=calls.resets,
             window_drop_when_refused=True,
             same_step_hits=True,
+            steps_are_certain=True,
             lost_hits=0 if has_groups else None,
             refusal_slack=0 if has_groups else None,
             window_slack=int(has_local and keeps_last_cached()) if has_groups else None,
