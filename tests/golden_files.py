@@ -38,6 +38,7 @@ VOLATILE = (
     (r"\b(kvproof/\S+\.py):\d+", r"\1:LINE"),
     (r"\brun [0-9a-f]{10}\b", "run RUN"),
     (r"\b([a-z]+(?:-[a-z]+)+)-[0-9a-f]{4}(?=[.:\s])", r"\1-DIGEST"),  # of a saved run, with the path of its subject
+    (r"\b(test_[a-z_]+)_[0-9a-f]{4}(?=\.py)", r"\1_DIGEST"),
     (r"\b[\d,]+ lines per second", "N lines per second"),
     (r"(?m)^ +lines? [\d, -]+ of \S+ differs? from .*\n", ""),  # in the checkout of who changes this code
     (r"\n  note: speed: .*", ""),

@@ -1,5 +1,6 @@
 """What an interrupt leaves behind in the process."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -90,10 +91,11 @@ def test_the_tests_hear_signals_that_whoever_started_them_ignores(number: int, t
     test = tmp_path / "test_it.py"
     test.write_text(f"import signal\n\ndef test_it():\n    assert signal.getsignal({number}) is not signal.SIG_IGN\n")
     run = f"import signal, sys, pytest; signal.signal({number}, signal.SIG_IGN); sys.exit(pytest.main(sys.argv[1:]))"
-    conftest = Path(__file__).parents[2] / "conftest.py"
-    (tmp_path / "conftest.py").write_text(conftest.read_text())
+    tests = Path(__file__).parents[2]
+    (tmp_path / "conftest.py").write_text((tests / "conftest.py").read_text())
+    environment = os.environ | {"PYTHONPATH": str(tests.parent)}
     command = [sys.executable, "-c", run, "-q", "-p", "no:cacheprovider", str(test)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stdout
 
 

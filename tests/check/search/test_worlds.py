@@ -118,7 +118,7 @@ def test_values_differ_in_one_bit() -> None:
 # Subjects that are wrong from some size on --------------------------------------------------------------------------
 
 QUICK = {  # each with the seed of a walk that meets the size soon
-    "entry_17": 7,
+    "entry_17": 4,
     "two_bits": 7,
     "adapter_modulo_256": 2,
     "frees_500": 6,
