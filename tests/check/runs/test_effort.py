@@ -127,7 +127,7 @@ def test_a_walk_in_parts_is_one_walk() -> None:
 def test_a_budget_that_ends_a_walk_before_its_effort_leaves_it_undecided() -> None:
     make = find("kvproof")
     saving = Saving(make, "kvproof", 7, Store(Path()))
-    budget = StageBudget(7, 0.05, lambda count: None)
+    budget = StageBudget(7, 0.5, lambda count: None)
     checks = [one for one in walker_stage(make(), saving, 1, saving.walk(10**9)).run(budget) if isinstance(one, Check)]
     assert {one.verdict for one in checks} == {Verdict.UNKNOWN}
     assert budget.stopped.startswith("stopped by --budget after ")

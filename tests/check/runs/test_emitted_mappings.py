@@ -99,6 +99,7 @@ def test_without_a_walker_one_unit_of_the_walk_is_done_and_kept(tmp_path: Path) 
     again = saving.walk(10 * SMALL)
     (unit, *_) = again.units()
     assert saving.results.result_of(unit.key, type(walk.total)) is not None
+    saving.results.close()
 
 
 def test_an_engine_that_loses_the_last_copy_of_a_step_is_refuted_by_them(

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kvproof.check.hosts.interrupt import interruptible
 from kvproof.check.hosts.time_limit import GRACE_SECONDS, OutOfTime, calls_end_at
@@ -116,11 +116,12 @@ class StageBudget:
         return self.stopped
 
 
-class RanLines(NamedTuple):
+@dataclass(frozen=True)
+class RanLines:
     """The lines of the subject's code that ran in so many operations."""
 
     num_operations: int
-    lines: Lines
+    lines: Lines = field(compare=False)  # as in a `SearchResult`
 
 
 StageOutput = Check | WitnessCount | Refusals | RanLines

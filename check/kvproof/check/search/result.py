@@ -44,7 +44,8 @@ class SearchResult:
     its counts do not say it. claims, claims_left_out: of a search of the specification, by property, the claims that
     were evaluated in every state, and those that were not. num_past: operations at which a finding was that the search
     was told to go past. moved: the lists of pairs of some different steps of a block manager, by the names of those
-    that have a pair. lines: of the subject's code that ran, by file; none before Python 3.12.
+    that have a pair. lines: of the subject's code that ran, by file; none before Python 3.12. What
+    is cached runs once in a process, so they depend on the processes, and two equal results may have others.
     """
 
     counterexample: Counterexample | None = None
@@ -67,7 +68,7 @@ class SearchResult:
     vain: Counter[str] = field(default_factory=Counter)
     sizes: Counter[str] = field(default_factory=Counter)
     moved: dict[str, list[MovedLists]] = field(default_factory=dict)
-    lines: Lines = field(default_factory=dict)
+    lines: Lines = field(default_factory=dict, compare=False)
 
     @property
     def finding(self) -> Finding | None:
