@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from kvproof.check.hosts.time_limit import OutOfTime, time_limit_of
 from kvproof.check.oracle.comparison import what_counts
 from kvproof.check.oracle.level import level_of_config
-from kvproof.check.oracle.replay import Counterexample, applied
+from kvproof.check.oracle.replay import Counterexample, WatchedSubject, applied
 from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Observation, Unsupported
@@ -47,31 +47,25 @@ class _Done(NamedTuple):
     changed: frozenset[str]
 
 
-class _ObservedAlways:
+class _ObservedAlways(WatchedSubject):
     """A subject that is observed after every call. since: the calls between the judge's last two observations."""
 
     def __init__(self, subject: Any, names: tuple[str, ...]) -> None:
-        self._subject, self._names = subject, frozenset(names)
+        super().__init__(subject, names)
         self._before: Observation | None = None
         self._done: list[_Done] = []
         self.step, self.is_seen = 0, False
         self.since: list[_Done] = []
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._subject, name)
-        return self._watched(name, found) if name in self._names and callable(found) else found
-
-    def _watched(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def watched(*arguments: Any) -> Any:
-            self.is_seen = False
-            answer = call(*arguments)
-            if name in OBSERVES:
-                self.is_seen, self.since, self._done = True, self._done, []
-            else:
-                self._look(name)
-            return answer
-
-        return watched
+    def pass_on(self, name: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Make the call, and observe the subject after it."""
+        self.is_seen = False
+        answer = call(*arguments)
+        if name in OBSERVES:
+            self.is_seen, self.since, self._done = True, self._done, []
+        else:
+            self._look(name)
+        return answer
 
     def _look(self, call: str) -> None:
         before, self._before = self._before, None

@@ -15,7 +15,7 @@ from typing import Any
 from kvproof.check.hosts.time_limit import OutOfTime, time_limit_of
 from kvproof.check.oracle.earlier_change import OBSERVES, earlier_change
 from kvproof.check.oracle.level import level_of_config
-from kvproof.check.oracle.replay import Counterexample, applied, is_hang
+from kvproof.check.oracle.replay import Counterexample, WatchedSubject, applied, is_hang
 from kvproof.check.protocol.adapter_fault import defined_at, is_neutral, place_of, self_of, shown
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Unsupported
@@ -39,14 +39,14 @@ class Blame:
     entered: list[EnteredCode] = field(default_factory=list)
 
 
-class CallWatcher:
+class CallWatcher(WatchedSubject):
     """A subject that notes which functions it calls in each call of the protocol, and which ones are entered in turn.
 
-    What is noted is of one operation: whoever drives the subject calls `begin` before the next one.
+    What is noted is of one operation: who drives the subject calls `begin` before the next one.
     """
 
-    def __init__(self, subject: Any, names: tuple[str, ...]) -> None:
-        self._subject, self._names = subject, frozenset(names)
+    def __init__(self, subject: Any, names: Sequence[str]) -> None:
+        super().__init__(subject, names)
         self._depth = 0
         self.begin()
 
@@ -55,10 +55,6 @@ class CallWatcher:
         self.methods: Methods = []
         self.calls: list[str] = []
         self._entered: dict[tuple[str, CodeType], tuple[int, CodePlace]] = {}  # with the greatest depth
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._subject, name)
-        return self._watched(name, found) if name in self._names and callable(found) else found
 
     def entered_from(self, method: CodePlace) -> list[EnteredCode]:
         """The functions that the first call of the protocol in which the method was called entered, innermost first.
@@ -72,7 +68,9 @@ class CallWatcher:
         chosen = [*inner, *(one for one in mine if one[2] == method)]
         return [EnteredCode(place.function, place.file, place.line, _last_line(code)) for _, code, place in chosen]
 
-    def _watched(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def pass_on(self, name: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Make the call, and note which functions it enters."""
+
         def note(frame: FrameType, event: str, argument: Any) -> None:
             if event not in ("call", "return") or not self._is_of_manager(frame):
                 return
@@ -86,16 +84,13 @@ class CallWatcher:
             if self._is_called_by_subject(frame):
                 self.methods.append((name, place))
 
-        def watched(*arguments: Any) -> Any:
-            self.calls.append(name)
-            before, self._depth = sys.getprofile(), 0
-            sys.setprofile(note)
-            try:
-                return call(*arguments)
-            finally:
-                sys.setprofile(before)
-
-        return watched
+        self.calls.append(name)
+        before, self._depth = sys.getprofile(), 0
+        sys.setprofile(note)
+        try:
+            return call(*arguments)
+        finally:
+            sys.setprofile(before)
 
     def _is_called_by_subject(self, frame: FrameType) -> bool:
         caller = frame.f_back

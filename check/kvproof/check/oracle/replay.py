@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -186,29 +187,39 @@ class SubjectCall:
         return f"{self.name}({', '.join(str(argument) for argument in self.arguments)})"
 
 
-class CallRecorder:
-    """A subject that records each call with its answer, and passes both on. keeps_answers: also as data."""
+class WatchedSubject:
+    """A subject whose calls of these names go through `pass_on`; everything else of it is as it is."""
 
-    def __init__(self, subject: Any, names: Sequence[str], keeps_answers: bool) -> None:
-        self._subject, self._names, self._keeps_answers = subject, frozenset(names), keeps_answers
-        self.calls: list[SubjectCall] = []
+    def __init__(self, subject: Any, names: Sequence[str]) -> None:
+        self._subject, self._names = subject, frozenset(names)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._subject, name)
-        return self._recorded(name, found) if name in self._names and callable(found) else found
+        return partial(self.pass_on, name, found) if name in self._names and callable(found) else found
 
-    def _recorded(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def recorded(*arguments: Any) -> Any:
-            try:
-                answer = call(*arguments)
-            except (Exception, SystemExit) as error:
-                self.calls.append(SubjectCall(name, arguments, None, f"{type(error).__name__} raised"))
-                raise
-            data = _copy_of(answer) if self._keeps_answers else None
-            self.calls.append(SubjectCall(name, arguments, data, _form_of(answer, name)))
-            return answer
+    def pass_on(self, name: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Make the call, and return its answer."""
+        raise NotImplementedError
 
-        return recorded
+
+class CallRecorder(WatchedSubject):
+    """A subject that records each call with its answer, and passes both on. keeps_answers: also as data."""
+
+    def __init__(self, subject: Any, names: Sequence[str], keeps_answers: bool) -> None:
+        super().__init__(subject, names)
+        self._keeps_answers = keeps_answers
+        self.calls: list[SubjectCall] = []
+
+    def pass_on(self, name: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Make the call, and record it with its answer."""
+        try:
+            answer = call(*arguments)
+        except (Exception, SystemExit) as error:
+            self.calls.append(SubjectCall(name, arguments, None, f"{type(error).__name__} raised"))
+            raise
+        data = _copy_of(answer) if self._keeps_answers else None
+        self.calls.append(SubjectCall(name, arguments, data, _form_of(answer, name)))
+        return answer
 
 
 def _copy_of(answer: Any) -> Any:

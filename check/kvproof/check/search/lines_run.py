@@ -1,7 +1,7 @@
 """Which lines of the subject's code a search ran, from Python 3.12 on, where the interpreter reports each line once.
 
-`sys.monitoring` calls back when a line runs for the first time, and is told not to report this line again. So a search
-is not slower but for its first runs. Older versions have nothing that is as cheap, and report nothing.
+`sys.monitoring` calls back when a line runs for the first time, and does not report it again. So a search is not slower
+but for its first runs. Older versions have nothing that is as cheap, and report nothing.
 
 The code of the subject is all that is neither Python's own nor kvproof's nor that of an installed package which the
 subject's module does not name. kvproof's own managers (`kvproof.impl`) are subjects too.
