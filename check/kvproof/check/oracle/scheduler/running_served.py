@@ -29,7 +29,7 @@ from kvproof.spec.text.state import GPU
 
 
 class Left(NamedTuple):
-    """What those who were preempted or swapped out in a step may have used of its budgets before."""
+    """Who was preempted or swapped out in a step: the sequences, and the tokens of the step that they may have used."""
 
     num_tokens: int
     num_seqs: int

@@ -35,8 +35,7 @@ class StepExplainer:
     def __init__(self, scheduler: SchedulerState) -> None:
         self.scheduler, self.config, self.capabilities = scheduler, scheduler.config, scheduler.capabilities
         self.hits = HitJudge(scheduler.oracle)
-        self.num_left = 0  # requests that the last step preempted or swapped out
-        self.left = Left(0, 0)  # what they may have used of its budgets
+        self.left = Left(0, 0)  # by the last step
         lookahead = self.config.lookahead if self.capabilities.admits_lookahead else 0
         self.leaves_room = self.capabilities.has_admission_query and bool(lookahead or self.config.watermark)
         self.explainer, self.worker, self.coverage = scheduler.explainer, scheduler.worker, scheduler.coverage
@@ -48,7 +47,7 @@ class StepExplainer:
         for request_id in (*step.ignored, *step.failed):
             self._end(request_id, chunks, known if request_id in step.failed else None)
         step = self._admit_and_swap_out(step, chunks)
-        num_left = self.num_left = self._leave(step, {*chunks, *(load.seq for load in step.loads)})
+        self._leave(step, {*chunks, *(load.seq for load in step.loads)})
         running, swapped, waiting = self._by_status(step)
         for seq, chunk in running:
             self._grow(seq, chunk, step.copies)
@@ -62,7 +61,7 @@ class StepExplainer:
             judge_places(self.scheduler)
         if step.prompts is not None:
             judge_prompts(self.scheduler, step.chunks, set(step.prompts))
-        return bool(chunks or num_left or step.ignored or step.failed or step.loads)
+        return bool(chunks or self.left.num_seqs or step.ignored or step.failed or step.loads)
 
     def _chunks_by_sequence(self, step: ScheduledStep) -> dict[int, Chunk]:
         chunks: dict[int, Chunk] = {}
@@ -166,8 +165,8 @@ class StepExplainer:
                 self.coverage["swapped out when admitted"] += 1
         return step if len(chunks) == len(step.chunks) else step._replace(chunks=list(chunks.values()))
 
-    def _leave(self, step: ScheduledStep, scheduled: set[int]) -> int:
-        """Explain sequences that are not in the step: unchanged, preempted or swapped out. Returns how many left."""
+    def _leave(self, step: ScheduledStep, scheduled: set[int]) -> None:
+        """Explain sequences that are not in the step: unchanged, preempted or swapped out."""
         seqs, tables = self.scheduler.seqs, self.explainer.observed.tables
         leaving, num_tables = list[ExpectedRequest](), 0
         for seq_id, seq in seqs.items():
@@ -205,7 +204,6 @@ class StepExplainer:
         for request in going_out:
             self._swap_out(request, step)
         self._judge_pairs(step.swap_out, self.worker.swap_out, "out")
-        return len(leaving)
 
     def _judge_pairs(self, pairs: Sequence[Pair], explained: Sequence[Pair], way: str) -> None:
         """Every pair of a swap belongs to a sequence that moved. Requests that share a block have the same pair."""

@@ -87,7 +87,7 @@ class StepJudge:
         judge_running_served(self.scheduler, step, self.steps.left)
         judge_order(self.scheduler, held_up)
         self._judge_progress(has_moved)
-        if held_up and self.judges_waiting and not self.steps.num_left:
+        if held_up and self.judges_waiting and not self.steps.left.num_seqs:
             judge_left_waiting(self.scheduler, step, held_up, num_unused)
         flights = self.scheduler.pending.launch(self.scheduler.used_by_step.values(), SCHEDULE)
         self.scheduler.under_way.append(UnderWay(step, frozenset(self.scheduler.used_by_step), flights))
@@ -127,7 +127,7 @@ class StepJudge:
                 observed=(num_tokens, num_seqs),
             )
         threshold = self.config.long_prefill_threshold
-        has_spare = num_tokens < limits[0] and not self.steps.num_left  # who leaves gives its tokens back late
+        has_spare = num_tokens < limits[0] and not self.steps.left.num_seqs  # who leaves gives its tokens back late
         if self.config.chunked and self.capabilities.fills_steps and has_spare:
             judge_cut_prompts(self.scheduler, step, num_tokens)
         if self.config.partial_prefills > 1:
