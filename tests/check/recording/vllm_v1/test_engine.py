@@ -18,7 +18,15 @@ def test_the_v1_scheduler_with_its_manager_is_consistent(release: str, async_ste
     assert {"hit", "evict", "window left an entry"} <= set(witnesses)
 
 
-LOCAL = {"kv_groups": ["full", "local"], "local_chunk": 4, "block_size": 2, "keys": 1, "transfers": False}
+# With priorities, 0.12.0 passes over requests that run (F19 of docs/findings.md).
+LOCAL = {
+    "kv_groups": ["full", "local"],
+    "local_chunk": 4,
+    "block_size": 2,
+    "keys": 1,
+    "transfers": False,
+    "policy": "fcfs",
+}
 
 
 @pytest.mark.parametrize("release", ["0.12.0", "0.33.0"])
