@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -19,7 +19,7 @@ from kvproof.check.hunting.unit import SMALL, Walk
 from kvproof.check.isolation.factory import factory_for
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Config, ManagerSubject, Unsupported
+from kvproof.check.protocol.manager import Config, ManagerSubject, Scheduled, Unsupported
 from kvproof.check.runs.data_plane_stage import (
     NOTHING_TO_MOVE,
     SECONDS_MIN,
@@ -115,6 +115,28 @@ def test_an_engine_that_loses_the_last_copy_of_a_step_is_refuted_by_them(
     assert "mapping of first, seed 1: after step " in checks["cow-copied"][1]
     assert "still holds what it held before the step" in checks["cow-copied"][1]
     assert checks["swap-mapping"][0] is not Verdict.REFUTED
+
+
+class EndsEarly(Generation1):
+    """Every run of it ends with its sixth step."""
+
+    def make(self, config: Config) -> Any:
+        self.num_steps = 0
+        return super().make(config)
+
+    def step_done(self, step: list[Scheduled]) -> None:
+        self.num_steps += 1
+        if self.num_steps == 6:
+            raise KeyError("a fault")
+        super().step_done(step)
+
+
+def test_the_steps_behind_the_first_finding_are_moved_too(tmp_path: Path) -> None:
+    saving = Saving(EndsEarly, "first", 1, Store(tmp_path))
+    walk = saving.walk(10 * SMALL)
+    assert checks_of(moving(EndsEarly, saving, walk)[0]) == dict.fromkeys(ALL, (Verdict.NOT_REFUTED, ""))
+    assert walk.total.num_operations == SMALL
+    assert len(walk.found) > 9
 
 
 @pytest.mark.engine

@@ -2,7 +2,9 @@
 
 from random import Random
 
-from kvproof.check.protocol.manager import Config
+import pytest
+
+from kvproof.check.protocol.manager import Config, Pair
 from kvproof.check.search.manager_operations import ManagerOperations
 from kvproof.check.subjects.builtin.manager import BuiltIn
 
@@ -23,3 +25,16 @@ def lengths_forked(seed: int) -> set[int]:
 
 def test_a_sequence_that_cannot_grow_is_not_forked() -> None:
     assert set[int]().union(*map(lengths_forked, range(30))) == {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "is_kept"), [([(5, 7), (6, 7)], False), ([(5, 6), (6, 7)], False), ([(5, 7)] * 2, True)]
+)
+def test_a_step_whose_copies_need_an_order_is_not_moved_by_the_judge_of_bytes(
+    pairs: list[Pair], is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ManagerOperations(BuiltIn(), Random(1), Config(block_size=2, num_gpu_blocks=16))
+    monkeypatch.setattr(run, "_drawn", lambda: ("run",))
+    run.judge.worker.copies = pairs
+    run.draw()
+    assert run.moved == ([[[], [], [5, 7]]] if is_kept else [])

@@ -36,6 +36,12 @@ class Worker:
         """Whether a step was begun and not executed."""
         return bool(self.writes or self.copies or self.swap_in or self.swap_out)
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether pairs of a list do not commute: then only equal contents can make every order give the same bytes."""
+        lists = self.copies, self.swap_in, self.swap_out
+        return any(next(_other_orders(pairs), None) is not None for pairs in lists if len(pairs) > 1)
+
     def in_other_orders(self, lookahead: int) -> list[tuple[str, "Worker"]]:
         """Workers that have executed the same step with the pairs of one list in another order, each with that order.
 

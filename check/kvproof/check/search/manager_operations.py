@@ -150,9 +150,12 @@ class ManagerOperations(OperationsByKind):
         return self.newest
 
     def _note_moved(self) -> None:
-        """Note the lists that the worker is about to execute. The same copy twice is one."""
+        """Note the lists that the worker is about to execute. The same copy twice is one.
+
+        Lists whose order matters but for equal contents are left out: this judge knows the contents, that of bytes not.
+        """
         worker, first_host = self.judge.worker, self.config.num_gpu_blocks
-        if worker.swap_in or worker.swap_out or worker.copies:
+        if (worker.swap_in or worker.swap_out or worker.copies) and not worker.is_ordered:
             swap_in = [block for source, target in worker.swap_in for block in (source - first_host, target)]
             swap_out = [block for source, target in worker.swap_out for block in (source, target - first_host)]
             self.moved.append([swap_in, swap_out, [block for pair in dict.fromkeys(worker.copies) for block in pair]])
