@@ -15,12 +15,12 @@ from kvproof.check.protocol.capabilities import RECORDS, Capabilities, OfALevel,
 from kvproof.check.protocol.finding import ADDRESS, AdapterError
 from kvproof.check.protocol.manager import Assumption, ManagerSubject, Observation
 from kvproof.spec.text.budgets import POLICIES
-from kvproof.spec.text.eviction_policy import BLOCK_LRU, EMPTY_FIRST_LRU, RELEASE_LRU, SEQUENCE_LRU
+from kvproof.spec.text.eviction_policy import BLOCK_LRU, EMPTY_FIRST_LRU, KEY_LRU, RELEASE_LRU, SEQUENCE_LRU
 
 # How many ids a list may have: this many, and so many for each block. A block that is freed twice is one id too many,
 # and in a large pool the judge compares lists after one operation for each eight blocks.
 IDS_MAX, IDS_OF_A_BLOCK_MAX = 100_000, 256
-EVICTIONS = "", BLOCK_LRU, SEQUENCE_LRU, RELEASE_LRU, EMPTY_FIRST_LRU
+EVICTIONS = "", BLOCK_LRU, SEQUENCE_LRU, RELEASE_LRU, EMPTY_FIRST_LRU, KEY_LRU
 INT_END = 1 << 63  # what a message from the process of the subject can hold
 
 

@@ -35,6 +35,7 @@ class StoreCan:
     refusal_slack: int | None = None  # slots beyond its own that may be free if a call is refused; None: any
     double_free_errors: tuple[str, ...] = ()  # names of the exceptions by which it reports a double release
     replacements: tuple[str, ...] = ("lru",)  # what it can be configured to evict first, by the engine's names
+    eviction: str = ""  # what "lru" evicts first: a policy of `spec.text.eviction_policy`; empty: any key
     leases: bool = False  # what a transfer holds is given up when its time is over
     loads_any_key: bool = False  # a load may ask for keys that are not there; it gets those that are
     evicts_on_call: bool = False  # it evicts only those keys that its caller names

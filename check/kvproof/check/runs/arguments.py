@@ -15,6 +15,7 @@ from kvproof.check.protocol import features
 from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import STATE, Config, ManagerSubject, size_of
+from kvproof.check.protocol.store import LRU
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.search.configurations import EXCLUDING, check_fixed, settled
 from kvproof.spec.text.properties import MEANINGS
@@ -113,6 +114,8 @@ class Narrowed:
             off["transfers"] = False  # of a connector they are its own
         if fixed.get("connector") == "" or len(groups) > 1 or any(map(fixed.get, BESIDE_NO_CONNECTOR)):
             off["connectors"] = ()
+        if fixed.get("replacement", LRU) != LRU:
+            off["eviction"] = ""
         self.capabilities: Capabilities = replace(capabilities_of(subject), **off)
 
     def __getattr__(self, name: str) -> Any:

@@ -4,9 +4,11 @@ Least recently used: the block that was used longest ago is evicted first. Among
 that ends the longest prefix goes first, because more prompts can hit a shorter prefix. A policy says what counts as a
 use: each step that reads the block (BLOCK_LRU), its release by the last sequence that held it (SEQUENCE_LRU), or this
 release and each look-up that finds the block (RELEASE_LRU). EMPTY_FIRST_LRU is SEQUENCE_LRU, and no block is evicted
-while a block without content is free. A manager itself knows when a block was used and how long its prefix is; here
-these are arbitrary maps. What is proved: if every evicted block is one that no other goes before, then no number of
-evictions takes a block while another one should have gone before it.
+while a block without content is free. Of a store, the key that was used longest ago goes first (KEY_LRU).
+
+A manager itself knows when a block was used and how long its prefix is; here these are arbitrary maps. What is proved:
+if every evicted block is one that no other goes before, then no number of evictions takes a block while another one
+should have gone before it.
 """
 
 from kvproof.spec.language import BLOCKS, Ages, BlockId, Count, PoolId, contract, function, implies, least, predicate
@@ -15,6 +17,12 @@ from kvproof.spec.text.state import EVICTABLE, FREE, State, first_of_list, pool_
 
 BLOCK_LRU, SEQUENCE_LRU = "block-lru", "sequence-lru"  # what a manager can declare
 RELEASE_LRU, EMPTY_FIRST_LRU = "release-lru", "empty-first-lru"
+KEY_LRU = "key-lru"  # what a store can declare
+
+
+def was_used_before(last_perhaps: int, last_surely: int) -> bool:
+    """A key goes before another one if whatever may have been its last use was before a sure use of the other."""
+    return last_perhaps < last_surely
 
 
 @predicate

@@ -65,6 +65,7 @@ class EndJudge:
         else:
             self.explained.end(one, context)
         del self.transfers[transfer]
+        self.store.recency.perhaps_used(one.keys)
         if copied is not None and copied.keys:
             self._copied(one, copied, context)
         try:
@@ -100,7 +101,7 @@ class EndJudge:
             self.explained.end(one, context)
         self.transfers.clear()
         self.store.memory.clear()
-        self.store.used.clear()
+        self.store.recency.forget(list(self.store.recency.perhaps))
         self.explained.drop_all(context)
         self.store.settle(context)
         return True
@@ -115,6 +116,7 @@ class EndJudge:
         for one in self.transfers.values():
             if NO_END != one.until <= now and not one.has_lapsed:
                 self.explained.lapse(one, context)
+                self.store.recency.perhaps_used(one.keys)
         self.store.settle(context)
         return True
 

@@ -32,10 +32,10 @@ class StoreJudge(RuledJudge):
         self.store = store = StoreOracle(subject, config)
         self.subject, self.config, self.capabilities = subject, config, store.capabilities
         self.coverage, self.notes, self.explained = store.coverage, store.notes, store.explained
-        self.requests, self.transfers, self.used, self.memory = (
+        self.requests, self.transfers, self.recency, self.memory = (
             store.requests,
             store.transfers,
-            store.used,
+            store.recency,
             store.memory,
         )
         self.moving, self.landed, self.loadable = store.moving, store.landed, store.loadable

@@ -48,6 +48,7 @@ class LookUpJudge:
             return False
         self.call("total-calls", "touch", request, list(keys))
         self.store.use(request, keys)
+        self.store.recency.used([key for key in keys if self.explained.is_evictable(key)])
         self.store.settle(f"touch({keys_text(keys)})")
         return True
 
@@ -55,7 +56,7 @@ class LookUpJudge:
     def op_finish(self, request: int) -> bool:
         """The request is over; its transfers go on."""
         self.call("total-calls", "finish", request)
-        del self.store.requests[request]
+        self.store.recency.perhaps_used(self.store.requests.pop(request))
         self.coverage["finished with a transfer under way"] += any(
             one.request == request for one in self.transfers.values()
         )

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 
 from kvproof.check.oracle.comparison import unordered
 from kvproof.check.oracle.enabled import Reply
+from kvproof.check.oracle.store.recency import WITNESS, KeyRecency
 from kvproof.check.oracle.store.rules import NO_END, StoreRules, Transfer
 from kvproof.check.oracle.subject_calls import SubjectCalls
 from kvproof.check.protocol.adapter_check import capabilities_of, check_adapter
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.store import (
+    LRU,
     STORE_CALLS,
     StoreConfig,
     StoreObservation,
@@ -20,6 +22,7 @@ from kvproof.check.protocol.store import (
     check_store_observation,
     path_to,
 )
+from kvproof.spec.text.eviction_policy import KEY_LRU
 
 NUM_KEYS_MAX = 256  # of one operation
 
@@ -27,9 +30,9 @@ NUM_KEYS_MAX = 256  # of one operation
 class StoreOracle:
     """One opened store, what is expected of it, and the specification beside it.
 
-    requests: what each request that is there has asked for, in order. used: keys in the order in which they were last
-    used, for exhaustive searches. memory: of each slot, the key whose content was last written there. explained: the
-    specification. observed: what the store showed last.
+    requests: what each request that is there has asked for, in order. memory: of each slot, the key whose content was
+    last written there. explained: the specification. observed: what the store showed last. recency: when its keys were
+    used. judges_order: whether it declares that the least recently used one goes first.
     """
 
     def __init__(self, subject: StoreSubject, config: StoreConfig, rules: type[StoreRules] = StoreRules) -> None:
@@ -40,12 +43,13 @@ class StoreOracle:
         self.reply, self.is_sparse = Reply(), False
         self.requests: dict[int, list[int]] = {}
         self.transfers: dict[int, Transfer] = {}
-        self.used: dict[int, None] = {}
         self.memory: dict[int, int] = {}
         calls = SubjectCalls(subject)
         self.call = calls.call
         calls.open(config)
         self.explained = rules(config, self.coverage)
+        self.recency = KeyRecency()
+        self.judges_order = self.capabilities.eviction == KEY_LRU and config.replacement == LRU
         self.observed: StoreObservation = self.call("total-calls", "observe")
         self.check_observed()
         self.explained.compare(self.observed, True, "open")
@@ -85,6 +89,7 @@ class StoreOracle:
 
     def settle(self, context: str) -> None:
         """The call is explained: the store must show what the specification has."""
+        self.recency.now += 1
         if self.is_sparse:
             self.observe_part()
             self.explained.compare_count(self.observed.free, self.is_at_rest(), context)
@@ -113,10 +118,18 @@ class StoreOracle:
     def use(self, request: int, keys: Sequence[int]) -> None:
         """The request uses these keys."""
         self.requests.setdefault(request, []).extend(keys)
-        if not self.is_sparse:
-            for key in keys:
-                self.used.pop(key, None)
-                self.used[key] = None
+        self.recency.perhaps_used(keys)
+
+    def judge_victims(self, evicted: Sequence[int], context: str) -> None:
+        """A call has evicted these keys: no other one should have gone before them."""
+        if self.judges_order and evicted:
+            self.coverage[WITNESS] += self.recency.judge(evicted, self._can_go, context)
+        self.recency.forget(evicted)
+
+    def _can_go(self, key: int) -> bool:
+        """Whether a key could be evicted: nothing holds it, and if keys are paths, it is the last one of its path."""
+        is_last = not self.capabilities.paths or all(key not in path_to(one)[:-1] for one in self.explained.entries())
+        return is_last and self.explained.is_evictable(key)
 
     def fits(self, keys: Sequence[int]) -> bool:
         """Whether an operation may be about these keys, and the specification has room for it."""

@@ -14,7 +14,7 @@ from kvproof.check.protocol.operations import count
 from kvproof.check.protocol.store import NO_SLOT, StoreConfig, StoreObservation
 from kvproof.spec.compilation import Guard
 from kvproof.spec.store.machine import StoreMachine, StoreSizes
-from kvproof.spec.store.state import NONE
+from kvproof.spec.store.state import EVICTABLE, NONE
 
 TIER, GROUP = 0, 0  # the tier below the device, and its only group of layers
 NO_END = -1  # of a pin that is no lease
@@ -135,6 +135,10 @@ class StoreRules:
     def has(self, key: int) -> bool:
         """Whether a key is resident."""
         return key in self.numbers and bool(self.is_resident(self.state, TIER, self.numbers[key]))
+
+    def is_evictable(self, key: int) -> bool:
+        """Whether a key is resident, and nobody holds it."""
+        return self.has(key) and bool(self.state.status[self.slot_of(key)] == EVICTABLE)
 
     def resident(self) -> list[int]:
         """The keys that are resident."""

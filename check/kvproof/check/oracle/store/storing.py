@@ -75,11 +75,13 @@ class StoringJudge:
         held = explained.hold(keys, context) if may_evict or self.capabilities.stores_what_fits else []
         evicted = self._evicted() if staged.evicted is None else staged.evicted
         self.store.reply.text = _staged_text(staged.keys, staged.slots, evicted)
-        for key in [key for key in evicted if key not in explained.lapsed.values()]:
+        victims = [key for key in evicted if key not in explained.lapsed.values()]
+        for key in victims:
             if explained.slot_of(key) == NO_SLOT:
                 sentence = f"the store says that it evicted key {key}, which has no slot"
                 raise Finding("lists-agree", sentence, call=context)
             explained.evict(key, context)
+        self.store.judge_victims(victims, context)
         self.coverage["a key of the call is there, and another is evicted"] += bool(held and evicted)
         self._judge_staged(keys, new, staged, context)
         if staged.keys:
@@ -89,6 +91,7 @@ class StoringJudge:
             self.coverage["copies from the device"] += one.from_device
             explained.begin(one, context)
             self.transfers[transfer] = one
+            self.store.recency.used(staged.keys)
         explained.let_go(held, context)
         self.store.settle(context)
 
@@ -125,6 +128,7 @@ class StoringJudge:
         self.store.reply.text = "refused"
         self.coverage["refused"] += 1
         self.store.require_unchanged(context)
+        self.store.recency.perhaps_used(keys)
         held = self.explained.hold(keys, context)
         unused = self._num_unused()
         self.explained.let_go(held, context)

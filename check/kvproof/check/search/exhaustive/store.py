@@ -101,7 +101,7 @@ def state_key(judge: StoreJudge) -> Hashable:
         tuple(shown.free_ids or ()),
         tuple(transfers),
         tuple(copies),
-        tuple(judge.used),
+        judge.recency.order(),
         used,
         tuple(judge.explained.leases()),
     )

@@ -4,6 +4,7 @@ from kvproof.check.protocol.capabilities import StoreCan
 from kvproof.check.protocol.manager import Assumption, Refused, Unsupported
 from kvproof.check.protocol.store import HIT, LRU, MISS, PENDING, Staged, StoreAdapter, StoreConfig, StoreObservation
 from kvproof.impl.kv_store.slots import NoSlotError, StoreSlots
+from kvproof.spec.text.eviction_policy import KEY_LRU
 
 STAGED_REFS = -1
 
@@ -12,7 +13,7 @@ class OwnStore(StoreAdapter):
     """`kvproof.impl.kv_store.StoreSlots` behind the protocol: the slots of one tier, host memory or a disk."""
 
     name = "kvproof-store"
-    capabilities = StoreCan(reset=True, lost_hits=0, refusal_slack=0)
+    capabilities = StoreCan(reset=True, lost_hits=0, refusal_slack=0, eviction=KEY_LRU)
     assumptions: tuple[Assumption, ...] = (
         Assumption("loads-what-is-there", "The caller loads only keys that a look-up finds at that moment."),
         Assumption("reports-once", "Each transfer is reported once, with the keys that it began with."),

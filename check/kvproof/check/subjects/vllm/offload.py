@@ -19,10 +19,13 @@ from kvproof.check.subjects.loading.stub_modules import Unused
 from kvproof.check.subjects.vllm.v0_loader import ceil_div
 from kvproof.check.subjects.vllm.v1_loader import quiet_logger
 from kvproof.check.subjects.vllm.v1_observation import call_with
+from kvproof.spec.text.eviction_policy import KEY_LRU
 
 ARC = "arc"
 KEY_BYTES, GROUP = 8, (0).to_bytes(4, "big")  # of a key: the hash of a block, then the number of its KV cache group
 TOKENS_OF_CHUNK = 16
+LRU_MANAGER = "v1.kv_offload.lru_manager"
+POLICIES = "v1.kv_offload.cpu.policies.base"
 CONNECTOR = "distributed.kv_transfer.kv_connector.v1.offloading"
 STAND_INS: dict[str, dict[str, Any]] = {
     "distributed": {},
@@ -106,7 +109,11 @@ class VllmOffload:
         self._policies: dict[str, Callable[[int], Any]] = self._makers()
         kind = self._class
         self.capabilities = StoreCan(
-            reset="reset_cache" in vars(kind), lost_hits=0, refusal_slack=0, replacements=tuple(self._policies)
+            reset="reset_cache" in vars(kind),
+            lost_hits=0,
+            refusal_slack=0,
+            replacements=tuple(self._policies),
+            eviction=self._eviction(),
         )
         self._asks_for_one = "key" in inspect.signature(kind.lookup).parameters
         contexts = {
@@ -121,10 +128,17 @@ class VllmOffload:
         self._names: dict[int, bytes] = {}
         self._numbers: dict[bytes, int] = {}
 
+    def _eviction(self) -> str:
+        """What is evicted first: from 0.33 on, all keys of a request have one date, and its last ones go first."""
+        has = partial_import.has_module
+        if has("vllm", LRU_MANAGER) or not has("vllm", POLICIES):
+            return KEY_LRU
+        return "" if hasattr(self._module(POLICIES).CachePolicy, "on_request_access") else KEY_LRU
+
     def _makers(self) -> dict[str, Callable[[int], Any]]:
         """For each policy, the function that makes a manager with so many slots."""
         has = partial_import.has_module
-        if not has("vllm", "v1.kv_offload.lru_manager"):
+        if not has("vllm", LRU_MANAGER):
             self._class = self._module("v1.kv_offload.cpu.manager").CPUOffloadingManager
 
             def make(policy: str) -> Callable[[int], Any]:
@@ -135,7 +149,7 @@ class VllmOffload:
 
             return {policy: make(policy) for policy in (LRU, ARC)}
         backend = self._module("v1.kv_offload.backends.cpu").CPUBackend
-        self._class = self._module("v1.kv_offload.lru_manager").LRUOffloadingManager
+        self._class = self._module(LRU_MANAGER).LRUOffloadingManager
         managers = {LRU: self._class}
         if has("vllm", "v1.kv_offload.arc_manager"):
             managers[ARC] = self._module("v1.kv_offload.arc_manager").ARCOffloadingManager

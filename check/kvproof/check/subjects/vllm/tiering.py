@@ -95,7 +95,12 @@ class VllmTiering(VllmOffload):
         super().__init__(version)
         self.name = f"vllm-tiering {version}"
         self.capabilities = StoreCan(
-            reset=True, lost_hits=0, refusal_slack=None, fails_whole=True, replacements=tuple(self._policies)
+            reset=True,
+            lost_hits=0,
+            refusal_slack=None,
+            fails_whole=True,
+            replacements=tuple(self._policies),
+            eviction=self._eviction(),
         )
 
     def _makers(self) -> dict[str, Callable[[int], Any]]:
