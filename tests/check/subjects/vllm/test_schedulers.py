@@ -118,14 +118,14 @@ def test_prompts_that_are_computed_in_part_share_a_step_of_v0(partial_prefills: 
     ("release", "fixed"),
     [
         ("0.11.0", {"transfers": False, "policy": "fcfs", "chunked": True}),
-        ("0.31.0", {"transfers": False, "connector": ""}),
+        ("0.31.0", {"transfers": False, "connector": "", "policy": "fcfs"}),
         ("0.33.0", {"transfers": False, "connector": ""}),
     ],
 )
 def test_a_v1_scheduler_without_what_it_is_known_to_do_wrong_is_not_refuted(
     release: str, fixed: dict[str, Any]
 ) -> None:
-    """What is left out has the findings of docs/findings.md: F14 and F15, and those of connectors."""
+    """What is left out has the findings of docs/findings.md: F14, F15, F19, and those of connectors."""
     found, num_operations, witnesses = walked(release, "vllm-v1-scheduler", fixed, 20_000)
     assert found is None
     assert num_operations >= 20_000
