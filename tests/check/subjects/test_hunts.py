@@ -17,7 +17,12 @@ from kvproof.check.subjects.registry import engine_of
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 LONG = {
     "drafting": ("--budget", "120"),
-    "36708": ("--effort", "100000", "--fix", "keys=1"),  # adapters and salts have a fault of the same rule, not repaired
+    "36708": (
+        "--effort",
+        "100000",
+        "--fix",
+        "keys=1",
+    ),  # adapters and salts have a fault of the same rule, not repaired
 }
 NUM_OPERATIONS_MAX = 12
 TRACES = Path(__file__).parents[3] / "examples" / "traces"

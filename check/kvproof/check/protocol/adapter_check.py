@@ -142,9 +142,13 @@ def check_answer(name: str, answer: Any, *types: type) -> None:
         raise AdapterError(f"{name} must return {wanted}; it returned {short(answer)}", _call_of(name))
 
 
-def check_pairs(name: str, pairs: Any) -> None:
-    """Raise AdapterError unless these are pairs of block ids."""
+def check_pairs(name: str, pairs: Any, num_most: int | None = None) -> None:
+    """Raise AdapterError unless these are pairs of block ids, and at most so many: a call names no block twice."""
     check_answer(name, pairs, list, tuple)
+    if num_most is not None and len(pairs) > num_most:
+        raise AdapterError(
+            f"{name} must return at most {num_most:,} pairs here; it returned {len(pairs):,}", _call_of(name)
+        )
     for pair in pairs:
         if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(type(x) is int for x in pair)):
             raise AdapterError(f"{name} must return pairs of ints; one is {short(pair)}", _call_of(name))

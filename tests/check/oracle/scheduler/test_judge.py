@@ -14,7 +14,7 @@ from kvproof.check.oracle.replay import finding_of
 from kvproof.check.oracle.scheduler.base import ExpectedRequest, num_gains_max
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.finding import AdapterError, Finding
-from kvproof.check.protocol.manager import Observation
+from kvproof.check.protocol.manager import Observation, Pair
 from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.search.configurations import draw_for_scheduler as draw
 from kvproof.check.search.random_walk import walk
@@ -241,6 +241,15 @@ def test_a_preemption_by_a_scheduler_that_declares_none_is_the_adapters_fault() 
 def test_an_answer_of_another_type_is_the_adapters_fault() -> None:
     with pytest.raises(AdapterError, match="schedule must return ScheduledStep"):
         finding_of(Liar(lambda s: None), SchedulerConfig(), [add(1, 3), *STEP])
+
+
+@pytest.mark.parametrize("name", ["swap_in", "swap_out", "copies"])
+@pytest.mark.parametrize(
+    ("pairs", "says"), [([(0, 1)] * 10_000, "at most .* it returned 10,000"), ([(0,)], "pairs of ints")]
+)
+def test_lists_that_no_step_can_have_are_the_adapters_fault(name: str, pairs: list[Pair], says: str) -> None:
+    with pytest.raises(AdapterError, match=rf"schedule\(\)\.{name} must return {says}"):
+        finding_of(Liar(lambda s: s._replace(**{name: pairs})), SchedulerConfig(), [add(1, 3), *STEP])
 
 
 def test_a_subject_without_a_call_is_none() -> None:

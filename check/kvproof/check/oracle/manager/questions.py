@@ -135,8 +135,8 @@ def require_slots(oracle: Oracle, seq: ExpectedSequence, stop: int, num_beyond: 
 
 def check_copies(oracle: Oracle, answer: str, copies: Sequence[Pair], context: str) -> None:
     """Raise Finding unless every pair is of blocks that exist, and AdapterError unless it is a pair."""
-    check_pairs(answer, copies)
     num_blocks = oracle.explainer.num_blocks
+    check_pairs(answer, copies, num_blocks)
     for pair in copies:
         if not all(is_block_of(block, num_blocks) for block in pair):
             sentence = "copy $observed is outside $expected blocks"

@@ -86,9 +86,9 @@ class SwapJudge:
         except Finding as finding:
             self.questions.blame(finding, group.id, self.questions.num_blocks_to_move(group), pool)
             raise
-        check_pairs(name, pairs)
-        self.reply.text = ", ".join(f"{source} -> {target}" for source, target in pairs)
         moving = group.all_seqs
+        check_pairs(name, pairs, len(moving) * self.explainer.num_blocks)
+        self.reply.text = ", ".join(f"{source} -> {target}" for source, target in pairs)
         for seq in moving:
             seq.status = status
         self.oracle.observe(context, moving)

@@ -17,7 +17,7 @@ from kvproof.check.oracle.scheduler.service import (
     judges_waiting,
 )
 from kvproof.check.oracle.scheduler.step_checks import Sampling
-from kvproof.check.protocol.adapter_check import check_answer
+from kvproof.check.protocol.adapter_check import check_answer, check_pairs
 from kvproof.check.protocol.finding import Finding, direction
 from kvproof.check.protocol.scheduler import Access, HostStore, Load, ScheduledStep
 from kvproof.spec.text.budgets import is_within_budget, is_within_threshold
@@ -60,7 +60,7 @@ class StepJudge:
         if order is not None:
             order.call_begins()
         step = self.call("total-calls", "schedule")
-        check_answer("schedule", step, ScheduledStep)
+        self._check_answer(step)
         if self.oracle.is_sparse:
             self.explainer.observe_part(list(self.seqs))
         else:
@@ -96,6 +96,13 @@ class StepJudge:
         if self.config.chunked or self.worker.swap_in:
             self._note_mixture(step)
         return True
+
+    def _check_answer(self, step: ScheduledStep) -> None:
+        """Raise AdapterError unless this is a step whose lists of blocks have pairs, and no more than can be needed."""
+        check_answer("schedule", step, ScheduledStep)
+        num_most = max(1, len(self.seqs)) * self.explainer.num_blocks
+        for name, pairs in (("swap_in", step.swap_in), ("swap_out", step.swap_out), ("copies", step.copies)):
+            check_pairs(f"schedule().{name}", pairs, num_most)
 
     def _judge_loads(self, step: ScheduledStep) -> None:
         """A load that begins with a step may write its blocks before or after the step moves blocks."""
