@@ -122,8 +122,10 @@ def without_time(walk: Any) -> Any:
 
 
 def test_a_walk_has_enough_units_for_many_workers_and_a_longer_one_begins_with_them() -> None:
-    assert [num_units_of(number) for number in (1, 5_000, 5_001, 100_000, 100_001, 500_000)] == [1, 1, 2, 11, 12, 31]
-    for number in (5_000, 101_000, 500_000):
+    assert [num_units_of(number) for number in (1, 5_000, 5_001, 100_000, 100_001)] == [1, 1, 2, 11, 12]
+    # The 29th has the longest life, which ends early at 500,000 operations.
+    assert [num_units_of(number) for number in (440_000, 500_000, 540_000, 540_001)] == [28, 29, 29, 30]
+    for number in (5_000, 101_000, 500_000, 540_000, 1_200_000):
         sizes = [unit.num_operations for unit in Walk(Judged("kvproof"), 1, number).units()]
         assert (len(sizes), sum(sizes)) == (num_units_of(number), number)
         assert sizes[:-1] == [size_of(index) for index in range(len(sizes) - 1)]

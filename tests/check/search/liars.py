@@ -6,7 +6,7 @@ Each is the built-in manager, pool or scheduler with one fault. Name one to `kvp
 
 from collections.abc import Hashable
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from kvproof.check.protocol.capabilities import Capabilities
@@ -98,6 +98,34 @@ class IgnoresCase(FakeSequence):
         return self.key.adapter_id, None if self.key.salt is None else self.key.salt.lower()
 
 
+class JoinsKeys(FakeSequence):
+    """The salt and the id of the adapter count as one text, so salt 1 with adapter 2 is as salt 12 without one."""
+
+    def extra_hash(self) -> Hashable:
+        return (self.key.salt or "") + str(self.key.adapter_id or "")
+
+
+class JoinsNames(FakeSequence):
+    """The name and the id of the adapter count as one text, so X with id 11 is as X1 with id 1."""
+
+    def extra_hash(self) -> Hashable:
+        return f"{self.key.adapter_name}{self.key.adapter_id}", self.key.salt
+
+
+class Multiplies(FakeSequence):
+    """A block counts by a hash that is multiplied by a base before each token, and nothing compares the tokens."""
+
+    base = 131
+
+    def get_token_ids(self) -> list[int]:
+        size, seen = self.block_size, list[int]()
+        for first in range(0, len(self.tokens), size):
+            block = self.tokens[first : first + size]
+            hashed = reduce(lambda before, token: before * self.base + token, block)
+            seen += [*[0] * (size - 1), hashed] if len(block) == size else block
+        return seen
+
+
 def confusing(sequence: type[FakeSequence], **fields: int) -> Confusing:
     """A manager that looks at its sequences in such a way."""
     found = Confusing()
@@ -114,6 +142,11 @@ adapter_modulo_256 = partial(confusing, AdapterModulo, modulus=256)
 adapter_modulo_4 = partial(confusing, AdapterModulo, modulus=4)
 images_side_by_side = partial(confusing, ImagesSideBySide)
 
+joined_keys = partial(confusing, JoinsKeys)
+joined_names = partial(confusing, JoinsNames)
+multiplied_by_131 = partial(confusing, Multiplies)
+multiplied_by_1000003 = partial(confusing, Multiplies, base=1_000_003)
+added = partial(confusing, Multiplies, base=1)
 joined_digits = partial(confusing, JoinsDigits)
 salts_without_case = partial(confusing, IgnoresCase)
 
@@ -179,6 +212,7 @@ def leaking(**fields: int) -> BuiltIn:
 block_17 = partial(leaking, first_lost=16)
 block_300 = partial(leaking, first_lost=299)
 frees_500 = partial(leaking, one_in=500)
+frees_3000 = partial(leaking, one_in=3_000)
 
 # The other levels -----------------------------------------------------------------------------------------------------
 

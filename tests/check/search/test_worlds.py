@@ -22,6 +22,7 @@ from kvproof.check.search.store_operations import NUM_TRANSFERS, StoreOperations
 from kvproof.check.search.strategies import strategy_of
 from kvproof.check.search.worlds import (
     LONG_LIVES,
+    LONGEST_LIFE,
     NUM_SMALL_RUNS,
     differing_in_one_bit,
     draw_length,
@@ -121,7 +122,7 @@ QUICK = {  # each with the seed of a walk that meets the size soon
     "entry_17": 4,
     "two_bits": 7,
     "adapter_modulo_256": 2,
-    "frees_500": 6,
+    "frees_500": 3,
     "block_17": 1,
     "scheduler_block_17": 1,
     "holders_5": 6,
@@ -141,6 +142,7 @@ SLOW = (
     "scheduler_block_300",
     "scheduler_frees_500",
     "IgnoresSmallWatermarks",
+    "multiplied_by_1000003",
 )
 
 
@@ -155,10 +157,46 @@ def test_a_subject_that_is_wrong_from_some_size_on_is_refuted(name: str) -> None
     assert is_refuted(name, 40_000, QUICK[name])
 
 
+@pytest.mark.parametrize(
+    ("name", "fixed"),
+    [
+        ("joined_keys", {"caching": True, "keys": 3}),
+        ("joined_names", {"caching": True, "keys": 3}),
+        ("multiplied_by_131", {"caching": True, "block_size": 2}),
+        ("added", {"caching": True, "block_size": 2}),
+    ],
+)
+def test_a_subject_that_takes_what_is_alike_for_equal_is_refuted(name: str, fixed: dict[str, Any]) -> None:
+    one = find(f"{LIARS}:{name}")()
+    done = walk(strategy_of(one), one, 1, max_operations=30_000, seconds=NO_LIMIT, fixed=fixed)
+    assert done.finding is not None
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", SLOW)
 def test_a_subject_that_is_wrong_for_few_sizes_is_refuted(name: str) -> None:
     assert is_refuted(name, 800_000)
+
+
+def test_a_run_of_a_walk_that_lives_long_has_all_operations() -> None:
+    runs: list[list[Operation]] = []
+
+    def begin(config: Config) -> list[Operation]:
+        runs.append([])
+        return runs[-1]
+
+    options = WalkOptions(NUM_SMALL_RUNS, begin=begin, lives_long=True)
+    done = walk(strategy_of(BuiltIn()), BuiltIn(), 1, max_operations=5_000, seconds=NO_LIMIT, options=options)
+    assert done.num_operations == 5_000
+    assert max(map(len, runs)) > max(LONG_LIVES)
+
+
+@pytest.mark.long
+def test_a_fault_that_needs_thousands_of_frees_of_one_manager_is_found_in_the_longest_life() -> None:
+    one = find(f"{LIARS}:frees_3000")()
+    options = WalkOptions(NUM_SMALL_RUNS, lives_long=True)
+    done = walk(strategy_of(one), one, 1, max_operations=LONGEST_LIFE, seconds=NO_LIMIT, options=options)
+    assert done.finding is not None
 
 
 # What a sparse judge does not miss ----------------------------------------------------------------------------------

@@ -35,11 +35,13 @@ from kvproof.check.search.random_walk import CALL_SECONDS_MAX, NUM_REPEATED_RUNS
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import STRATEGIES, strategy_of
 from kvproof.check.search.suppression import KnownFailure
-from kvproof.check.search.worlds import NUM_SMALL_RUNS
+from kvproof.check.search.worlds import LONGEST_LIFE, NUM_SMALL_RUNS
 from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 from kvproof.check.subjects.content import content_of
 
 SMALL, NUM_SMALL, LARGE = 5_000, 8, 20_000  # operations of the first units, how many these are, and of the later ones
+NUM_LARGE = 20  # of these; then comes one with a run of LONGEST_LIFE operations, and so on
+CYCLE = NUM_LARGE * LARGE + LONGEST_LIFE  # the operations of these units
 LONG = 12  # operations; for a longer run, other walks look for a shorter one
 NUM_WALKS_MAX = 4  # of these walks
 NUM_SUBJECTS = 4  # whose processes one worker keeps
@@ -131,13 +133,21 @@ def seed_of(seed: int, index: int) -> int:
 
 def size_of(index: int) -> int:
     """How many operations a unit with this number does: few in the first ones, so that several workers have some."""
-    return SMALL if index < NUM_SMALL else LARGE
+    return SMALL if index < NUM_SMALL else LONGEST_LIFE if lives_long(index) else LARGE
+
+
+def lives_long(index: int) -> bool:
+    """Whether the unit with this number has the longest life, by which a default hunt ends."""
+    return index >= NUM_SMALL and (index - NUM_SMALL) % (NUM_LARGE + 1) == NUM_LARGE
 
 
 def num_units_of(max_operations: int) -> int:
     """How many units a walk of so many operations has."""
     few = -(-max_operations // SMALL)
-    return few if few <= NUM_SMALL else NUM_SMALL - (NUM_SMALL * SMALL - max_operations) // LARGE
+    if few <= NUM_SMALL:
+        return few
+    num_cycles, num_left = divmod(max_operations - NUM_SMALL * SMALL, CYCLE)
+    return NUM_SMALL + num_cycles * (NUM_LARGE + 1) + min(-(-num_left // LARGE), NUM_LARGE + 1)
 
 
 @dataclass(eq=False)
@@ -197,7 +207,13 @@ def walked(
     call_seconds: float = CALL_SECONDS_MAX,
 ) -> SearchResult:
     """Do a unit of a walk with subjects of this factory. call_seconds: for an operation in this process."""
-    options = WalkOptions(unit.first_run, known=unit.known, runs_before=unit.runs_before, call_seconds=call_seconds)
+    options = WalkOptions(
+        unit.first_run,
+        known=unit.known,
+        runs_before=unit.runs_before,
+        call_seconds=call_seconds,
+        lives_long=lives_long(unit.index),
+    )
     limits: dict[str, Any] = {"fixed": dict(unit.fixed) if unit.fixed else None, "progress": progress}
     with search_ends_after(unit.seconds):
         subject = make()

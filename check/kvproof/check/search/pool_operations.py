@@ -63,7 +63,7 @@ class PoolOperations(DrawnRun):
             self.weights |= pick(({}, HOLDERS_SHARE))
         self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
         self.alone_share = pick(ALONE_SHARES)
-        self.values = draw_values(random)
+        self.values, _ = draw_values(random)
         self.longest = max(1, min(config.num_gpu_blocks + 1, pick((2, 8, 40, 200)) if is_large else pick((2, 4, 8))))
         self.num_holders, self.num_holders_max = 0, pick(NUM_AT_A_TIME) if is_large else NUM_HOLDERS_MAX
         self.pause: Callable[[], None] = do_nothing

@@ -21,6 +21,7 @@ ADAPTERS: tuple[tuple[str | None, int], ...] = (
     ("Y", 3),
 )  # ids are unique, names need not be
 SALTS: tuple[str | None, ...] = (None, "X", "Y")  # one small alphabet for every string, so that any two can be equal
+ALIKE_SHARE = 0.3  # of the runs with adapters: those in which names, ids and salts are alike
 LONG_SALTS: tuple[str | None, ...] = (None, "tenant-0000-0000", "tenant-0000-0001", "Tenant-0000-0000")
 PICTURES: tuple[tuple[str, int], ...] = (
     ("P", 1),
@@ -31,6 +32,7 @@ PICTURES: tuple[tuple[str, int], ...] = (
 WITH_IMAGES = 0.8  # of the prompts that are long enough
 LARGEST_BLOCKS = 64  # slots; prompts seldom fill such a block and differ within it
 CHANGED_SHARES = 0.2, 0.5  # of the prompts of a large world that repeat another: those that differ from it in one token
+EQUAL_SHARE = 0.7  # of the prompts that repeat another, in a run with the base of a weak hash: equal for that hash
 SAME_CHAT = 0.8  # of the next turns, those with the adapter, salt and images of their chat
 NUM_IMAGES_MAX = 3  # of a prompt, in most runs
 KeyData = tuple[str | None, int, str | None]
@@ -91,6 +93,14 @@ class PrefixNames:
         return num_tokens
 
 
+def alike(random: Random) -> tuple[tuple[tuple[str | None, int], ...], tuple[str | None, ...]]:
+    """Adapters and salts; some are equal if name, id and salt are joined without a mark, or if case does not count."""
+    first, second = random.sample(range(1, 10), 2)
+    name, both = random.choice("Xy"), 10 * first + second
+    adapters = (None, 0), (f"{name}{first}", second), (name, both), (name.swapcase(), first)
+    return adapters, (None, str(first), random.choice((str(both), name)))
+
+
 class Prompts:
     """Draws the prompts of one run."""
 
@@ -98,11 +108,14 @@ class Prompts:
         self.random, self.config, self.length_max = random, config, min(length_max, NUM_TOKENS_MAX)
         self.is_large = has_large_sizes(config)
         self.changed_share = CHANGED_SHARES[config.block_size >= LARGEST_BLOCKS]
-        self.values = draw_values(random)
+        self.values, self.base = draw_values(random)
         self.kept: list[tuple[int, ...]] = []
         self.num_left = NUM_TOKENS_OF_RUN_MAX
         self.adapters, self.salts, self.pictures, self.num_images_max = ADAPTERS, SALTS, PICTURES, NUM_IMAGES_MAX
-        if config.keys > PromptKeys.TOKENS and random.random() > PLAIN_SHARE:
+        kind = random.random() if config.keys > PromptKeys.TOKENS else 0.0
+        if 0 < kind < ALIKE_SHARE:
+            self.adapters, self.salts = alike(random)
+        elif kind > PLAIN_SHARE:
             first, *others = differing_in_one_bit(random, 3)
             self.adapters = ((None, 0), ("X", first), *(("Y", number) for number in others))
             self.salts = LONG_SALTS
@@ -121,7 +134,9 @@ class Prompts:
         tokens = tuple(chat.tokens) if chat else ()
         if not tokens and self.kept and random.random() < 0.7:
             tokens = random.choice(self.kept)
-            if self.is_large and random.random() < self.changed_share:
+            if self.base and random.random() < EQUAL_SHARE:
+                tokens = self._equal_for_hash(tokens)
+            elif self.is_large and random.random() < self.changed_share:
                 tokens = self._changed(tokens)
             elif random.random() < 0.5:
                 tokens = tokens[: self._place(len(tokens))]
@@ -143,6 +158,19 @@ class Prompts:
         at = min(len(tokens) - 1, place)
         others = [token for token in self.values if token != tokens[at]] or [tokens[at] ^ 1]
         return (*tokens[:at], self.random.choice(others), *tokens[at + 1 :])
+
+    def _equal_for_hash(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        """Other tokens, or these, with the same hash, if it is multiplied by the base before each token is added.
+
+        Of two tokens side by side in one block, one less of the first is as the base more of the second.
+        """
+        places = [at for at in range(len(tokens) - 1) if (at + 1) % self.config.block_size]
+        if not places:
+            return tokens
+        at = self.random.choice(places)
+        less = 1 if tokens[at] else -1
+        pair = tokens[at] - less, tokens[at + 1] + less * self.base
+        return (*tokens[:at], *pair, *tokens[at + 2 :]) if min(pair) >= 0 else tokens
 
     def _place(self, num_tokens: int) -> int:
         """A place in a prompt; in a large world often the end of a block, or the last slot before it."""

@@ -24,7 +24,14 @@ from kvproof.check.search import suppression
 from kvproof.check.search.lines_run import lines_run
 from kvproof.check.search.result import UNLIMITED, MovedLists, SearchResult
 from kvproof.check.search.strategies import Strategy
-from kvproof.check.search.worlds import NUM_SMALL_RUNS, draw_length, draw_small, has_large_sizes, sizes_of
+from kvproof.check.search.worlds import (
+    LONGEST_LIFE,
+    NUM_SMALL_RUNS,
+    draw_length,
+    draw_small,
+    has_large_sizes,
+    sizes_of,
+)
 from kvproof.spec.trace import Operation
 
 CALL_SECONDS_MAX, CALL_SECONDS_MIN = 20.0, 3.0  # for an operation in this process; less with little time
@@ -46,7 +53,8 @@ class WalkOptions:
     not the walk; runs are drawn so that most avoid them. disabled: features that no run uses. wanted: the only kind
     of finding that ends the walk; None for every kind. pause_after: the walk ends after the run in which it reaches so
     many operations; another walk can then continue with the next run. runs_before: how many runs earlier walks of the
-    search did; of its first `NUM_REPEATED_RUNS` runs one in `REPEATED_STEP` is repeated, if it is short.
+    search did; of its first `NUM_REPEATED_RUNS` runs one in `REPEATED_STEP` is repeated, if it is short. lives_long:
+    its first run has `LONGEST_LIFE` operations, or as many as are left.
     """
 
     first_run: int = 0
@@ -58,6 +66,7 @@ class WalkOptions:
     wanted: tuple[str, str] | None = None
     pause_after: int = UNLIMITED
     runs_before: int = 0
+    lives_long: bool = False
 
     def ends(self, found: Counterexample) -> bool:
         """Whether the walk ends with this counterexample."""
@@ -181,7 +190,8 @@ class _Walk:
         operations = options.begin(config)
         usual, num_left = strategy.run_length, self.max_operations - done.num_operations
         is_usual = is_first and not has_large_sizes(config)
-        length = min(num_left, usual if is_usual else draw_length(random, config, usual))
+        length = usual if is_usual else draw_length(random, config, usual)
+        length = min(num_left, LONGEST_LIFE if options.lives_long and not done.num_operations else length)
         is_repeated = _is_repeated(options.runs_before + done.num_runs + 1, is_last=length == num_left)
         calls = strategy.level.calls.all if is_repeated and not is_large(config) else ()
         recorder = CallRecorder(self.subject, calls, keeps_answers=False) if calls else None

@@ -26,6 +26,7 @@ LARGE_SHARE = 1 / 8  # of the runs: those with large blocks, with many blocks, o
 LARGE_BLOCK_SIZES = (8, 16, 32, 64, 128, 256)
 LARGE_NUM_BLOCKS = (NUM_BLOCKS_MAX + 1, 2_048)
 LONG_LIVES = (1_000, 2_000, 4_000)  # operations
+LONGEST_LIFE = 100_000  # of the first run of some units of a hunt
 LONG_SHARE, LARGE_LONG_SHARE = 1 / 64, 1 / 12  # of the small and of the large runs: those with a long life
 NUM_SMALL_RUNS = 64  # the first ones of a seed
 NUM_REDRAWN_MAX = 8  # times that a large world is drawn again: if the user fixed large sizes, every one is large
@@ -33,6 +34,8 @@ NUM_AT_A_TIME = (1, 2, 4, 8, 24, 40)  # at most so many groups, requests or hold
 ABSENT_SHARE = 1 / 6  # of the operations that a large run can do without: those that it never does
 VALUE_BITS = 31  # of tokens and adapters: engines keep them in signed 32-bit numbers
 DIGITS_SHARE = 1 / 10  # of the runs: those whose values differ in their number of digits only
+HASHED_SHARE = 1 / 6  # of the runs: those with prompts that are equal for a weak hash
+HASH_BASES = (31, 33, 131, 257, 65_599, 1_000_003)  # by which hashes are multiplied before the next token is added
 PLAIN_SHARE = 0.6  # of the runs: those whose values are the first numbers
 # The sizes that a report names, largest first, each with its least number of slots or of blocks for each KV group.
 BLOCKS_BY_SIZE = (
@@ -116,13 +119,18 @@ def repeating_digits(random: Random) -> list[int]:
     return [1, base + 1, base * base + base + 1]
 
 
-def draw_values(random: Random) -> tuple[int, ...]:
-    """The token values of a run: a few, so that prompts meet."""
-    count = random.choice((1, 2, 2, 3))
-    if random.random() < DIGITS_SHARE:
-        return tuple(repeating_digits(random)[: max(2, count)])
+def draw_values(random: Random) -> tuple[tuple[int, ...], int]:
+    """The token values of a run: a few, so that prompts meet. And in some runs the base of a weak hash, else 0.
+
+    A sum, an XOR, and a hash in which zeros do not count take many prompts over the first numbers for equal.
+    """
+    count, kind = random.choice((1, 2, 2, 3)), random.random()
+    if kind < DIGITS_SHARE:
+        return tuple(repeating_digits(random)[: max(2, count)]), 0
+    if kind < DIGITS_SHARE + HASHED_SHARE:
+        return tuple(range(count + 1)), random.choice(HASH_BASES)
     if random.random() < PLAIN_SHARE:
-        return tuple(range(count))
+        return tuple(range(count)), 0
     if random.random() < 0.5:
-        return tuple(differing_in_one_bit(random, count + 1))
-    return tuple(random.getrandbits(VALUE_BITS) for _ in range(count + 2))
+        return tuple(differing_in_one_bit(random, count + 1)), 0
+    return tuple(random.getrandbits(VALUE_BITS) for _ in range(count + 2)), 0
