@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 from kvproof.check.oracle.repetition import replay_twice
 from kvproof.check.oracle.replay import ReplayResult, replay
 from kvproof.check.protocol.manager import Config, Refused, Reserved
+from kvproof.check.protocol.pool import PoolConfig, PoolEvent, Removed, Stored
 from kvproof.check.protocol.scheduler import HostStore, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.store import MISS, StoreConfig
 from kvproof.check.subjects.builtin.manager import BuiltIn
+from kvproof.check.subjects.builtin.pool import OwnPool
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
 from kvproof.check.subjects.builtin.store import OwnStore
 from kvproof.impl import Device
@@ -40,6 +42,33 @@ class FindsWholePrompts(BuiltIn):
     """It finds whole prompts, and does not declare it."""
 
     capabilities = replace(BuiltIn.capabilities, hits_whole_prompts=False)
+
+
+class RemovesEachCopy(OwnPool):
+    """It reports what it caches, and that a content is gone when one of the blocks that have it is taken."""
+
+    capabilities = replace(OwnPool.capabilities, events=True)
+
+    def open(self, config: PoolConfig) -> None:
+        super().open(config)
+        self.reported: list[PoolEvent] = []
+        self.names: dict[int, str] = {}
+
+    def cache(self, blocks: list[int], pages: list[int]) -> None:
+        super().cache(blocks, pages)
+        names = [str(pages[: at + 1]) for at in range(len(pages))]
+        self.reported += map(Stored, names, [None, *names], pages)
+        self.names.update(zip(blocks, names, strict=True))
+
+    def allocate(self, num_blocks: int) -> list[int] | Refused:
+        taken = super().allocate(num_blocks)
+        if isinstance(taken, list):
+            self.reported += [Removed(self.names.pop(block)) for block in taken if block in self.names]
+        return taken
+
+    def events(self) -> list[PoolEvent]:
+        reported, self.reported = self.reported, []
+        return reported
 
 
 class StoresWithoutHolding(BuiltInScheduler):
@@ -171,6 +200,11 @@ BROKEN = {
         FindsTheFirstKey,
         StoreConfig(num_gpu_blocks=2),
         [("begin_store", 1, 1, (0, 1)), *STORED[1:], ("look_up", 2, (0, 1))],
+    ),
+    "events-agree": Broken(
+        RemovesEachCopy,
+        PoolConfig(num_gpu_blocks=2, caching=True),
+        [("store", 1, (7,)), ("store", 2, (7,)), ("give", 1), ("take", 3, 1)],
     ),
     "token-left": Broken(
         FindsWholePrompts,

@@ -85,6 +85,11 @@ PICTURES: dict[str, tuple[Row, ...]] = {
     "refusal-needed": (("slots", "~evictable  ~evictable"), ("store of 1 key", "+accepted  !refused")),
     "tiers-agree": (("key 7 on the host", "A B"), ("key 7 on the disk", "!A X")),
     "groups-agree": (("full attention has", "A B  C D"), ("the window has", "A B  ~"), ("hit", "+1 block  !2 blocks")),
+    "events-agree": (
+        ("blocks with A B", "block 0  block 1"),
+        ("block 0 is taken", '!reported: "A B" is removed'),
+        ("look-up of A B", "block 1"),
+    ),
     "nondeterministic": (("first run", "num_free() → 3"), ("the same calls again", "!num_free() → 2")),
 }
 

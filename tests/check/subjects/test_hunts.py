@@ -49,6 +49,7 @@ def kvproof(*arguments: str) -> str:
         pytest.param("vllm-v1==0.6.6.post1", "vllm-v1==0.7.0", "failed-call-changes-nothing", "admit: ", id="11565"),
         pytest.param("vllm-v1==0.7.0", "vllm-v1==0.7.1", "sharing-equal", "admit: ", id="image-in-the-chain"),
         pytest.param("vllm-v1-pool==0.23.0", "vllm-v1-pool==0.24.0", "lists-agree", "give: ", id="42571"),
+        pytest.param("vllm-v1-pool==0.33.0", None, "events-agree", "", id="55092"),
         pytest.param("vllm-v1==0.30.0", "vllm-v1==0.31.0", "sharing-equal", "admit: ", id="30931"),
         pytest.param("vllm-v1-scheduler==0.13.0", "vllm-v1-scheduler==0.16.0", "in-flight-held", "abort: ", id="32255"),
         pytest.param("vllm-v1-scheduler==0.32.0", "vllm-v1-scheduler==0.33.0", "running-served", "", id="26765"),

@@ -94,6 +94,8 @@ SERVES_RUNNING = Need(
 SCHEDULER_LEVEL = never("judged only at the scheduler level")
 MANAGER_LEVEL = never("judged only at the manager level")
 STORE_LEVEL = never("judged only at the store level")
+POOL_LEVEL = never("judged only at the pool level")
+EVENTS = Need(lambda facts: facts.can.caching and facts.can.events, "the subject does not report what it caches")
 REPEATED = never("checked by the walker, and when a finding is replayed")
 
 
@@ -164,6 +166,7 @@ PROPERTIES: dict[str, dict[str, Need]] = {
         SCHEDULER_LEVEL, scheduler=IN_ORDER, recording=never("a request that waits leaves no line in a recording")
     ),
     **dict.fromkeys(OF_STORES, _row(STORE_LEVEL)),
+    "events-agree": _row(POOL_LEVEL),
     "nondeterministic": _row(REPEATED, recording=never("a recording has every call once")),
 }
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from kvproof.check.oracle.coverage import (
     CACHE,
+    EVENTS,
     EVICTION,
     HITS,
     LOST_HITS,
@@ -49,7 +50,7 @@ from kvproof.check.protocol.manager import (
 )
 from kvproof.check.protocol.manager_operations import ManagerOperation
 from kvproof.check.protocol.operations import TypedOperation
-from kvproof.check.protocol.pool import POOL_CALLS, PoolConfig, PoolOperation
+from kvproof.check.protocol.pool import POOL_CALLS, Cleared, PoolConfig, PoolOperation, Removed, Stored
 from kvproof.check.protocol.scheduler import (
     LIMITS,
     SCHEDULER_CALLS,
@@ -301,6 +302,7 @@ POOL_WITNESSES: Witnesses = {
     "evict": lambda can: can.caching,
     "reset": lambda can: can.caching and can.reset,
     "given up twice": lambda can: can.ignores_double_free,
+    "a content in two blocks": lambda can: can.events and can.caching,
 }
 POOL_NEEDS = {
     "refcount-exact": REFCOUNTS,
@@ -314,6 +316,7 @@ POOL_NEEDS = {
     "sharing-equal": SHARING,
     "evict-unreferenced": CACHE,
     "eviction-order": EVICTION,
+    "events-agree": EVENTS,
     "lists-agree": NOTHING,
     "admission-sound": NOTHING,
     "failed-call-changes-nothing": NOTHING,
@@ -399,6 +402,7 @@ POOL = Level(
     begins_with="reserve",
     needs=POOL_NEEDS,
     other_needs="judged only for subjects with sequences and tables",
+    answers=(Observation, Refused, Stored, Removed, Cleared),
 )
 STORE = Level(
     "store",

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from kvproof.check.oracle.enabled import RuledJudge, enabled_when
+from kvproof.check.oracle.events import Listener
 from kvproof.check.oracle.hits import HitJudge
 from kvproof.check.oracle.lockstep import LockstepJudge
 from kvproof.check.oracle.oracle import Oracle
@@ -45,6 +46,8 @@ class HolderJudge:
         self.identities, self.notes = oracle.identities, oracle.notes
         self.call, self.reply, self.hits = oracle.call, oracle.reply, HitJudge(oracle)
         self.holders = holders
+        reports = self.capabilities.events and self.config.caching
+        self.listener = Listener(self.identities, self.identities.root(ROOT)) if reports else None
         self.last_given: list[int] = []
         self.stored: list[int] = []
         self.given_up: list[int] = []
@@ -65,10 +68,19 @@ class HolderJudge:
     def _settle_pool(self, context: str) -> None:
         self.oracle.observe(context)
         self.oracle.settle(context)
+        if self.listener is not None:
+            self._judge_events(self.listener, context)
         if not sum(self.explainer.observed.free):
             self.coverage["pool full"] += 1
         if not self.oracle.is_sparse and max(self.state.refcount) >= 3:
             self.coverage["three holders"] += 1
+
+    def _judge_events(self, listener: Listener, context: str) -> None:
+        """Who hears the events must believe what a look-up would find."""
+        listener.hear(self.call("total-calls", "events"), context)
+        found = operations.hittable_identities(self.state, range(self.config.num_gpu_blocks), False)
+        listener.compare(found, context)
+        self.coverage["a content in two blocks"] += len(found) < sum(self.state.computed)
 
     def _ids(self, name: str, *arguments: Any) -> list[int] | None:
         """The ids that a call returned; None if it refused."""

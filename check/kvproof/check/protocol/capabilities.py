@@ -22,6 +22,7 @@ class PoolCan:
     reset: bool = False  # the prefix cache can be reset
     lost_hits: int | None = None  # blocks of a cached prefix that a look-up may miss; None: any number
     eviction: str = ""  # what is evicted first: a policy of `spec.text.eviction_policy`; empty: any block
+    events: bool = False  # it reports what it caches and forgets: `events`
     double_free_errors: tuple[str, ...] = ()  # names of the exceptions by which the subject reports a double free
     ignores_double_free: bool = False  # blocks that nobody holds can be freed once more, which changes nothing
 

@@ -4,12 +4,15 @@ A pool knows no sequences. A *holder* got blocks by `allocate`, or by `share` af
 over another holder's, and gives each of them up by `free`. A block stands for one page. Its content is named by the
 list of all pages up to it, small numbers; two blocks have equal contents if these lists are equal.
 
+Events. A pool may report what it caches and forgets, for routers that send a prompt to the engine that has its prefix.
+`events` returns what was reported since the last call of it. The names in them are the pool's own.
+
 Block ids and errors are as in `protocol.manager`.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from msgspec import UNSET, UnsetType
 
@@ -31,6 +34,27 @@ class PoolConfig(Config):
     """One configuration of a pool: `num_gpu_blocks` blocks of one page, with or without `caching`."""
 
     block_size: int = 1
+
+
+class Stored(NamedTuple):
+    """A block with this name can be found: the one named `parent` (None: no one) and this page."""
+
+    name: str
+    parent: str | None
+    page: int
+
+
+class Removed(NamedTuple):
+    """No block of this name can be found any more."""
+
+    name: str
+
+
+class Cleared(NamedTuple):
+    """No block can be found any more."""
+
+
+PoolEvent = Stored | Removed | Cleared
 
 
 class PoolSubject(Protocol):
@@ -70,12 +94,19 @@ class PoolSubject(Protocol):
     def reset_cache(self) -> bool:
         """Forget what is cached. Returns False, and forgets nothing, if a block is held."""
 
+    def events(self) -> list[PoolEvent]:
+        """What was reported since the last call, in order. Of a pool that declares `events`."""
+
     def observe(self) -> Observation:
         """The current state: no tables, free blocks as (count, 0), and refcounts and free ids if they can be shown."""
 
 
 POOL_CALLS = RequiredCalls(
-    "pool subject", calls_of(PoolSubject), marks=("allocate", "free", "find"), without=("admit",)
+    "pool subject",
+    tuple(name for name in calls_of(PoolSubject) if name != "events"),
+    declared=(("events", "reports events", ("events",)),),
+    marks=("allocate", "free", "find"),
+    without=("admit",),
 )
 
 

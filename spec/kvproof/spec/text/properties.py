@@ -184,6 +184,10 @@ MEANINGS: dict[str, Meaning] = {
         "A hit of some length is one in each group of layers that needs it at that boundary.",
         "Some layers attend to memory that was never filled.",
     ),
+    "events-agree": Meaning(
+        "What a cache has reported as stored, and not as removed since, is what a look-up finds.",
+        "A router sends a prompt to an engine that has forgotten it, or past the engine that has it.",
+    ),
     "nondeterministic": Meaning(
         "The same calls give the same answers.",
         "A fault that cannot be reproduced.",

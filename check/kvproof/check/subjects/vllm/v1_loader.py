@@ -112,12 +112,30 @@ UTILS = {
     "xxhash": Unused,
     "xxhash_cbor": Unused,
 }
-EVENTS = ("AllBlocksCleared", "BlockRemoved", "BlockStored", "KVCacheEvent")
+
+
+class Event(StubObject):
+    """What the prefix cache reports, with the fields that the engine gives it."""
+
+
+class BlockStored(Event):
+    """Blocks can be found."""
+
+
+class BlockRemoved(Event):
+    """Blocks can be found no longer."""
+
+
+class AllBlocksCleared(Event):
+    """Nothing can be found any longer."""
+
+
+EVENTS = {kind.__name__: kind for kind in (BlockStored, BlockRemoved, AllBlocksCleared)} | {"KVCacheEvent": Event}
 STAND_INS: dict[str, dict[str, Any]] = {
     "config": {"VllmConfig": Unused, "get_current_vllm_config_or_none": nothing},
     "config.kv_transfer": {"hisparse_host_pool_gib": Unused},
     "distributed": {},
-    "distributed.kv_events": {**dict.fromkeys(EVENTS, Unused), "MEDIUM_CPU": "CPU", "MEDIUM_GPU": "GPU"},
+    "distributed.kv_events": {**EVENTS, "MEDIUM_CPU": "CPU", "MEDIUM_GPU": "GPU"},
     "logger": {"init_logger": quiet_logger},
     "multimodal": {"MULTIMODAL_REGISTRY": Unused},
     "multimodal.utils": {"get_mm_features_in_window": images_in},

@@ -12,11 +12,11 @@ from typing import Any
 
 from kvproof.check.protocol.capabilities import PoolCan
 from kvproof.check.protocol.manager import Assumption, Observation, Refused, Unsupported
-from kvproof.check.protocol.pool import PoolConfig
+from kvproof.check.protocol.pool import Cleared, PoolConfig, PoolEvent, Removed, Stored
 from kvproof.check.subjects.loading import EngineError, partial_import
 from kvproof.check.subjects.loading.stub_modules import StubObject
 from kvproof.check.subjects.vllm.v1_fakes import FakeRequest
-from kvproof.check.subjects.vllm.v1_loader import content_hash, import_release
+from kvproof.check.subjects.vllm.v1_loader import BlockRemoved, BlockStored, content_hash, import_release
 from kvproof.check.subjects.vllm.v1_manager import eviction_policy
 from kvproof.check.subjects.vllm.v1_observation import ManagerReader, call_with
 from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
@@ -36,7 +36,7 @@ ASSUMPTIONS = (
 class VllmV1Pool:
     """`vllm.v1.core.block_pool.BlockPool`."""
 
-    capabilities = PoolCan(fork=True, caching=True, reset=True, lost_hits=0, eviction=SEQUENCE_LRU)
+    capabilities = PoolCan(fork=True, caching=True, reset=True, lost_hits=0, eviction=SEQUENCE_LRU, events=True)
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
     def __init__(self, version: str) -> None:
@@ -54,6 +54,7 @@ class VllmV1Pool:
         if config.num_gpu_blocks < 2:
             raise Unsupported("the null block would be all")
         wanted = {"num_gpu_blocks": config.num_gpu_blocks, "enable_caching": config.caching, "hash_block_size": 1}
+        wanted["enable_kv_cache_events"] = True
         self._pool = call_with(self._class, wanted)
         self._reader = ManagerReader(StubObject(block_pool=self._pool, req_to_blocks={}))
 
@@ -95,6 +96,18 @@ class VllmV1Pool:
 
     def reset_cache(self) -> bool:
         return bool(self._pool.reset_prefix_cache())
+
+    def events(self) -> list[PoolEvent]:
+        found: list[PoolEvent] = []
+        for event in self._pool.take_events():
+            if isinstance(event, BlockStored):
+                names, parent = [*map(str, event.block_hashes)], event.parent_block_hash
+                found += map(Stored, names, [None if parent is None else str(parent), *names], event.token_ids)
+            elif isinstance(event, BlockRemoved):
+                found += [Removed(str(name)) for name in event.block_hashes]
+            else:
+                found.append(Cleared())
+        return found
 
     def observe(self) -> Observation:
         return self._reader.observe()
