@@ -5,7 +5,8 @@ over another holder's, and gives each of them up by `free`. A block stands for o
 list of all pages up to it, small numbers; two blocks have equal contents if these lists are equal.
 
 Events. A pool may report what it caches and forgets, for routers that send a prompt to the engine that has its prefix.
-`events` returns what was reported since the last call of it. The names in them are the pool's own.
+A pool that declares `events` has a call of this name: it returns the list of what was reported since the last such
+call, in order, each as `Stored`, `Removed` or `Cleared`. The names in them are the pool's own.
 
 Block ids and errors are as in `protocol.manager`.
 """
@@ -94,16 +95,13 @@ class PoolSubject(Protocol):
     def reset_cache(self) -> bool:
         """Forget what is cached. Returns False, and forgets nothing, if a block is held."""
 
-    def events(self) -> list[PoolEvent]:
-        """What was reported since the last call, in order. Of a pool that declares `events`."""
-
     def observe(self) -> Observation:
         """The current state: no tables, free blocks as (count, 0), and refcounts and free ids if they can be shown."""
 
 
 POOL_CALLS = RequiredCalls(
     "pool subject",
-    tuple(name for name in calls_of(PoolSubject) if name != "events"),
+    calls_of(PoolSubject),
     declared=(("events", "reports events", ("events",)),),
     marks=("allocate", "free", "find"),
     without=("admit",),

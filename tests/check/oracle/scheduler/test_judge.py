@@ -248,8 +248,9 @@ def test_an_answer_of_another_type_is_the_adapters_fault() -> None:
     ("pairs", "says"), [([(0, 1)] * 10_000, "at most .* it returned 10,000"), ([(0,)], "pairs of ints")]
 )
 def test_lists_that_no_step_can_have_are_the_adapters_fault(name: str, pairs: list[Pair], says: str) -> None:
+    lists: dict[str, Any] = {name: pairs}
     with pytest.raises(AdapterError, match=rf"schedule\(\)\.{name} must return {says}"):
-        finding_of(Liar(lambda s: s._replace(**{name: pairs})), SchedulerConfig(), [add(1, 3), *STEP])
+        finding_of(Liar(lambda s: s._replace(**lists)), SchedulerConfig(), [add(1, 3), *STEP])
 
 
 def test_a_subject_without_a_call_is_none() -> None:
