@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from kvproof.check.subjects.loading import download, partial_import, stub_modules
 from kvproof.check.subjects.loading.stub_modules import StubObject, no
+from kvproof.check.subjects.sglang.request_key import joining_of
 from kvproof.check.subjects.vllm.v0_loader import ceil_div
 
 PACKAGE = "sglang"
@@ -169,6 +170,7 @@ def import_release(version: str, cache: Path | None = None) -> StubObject:
         components=module("unified_cache.components"),
         memory=module("memory_pool"),
         common=module("common"),
+        joining=joining_of(root),
     )
 
 

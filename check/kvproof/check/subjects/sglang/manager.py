@@ -34,6 +34,7 @@ from kvproof.check.protocol.manager import Admission, Assumption, Config, Schedu
 from kvproof.check.protocol.manager_adapter import BOOLEAN_ADMISSION, ManagerAdapter
 from kvproof.check.subjects.sglang.fakes import FakeRequest
 from kvproof.check.subjects.sglang.loader import import_release
+from kvproof.check.subjects.sglang.request_key import keys_given
 from kvproof.spec.compilation import sized_function
 
 NUM_ROWS, ROW_LENGTH, ROW_LENGTH_MAX = 96, 256, 8_192  # requests, and tokens of one; beyond any run
@@ -105,12 +106,9 @@ class SGLang(ManagerAdapter):
 
     def _request(self, seq: int) -> FakeRequest:
         if seq not in self._requests:
-            key = self.keys[seq]
-            extra = f"adapter-{key.adapter_id:04}" if key.adapter_id else None
-            salt = key.salt
-            if salt and not self._salted:  # SGLang's front end joins both to one key
-                extra, salt = salt + (extra or ""), None
-            self._requests[seq] = FakeRequest(seq, self.tokens[seq], extra, salt, self._as_array)
+            extra, salt, adapter = keys_given(self.keys[seq], self._salted)
+            joined = self._release.joining(extra, adapter)
+            self._requests[seq] = FakeRequest(seq, self.tokens[seq], joined, salt, self._as_array)
         return self._requests[seq]
 
     def _match(self, request: FakeRequest) -> Any:
