@@ -147,6 +147,7 @@ class BuiltIn(ManagerAdapter):
         self.fakes: dict[int, FakeGroup] = {}
         self.encoders: dict[int, FakeGroup] = {}  # by encoder sequence
         self.gone: list[FakeSequence] = []  # those that gave up their tables last
+        self.names_device = False  # whether the last reset named the GPU
         return new_manager(self._manager, config)
 
     def new(self, group: int, seqs: list[int], tokens: list[int], key: Key, images: tuple[Image, ...]) -> None:
@@ -266,7 +267,9 @@ class BuiltIn(ManagerAdapter):
             self.seqs[scheduled.seq].num_computed = scheduled.stop
 
     def reset_cache(self) -> bool:
-        return bool(self.manager.reset_prefix_cache())
+        """Name the GPU in every second reset: only its blocks are found by look-ups, so this must forget as much."""
+        self.names_device = not self.names_device
+        return bool(self.manager.reset_prefix_cache(Device.GPU if self.names_device else None))
 
     def observe(self) -> Observation:
         return observation_of(self.manager, self.tables_of(self.manager.tables))
