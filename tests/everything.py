@@ -1,4 +1,4 @@
-"""Every marked suite to its end, in portions, and one table: suite, passed, failed, skipped, left, commit.
+"""Every marked suite to its end, in portions, and one table: suite, passed, failed, skipped, left, minutes, commit.
 
     make everything                       # all suites; goes on where it was stopped
     make everything SUITES="long ray"     # some of them
@@ -40,9 +40,13 @@ ENDED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TE
 
 @dataclass
 class Suite:
-    """What is known of a suite, of one tree. outcomes: by test. ended: the files that have no test left."""
+    """What is known of a suite, of one tree. outcomes: by test. ended: the files that have no test left.
+
+    seconds: what its tests took, one after the other; a machine that does other work needs more.
+    """
 
     outcomes: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
     ended: set[str] = field(default_factory=set)
     begun: str = ""  # the test that began last
 
@@ -60,6 +64,7 @@ def recorded(file: Path, suite: str, tree: str) -> Suite:
             continue
         if (one["suite"], one["tree"]) != (suite, tree):
             continue
+        found.seconds += one.get("seconds", 0.0)
         if "ended" in one:
             found.ended.add(one["ended"])
         elif "begun" in one:
@@ -69,7 +74,7 @@ def recorded(file: Path, suite: str, tree: str) -> Suite:
     return found
 
 
-def write(file: Path, suite: str, tree: str, **what: str) -> None:
+def write(file: Path, suite: str, tree: str, **what: str | float) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as out:
         out.write(json.dumps({"suite": suite, "tree": tree, **what}) + "\n")
@@ -107,7 +112,8 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or not report.passed:
-            write(self.file, self.suite, self.tree, test=report.nodeid, outcome=report.outcome)
+            seconds = round(report.duration, 1)
+            write(self.file, self.suite, self.tree, test=report.nodeid, outcome=report.outcome, seconds=seconds)
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
@@ -169,13 +175,16 @@ def run_file(suite: str, name: str, folder: Path, file: Path, tree: str, stop: f
 
 def table(suites: Iterable[str], folder: Path, file: Path, tree: str) -> tuple[list[str], bool]:
     """The lines to print, and whether everything passed."""
-    lines, is_good = [f"{'suite':10}{'passed':>8}{'failed':>8}{'skipped':>9}{'files left':>12}  commit"], True
+    lines, is_good = (
+        [f"{'suite':10}{'passed':>8}{'failed':>8}{'skipped':>9}{'files left':>12}{'minutes':>9}  commit"],
+        True,
+    )
     failures = []
     for suite in suites:
         found = recorded(file, suite, tree)
         left = [name for name in files_of(suite, folder) if name not in found.ended]
         passed, failed, skipped = (found.count(outcome) for outcome in (PASSED, FAILED, SKIPPED))
-        lines.append(f"{suite:10}{passed:8,}{failed:8,}{skipped:9,}{len(left):12,}  {tree}")
+        lines.append(f"{suite:10}{passed:8,}{failed:8,}{skipped:9,}{len(left):12,}{found.seconds / 60:9,.0f}  {tree}")
         failures += [f"{suite}: {test}" for test, outcome in found.outcomes.items() if outcome == FAILED]
         is_good = is_good and passed > 0 and not failed and not left
     return [*lines, *(["", "failed:", *failures] if failures else [])], is_good

@@ -57,7 +57,7 @@ def run(folder: Path, capfd: pytest.CaptureFixture[str], *arguments: str) -> tup
 
 
 def row(passed: int, failed: int, skipped: int, left: int, tree: str) -> str:
-    return f"long      {passed:8}{failed:8}{skipped:9}{left:12}  {tree}"
+    return f"long      {passed:8}{failed:8}{skipped:9}{left:12}{0:9}  {tree}"
 
 
 def test_each_test_runs_once_for_a_tree_and_its_outcome_is_in_the_table(
@@ -103,6 +103,14 @@ def test_an_interrupted_run_shows_the_table_and_goes_on_with_the_test_that_was_i
     failed = ["", "failed:", "long: tests/test_one.py::test_b"]
     assert run(folder, capfd) == (1, [row(1, 1, 1, 1, tree), *failed], "a b d ")
     assert run(folder, capfd) == (1, [row(4, 1, 1, 0, tree), *failed], "a b d d e ")
+
+
+def test_the_table_has_the_minutes_of_all_runs_of_a_tree(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    tree = everything.tree_of(folder)
+    for test, seconds in (("a", 90.0), ("b", 150.0)):
+        everything.write(folder / everything.FILE, "long", tree, test=test, outcome="passed", seconds=seconds)
+    table = run(folder, capfd, "--seconds", "0")[1]
+    assert table == [f"long      {2:8}{0:8}{0:9}{1:12}{4:9}  {tree}"]
 
 
 def test_a_file_that_cannot_be_collected_has_failed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
