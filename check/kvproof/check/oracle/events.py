@@ -29,8 +29,11 @@ class Listener:
         check_answer("events", events, list)
         for event in events:
             check_answer("events (each one)", event, Stored, Removed, Cleared)
-            for name in event[:2]:
-                check_answer("events (each name)", name, str, type(None))
+            if isinstance(event, Stored):
+                check_answer("events (each parent)", event.parent, str, type(None))
+                check_answer("events (each page)", event.page, int)
+            if not isinstance(event, Cleared):
+                check_answer("events (each name)", event.name, str)
             if isinstance(event, Stored):
                 self._stored(event, context)
             elif isinstance(event, Removed):
@@ -64,4 +67,4 @@ class Listener:
         raise Finding(PROPERTY, sentence, call=context, about="it is there")
 
     def _described(self, content: int) -> str:
-        return f"the content {self.identities.describe(content)}"
+        return f"the content with {self.identities.describe(content)}"
