@@ -361,3 +361,24 @@ def test_a_request_is_ended_for_lack_of_room_only_if_there_may_be_none(
     else:
         assert finding is not None
         assert (finding.property, expected in finding.text) == ("admission-final", True), finding.text
+
+
+class BeginsWholePrompts(BuiltInScheduler):
+    """A scheduler that computes no prompt in part, and lets it wait for a step that has room for all of it."""
+
+    def make(self, config: SchedulerConfig) -> Any:
+        return super().make(replace(config, chunked=False))
+
+
+class SaysSo(BeginsWholePrompts):
+    capabilities = replace(BuiltInScheduler.capabilities, begins_prompts=False)
+
+
+@pytest.mark.parametrize(
+    ("subject", "is_found"), [(BeginsWholePrompts, True), (SaysSo, False), (BuiltInScheduler, False)]
+)
+def test_a_prompt_that_a_step_could_begin_does_not_wait(subject: type[BuiltInScheduler], is_found: bool) -> None:
+    config = SchedulerConfig(1, 16, chunked=True, max_num_seqs=2, max_num_batched_tokens=8, max_model_len=8)
+    finding = finding_of(subject(), config, [add(1, 5), add(2, 5), ("schedule",)])
+    assert (finding is not None) is is_found
+    assert finding is None or finding.property == "admission-exact"

@@ -7,7 +7,9 @@ declared as `num_overtaken_max`.
 
 The request that ranks first among those that wait is left waiting without need if the step has room for it: its whole
 prompt is within what is left of the budgets, there are places, and the blocks that it needs are free, but for the slack
-that the scheduler declares. This is judged only of steps in which nothing was preempted, ended or swapped.
+that the scheduler declares. Where prompts are computed in chunks, a scheduler that declares `begins_prompts` needs no
+more than one token that is left, or a block of them if chunks end with blocks. This is judged only of steps in which
+nothing was preempted, ended or swapped.
 
 A scheduler that declares `fills_steps` ends a chunk before the end of its prompt only where the step has no token left.
 
@@ -207,13 +209,15 @@ def judge_partial_prompts(state: SchedulerState, step: ScheduledStep) -> None:
 
 
 def _is_room_in_step(state: SchedulerState, step: ScheduledStep, request: ExpectedRequest) -> bool:
-    """Whether the budgets of the step, and its places, have room for the whole prompt of the request."""
+    """Whether the budgets of the step, and its places, have room for the part of the prompt that it must begin with."""
     config = state.config
     num_tokens, num_members = len(request.members[0].tokens), len(request.members)
     budgets = config.max_num_batched_tokens, config.max_num_seqs
     if exceeds_limits(num_tokens, num_members, config.max_model_len, *budgets):
         return False
     num_batched = sum([chunk.stop - chunk.start for chunk in step.chunks])
+    if config.chunked and state.capabilities.begins_prompts and num_members == 1:
+        num_tokens = min(num_tokens, config.block_size if config.caching else 1)
     if not is_within_budget(num_batched + num_tokens, len(step.chunks) + num_members, *budgets):
         return False
     num_running = sum([len(one.members) for one in state.requests.values() if is_let_in(one)])

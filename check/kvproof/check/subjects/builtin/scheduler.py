@@ -69,6 +69,7 @@ class BuiltInScheduler(SchedulerAdapter):
         policies=(FCFS,),
         reports_ends=True,
         fills_steps=True,
+        begins_prompts=True,
         serves_running=True,
         refuses_large_groups=True,
     )

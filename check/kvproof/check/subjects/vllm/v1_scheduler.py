@@ -140,6 +140,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         policies=(FCFS, PRIORITY),
         long_prefills=True,
         fills_steps=True,
+        begins_prompts=True,
         serves_running=True,
         refusal_slack=0,
         reports_ends=True,
