@@ -52,8 +52,8 @@ class ImageSequence(Sequence):
         return images_in_block(self.images, index, self.block_size) if self.images else None
 
     def fork(self, new_seq_id: int) -> ImageSequence:
-        other = ImageSequence(new_seq_id, [], self.block_size, self.key, self.images)
-        other.data, other.status = self.data.copy(), self.status
+        forked, other = super().fork(new_seq_id), ImageSequence(new_seq_id, [], self.block_size, self.key, self.images)
+        other.data, other.status, other.extra = forked.data, forked.status, forked.extra
         return other
 
 
