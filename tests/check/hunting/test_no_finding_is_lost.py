@@ -96,6 +96,9 @@ class WillingPool(Willing):
     def find(self, pages: list[int]) -> list[int]:
         return []
 
+    def events(self) -> list[PoolEvent]:
+        return []
+
 
 def hunted(make: Callable[[], Any], folder: Path, seed: int = 1, shrink: float = 0.0, **fixed: Any) -> Result:
     """The result of a run until the first finding; its exit code must say that the subject is refuted."""
