@@ -24,6 +24,7 @@ from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.features import FEATURES
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission, Assumption, Config, Observation
+from kvproof.check.protocol.pool import PoolEvent
 from kvproof.check.protocol.store import MISS, NO_SLOT, StoreConfig, StoreObservation
 from kvproof.check.runs import run as running
 from kvproof.check.runs import store
