@@ -67,7 +67,7 @@ def in_a_process(script: str, *arguments: Any) -> Any:
             PLAIN | {"caching": True, "num_host_blocks": 0},
             "no-use-after-free",
             "",
-            28,
+            36,
             id="4764",
         ),
         pytest.param(
