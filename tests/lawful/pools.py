@@ -139,8 +139,59 @@ class NamesAnew(Reports):
             del self.names[content]
 
 
+class NamesBlocks(Reports):
+    """Each block has a name of its own, so a content may have several."""
+
+    def open(self, config: PoolConfig) -> None:
+        super().open(config)
+        self.mine: dict[int, str] = {}
+
+    def cache(self, blocks: list[int], pages: list[int]) -> None:
+        for at, block in enumerate(blocks):
+            self.content[block], self.mine[block] = tuple(pages[: at + 1]), f"use {next(self.numbers)}"
+            self.reported.append(Stored(self.mine[block], self.mine[blocks[at - 1]] if at else None, pages[at]))
+
+    def forget(self, block: int) -> None:
+        del self.content[block]
+        self.reported.append(Removed(self.mine.pop(block)))
+
+
+class ReusesNames(NamesAnew):
+    """The name of a content that has gone is given to another one."""
+
+    def name_of(self, content: Content) -> str:
+        if content not in self.names:
+            free = (str(number) for number in count() if str(number) not in self.names.values())
+            self.names[content] = next(free)
+        return self.names[content]
+
+    def reset_cache(self) -> bool:
+        done = super().reset_cache()
+        if done:
+            self.names.clear()
+        return done
+
+
+class RemovesWhatIsBehind(Reports):
+    """It reports what a look-up finds: a content behind one that has gone is removed, and stored again with that."""
+
+    def open(self, config: PoolConfig) -> None:
+        super().open(config)
+        self.known: set[Content] = set()
+
+    def events(self) -> list[PoolEvent]:
+        contents, known = {*self.content.values()}, self.known
+        self.known = {one for one in contents if all(one[:at] in contents for at in range(1, len(one)))}
+        self.reported.clear()
+        gone = [Removed(self.name_of(one)) for one in sorted(known - self.known)]
+        return [*gone, *(self.stored(one) for one in sorted(self.known - known))]
+
+
 LAWFUL: list[type[Reports]] = [
     Reports,
+    NamesBlocks,
+    ReusesNames,
+    RemovesWhatIsBehind,
     ReportsEachBlock,
     ReportsHits,
     ReportsTheEndTwice,

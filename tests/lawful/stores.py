@@ -4,6 +4,7 @@
 there and that nobody loads, and a new key, when its write begins or ends.
 """
 
+from dataclasses import replace
 from typing import ClassVar
 
 from kvproof.check.protocol.capabilities import StoreCan
@@ -154,8 +155,104 @@ class TouchesNoHeldKey(Lru):
         self.date(TOUCH, [key for key in keys if self.loads.get(key) == 0])
 
 
+class NotesRefused(DatesRequests):
+    """So are the keys of its refused stores."""
+
+    def begin_store(self, transfer: int, request: int, keys: list[int]) -> Staged | Refused:
+        self.note(request, keys)
+        return super().begin_store(transfer, request, keys)
+
+
+class EndsRequestsLate(DatesRequests):
+    """A request is over when the last of its transfers is."""
+
+    def clear(self) -> None:
+        super().clear()
+        self.under_way: dict[int, set[int]] = {}
+        self.ending: set[int] = set()
+
+    def begin_load(self, transfer: int, request: int, keys: list[int]) -> list[int]:
+        self.under_way.setdefault(request, set()).add(transfer)
+        return super().begin_load(transfer, request, keys)
+
+    def begin_store(self, transfer: int, request: int, keys: list[int]) -> Staged | Refused:
+        done = super().begin_store(transfer, request, keys)
+        if isinstance(done, Staged) and done.keys:
+            self.under_way.setdefault(request, set()).add(transfer)
+        return done
+
+    def end_load(self, transfer: int, request: int, keys: list[int]) -> None:
+        super().end_load(transfer, request, keys)
+        self.end(transfer, request)
+
+    def end_store(self, transfer: int, request: int, stored: list[int], failed: list[int]) -> None:
+        super().end_store(transfer, request, stored, failed)
+        self.end(transfer, request)
+
+    def end(self, transfer: int, request: int) -> None:
+        self.under_way.get(request, set()).discard(transfer)
+        if request in self.ending and not self.under_way.get(request):
+            self.ending.discard(request)
+            super().finish(request)
+
+    def finish(self, request: int) -> None:
+        if self.under_way.get(request):
+            self.ending.add(request)
+        else:
+            super().finish(request)
+
+
+class CountsLapsedLoads(Lru):
+    """It has leases, and counts a load whose lease is over until its end is reported. What was written then goes."""
+
+    capabilities = replace(Lru.capabilities, leases=True, refusal_slack=None)
+
+    def open(self, config: StoreConfig) -> None:
+        self.seconds, self.now = config.lease_seconds, 0
+        super().open(config)
+
+    def clear(self) -> None:
+        super().clear()
+        self.written: dict[int, tuple[int, list[int]]] = {}  # transfer -> the end of its lease, and its keys
+
+    def begin_store(self, transfer: int, request: int, keys: list[int]) -> Staged | Refused:
+        done = super().begin_store(transfer, request, keys)
+        if isinstance(done, Staged) and done.keys:
+            self.written[transfer] = self.now + self.seconds, list(done.keys)
+        return done
+
+    def advance(self, seconds: int) -> None:
+        self.now += seconds
+        for transfer, (end, keys) in list(self.written.items()):
+            if end <= self.now:
+                del self.written[transfer]
+                for key in keys:
+                    self.drop(key)
+
+    def end_store(self, transfer: int, request: int, stored: list[int], failed: list[int]) -> None:
+        if self.written.pop(transfer, None) is not None:
+            super().end_store(transfer, request, stored, failed)
+
+
+class RefusesLoads(Lru):
+    """A load may ask for any keys, and uses those that are there, even if it is refused because one is missing."""
+
+    capabilities = replace(Lru.capabilities, loads_any_key=True)
+    events: ClassVar[set[str]] = {TOUCH, WRITE_BEGINS, LOAD_BEGINS}
+
+    def begin_load(self, transfer: int, request: int, keys: list[int]) -> list[int] | Refused:  # type: ignore[override]
+        if any(self.loads.get(key, STAGED) == STAGED for key in keys):
+            self.date(LOAD_BEGINS, keys)
+            return Refused()
+        return super().begin_load(transfer, request, keys)
+
+
 LAWFUL: list[type[Lru]] = [
     Lru,
+    NotesRefused,
+    EndsRequestsLate,
+    CountsLapsedLoads,
+    RefusesLoads,
     DatesWhatIsWritten,
     DatesLoads,
     DatesEndsOfLoads,

@@ -47,4 +47,5 @@ def _lacking(walk: Walk, saving: Saving) -> tuple[str, bool]:
         return f"{what} ({names}) ended the runs of {saving.subject} before they moved a block", are_known
     if walk.total.is_unsupported:
         return NOTHING_ACCEPTED + walk.total.refusal, False
-    return (f"{saving.subject} emitted no swaps and no copies" if walk.total.num_operations else NO_TIME), False
+    nothing = f"{saving.subject} emitted no swaps and no copies in lists whose order does not matter"
+    return (nothing if walk.total.num_operations else NO_TIME), False

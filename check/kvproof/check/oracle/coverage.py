@@ -95,7 +95,10 @@ SCHEDULER_LEVEL = never("judged only at the scheduler level")
 MANAGER_LEVEL = never("judged only at the manager level")
 STORE_LEVEL = never("judged only at the store level")
 POOL_LEVEL = never("judged only at the pool level")
-EVENTS = Need(lambda facts: facts.can.caching and facts.can.events, "the subject does not report what it caches")
+EVENTS = Need(
+    lambda facts: facts.can.caching and facts.can.events and facts.can.lost_hits == 0,
+    "the subject does not report what it caches, or may forget some of it (`lost_hits`)",
+)
 REPEATED = never("checked by the walker, and when a finding is replayed")
 
 

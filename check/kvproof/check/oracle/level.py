@@ -302,7 +302,7 @@ POOL_WITNESSES: Witnesses = {
     "evict": lambda can: can.caching,
     "reset": lambda can: can.caching and can.reset,
     "given up twice": lambda can: can.ignores_double_free,
-    "a content in two blocks": lambda can: can.events and can.caching,
+    "a content in two blocks": lambda can: can.events and can.caching and can.lost_hits == 0,
 }
 POOL_NEEDS = {
     "refcount-exact": REFCOUNTS,

@@ -46,8 +46,9 @@ class HolderJudge:
         self.identities, self.notes = oracle.identities, oracle.notes
         self.call, self.reply, self.hits = oracle.call, oracle.reply, HitJudge(oracle)
         self.holders = holders
-        reports = self.capabilities.events and self.config.caching
+        reports = self.capabilities.events and self.config.caching and self.capabilities.lost_hits == 0
         self.listener = Listener(self.identities, self.identities.root(ROOT)) if reports else None
+        self.content_before: dict[int, int] = {}  # of each content that was stored
         self.last_given: list[int] = []
         self.stored: list[int] = []
         self.given_up: list[int] = []
@@ -76,11 +77,11 @@ class HolderJudge:
             self.coverage["three holders"] += 1
 
     def _judge_events(self, listener: Listener, context: str) -> None:
-        """Who hears the events must believe what a look-up would find."""
-        listener.hear(self.call("total-calls", "events"), context)
-        found = operations.hittable_identities(self.state, range(self.config.num_gpu_blocks), False)
-        listener.compare(found, context)
-        self.coverage["a content in two blocks"] += len(found) < sum(self.state.computed)
+        """Who hears the events must believe what is cached."""
+        listener.hear(self.call("total-calls", "events"), self.config.num_gpu_blocks, context)
+        cached = operations.hittable_identities(self.state, range(self.config.num_gpu_blocks), False)
+        listener.compare(cached, self.content_before, context)
+        self.coverage["a content in two blocks"] += len(cached) < sum(self.state.computed)
 
     def _ids(self, name: str, *arguments: Any) -> list[int] | None:
         """The ids that a call returned; None if it refused."""
@@ -121,6 +122,7 @@ class HolderJudge:
         if blocks is None:
             return True
         slot, known = self._begin(holder), self._identities(pages)
+        self.content_before.update(zip(known, [self.identities.root(ROOT), *known], strict=False))
         self.explainer.run(self._stored(slot, known, blocks), context)
         self._settle_pool(context)
         if self.config.caching:

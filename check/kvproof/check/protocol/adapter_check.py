@@ -20,6 +20,7 @@ from kvproof.spec.text.eviction_policy import BLOCK_LRU, EMPTY_FIRST_LRU, KEY_LR
 # How many ids a list may have: this many, and so many for each block. A block that is freed twice is one id too many,
 # and in a large pool the judge compares lists after one operation for each eight blocks.
 IDS_MAX, IDS_OF_A_BLOCK_MAX = 100_000, 256
+TIMES_MAX = 1_000  # that one call may list a pair
 EVICTIONS = "", BLOCK_LRU, SEQUENCE_LRU, RELEASE_LRU, EMPTY_FIRST_LRU, KEY_LRU
 INT_END = 1 << 63  # what a message from the process of the subject can hold
 
@@ -143,9 +144,12 @@ def check_answer(name: str, answer: Any, *types: type) -> None:
 
 
 def check_pairs(name: str, pairs: Any, num_most: int | None = None) -> None:
-    """Raise AdapterError unless these are pairs of block ids, and at most so many: a call names no block twice."""
+    """Raise AdapterError unless these are pairs of block ids.
+
+    num_most: how many different ones a call can need. It may list a pair again and again, as for each layer.
+    """
     check_answer(name, pairs, list, tuple)
-    if num_most is not None and len(pairs) > num_most:
+    if num_most is not None and len(pairs) > (num_most := num_most * TIMES_MAX):
         raise AdapterError(
             f"{name} must return at most {num_most:,} pairs here; it returned {len(pairs):,}", _call_of(name)
         )
@@ -202,7 +206,7 @@ def require_length(what: str, length: int, num_blocks: int, call: str) -> None:
     list that is only a little too long is the manager's, such as one that a block was put on twice.
     """
     if length > IDS_MAX + IDS_OF_A_BLOCK_MAX * num_blocks:
-        raise AdapterError(f"{what} has a list of {length:,} numbers, but there are {num_blocks:,} blocks", call)
+        raise AdapterError(f"{what} has a list of {length:,} entries, but there are {num_blocks:,} blocks", call)
 
 
 def _check_ids(what: str, ids: Any, num_blocks: int | None, call: str) -> None:

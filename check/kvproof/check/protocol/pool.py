@@ -6,7 +6,8 @@ list of all pages up to it, small numbers; two blocks have equal contents if the
 
 Events. A pool may report what it caches and forgets, for routers that send a prompt to the engine that has its prefix.
 A pool that declares `events` has a call of this name: it returns the list of what was reported since the last such
-call, in order, each as `Stored`, `Removed` or `Cleared`. The names in them are the pool's own.
+call, in order, each as `Stored`, `Removed` or `Cleared`. The names in them are the pool's own: texts, of which several
+may mean one content. Events are judged of pools that declare `lost_hits=0`.
 
 Block ids and errors are as in `protocol.manager`.
 """
@@ -38,7 +39,7 @@ class PoolConfig(Config):
 
 
 class Stored(NamedTuple):
-    """A block with this name can be found: the one named `parent` (None: no one) and this page."""
+    """A block of this name is cached: the one named `parent`, reported before it (None: no one), and this page."""
 
     name: str
     parent: str | None
@@ -46,13 +47,13 @@ class Stored(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """No block of this name can be found any more."""
+    """No block of this name is cached any more."""
 
     name: str
 
 
 class Cleared(NamedTuple):
-    """No block can be found any more."""
+    """No block is cached any more."""
 
 
 PoolEvent = Stored | Removed | Cleared
@@ -61,7 +62,7 @@ PoolEvent = Stored | Removed | Cleared
 class PoolSubject(Protocol):
     """A block pool behind an adapter.
 
-    Of its capabilities, only `fork` (to share), `caching`, `reset` and `ignores_double_free` are used.
+    Of the capabilities of all levels, those of `PoolCan` are used.
     """
 
     name: str

@@ -185,7 +185,7 @@ MEANINGS: dict[str, Meaning] = {
         "Some layers attend to memory that was never filled.",
     ),
     "events-agree": Meaning(
-        "What a cache has reported as stored, and not as removed since, is what a look-up finds.",
+        "What a cache has reported as stored, and not as removed since, is what it holds.",
         "A router sends a prompt to an engine that has forgotten it, or past the engine that has it.",
     ),
     "nondeterministic": Meaning(

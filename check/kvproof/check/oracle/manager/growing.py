@@ -76,6 +76,7 @@ class GrowthJudge:
         copies = list(result.copies)
         if copies:
             check_copies(self.oracle, "reserve().copies", copies, context)
+            copies = list(dict.fromkeys((source, target) for source, target in copies))
         self.oracle.observe(context, [seq])
         if self.capabilities.dedups_after_step:
             self._exchange_filled(seq, context)

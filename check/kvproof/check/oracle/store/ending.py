@@ -65,7 +65,7 @@ class EndJudge:
         else:
             self.explained.end(one, context)
         del self.transfers[transfer]
-        self.store.recency.perhaps_used(one.keys)
+        self.store.recency.perhaps_used([*one.keys, *one.named])
         if copied is not None and copied.keys:
             self._copied(one, copied, context)
         try:

@@ -56,7 +56,11 @@ class LookUpJudge:
     def op_finish(self, request: int) -> bool:
         """The request is over; its transfers go on."""
         self.call("total-calls", "finish", request)
-        self.store.recency.perhaps_used(self.store.requests.pop(request))
+        del self.store.requests[request]
+        named = self.store.named.pop(request)
+        self.store.recency.perhaps_used(named)
+        for one in self.transfers.values():
+            one.named += named if one.request == request else []
         self.coverage["finished with a transfer under way"] += any(
             one.request == request for one in self.transfers.values()
         )
@@ -82,6 +86,7 @@ class LoadingJudge:
         check_answer("begin_load", slots, list, Refused)
         if isinstance(slots, Refused):
             self.store.reply.text = "refused"
+            self.store.name(request, keys)
             self.store.require_unchanged(context)
             if not self.capabilities.loads_any_key:
                 raise Finding("promise-kept", "was refused, and every key is there", call=context)

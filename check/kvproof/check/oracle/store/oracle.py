@@ -30,9 +30,10 @@ NUM_KEYS_MAX = 256  # of one operation
 class StoreOracle:
     """One opened store, what is expected of it, and the specification beside it.
 
-    requests: what each request that is there has asked for, in order. memory: of each slot, the key whose content was
-    last written there. explained: the specification. observed: what the store showed last. recency: when its keys were
-    used. judges_order: whether it declares that the least recently used one goes first.
+    requests: what each request that is there has asked for, in order. named: the same, with what was refused. memory:
+    of each slot, the key whose content was last written there. explained: the specification. observed: what the store
+    showed last. recency: when its keys were used. judges_order: whether it declares that the least recently used one
+    goes first.
     """
 
     def __init__(self, subject: StoreSubject, config: StoreConfig, rules: type[StoreRules] = StoreRules) -> None:
@@ -42,6 +43,7 @@ class StoreOracle:
         self.notes: Counter[str] = Counter()
         self.reply, self.is_sparse = Reply(), False
         self.requests: dict[int, list[int]] = {}
+        self.named: dict[int, list[int]] = {}
         self.transfers: dict[int, Transfer] = {}
         self.memory: dict[int, int] = {}
         calls = SubjectCalls(subject)
@@ -118,6 +120,11 @@ class StoreOracle:
     def use(self, request: int, keys: Sequence[int]) -> None:
         """The request uses these keys."""
         self.requests.setdefault(request, []).extend(keys)
+        self.name(request, keys)
+
+    def name(self, request: int, keys: Sequence[int]) -> None:
+        """The request names these keys, which the store may count as a use even if it refuses the call."""
+        self.named.setdefault(request, []).extend(keys)
         self.recency.perhaps_used(keys)
 
     def judge_victims(self, evicted: Sequence[int], context: str) -> None:

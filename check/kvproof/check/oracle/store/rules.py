@@ -29,7 +29,7 @@ class Transfer:
 
     until: the time at which what it holds is given up, or NO_END. has_lapsed: that time is over. is_taken_over: another
     store wrote a key of it after that time. is_asking: a lower tier has not answered it yet, and it has no slots.
-    from_device: it copies from the device, after the earlier ones.
+    from_device: it copies from the device, after the earlier ones. named: further keys that may be used when it ends.
     """
 
     number: int
@@ -47,6 +47,7 @@ class Transfer:
     is_taken_over: bool = False
     is_asking: bool = False
     from_device: bool = False
+    named: list[int] = field(default_factory=list)
 
 
 class StoreRules:
@@ -137,8 +138,9 @@ class StoreRules:
         return key in self.numbers and bool(self.is_resident(self.state, TIER, self.numbers[key]))
 
     def is_evictable(self, key: int) -> bool:
-        """Whether a key is resident, and nobody holds it."""
-        return self.has(key) and bool(self.state.status[self.slot_of(key)] == EVICTABLE)
+        """Whether a key is resident, and nobody holds it, nor a load whose lease is over, which the store may count."""
+        is_unheld = self.has(key) and bool(self.state.status[self.slot_of(key)] == EVICTABLE)
+        return is_unheld and not self.lapsed_loads[key]
 
     def resident(self) -> list[int]:
         """The keys that are resident."""

@@ -29,6 +29,7 @@ class StoringJudge:
         answers = (Staged, Refused, Asked) if self.capabilities.asks_first else (Staged, Refused)
         check_answer("begin_store", staged, *answers)
         if isinstance(staged, Refused):
+            self.store.name(request, keys)
             self._refused(keys, [key for key in keys if explained.slot_of(key) == NO_SLOT], context)
             return True
         self.store.use(request, keys)
@@ -47,6 +48,7 @@ class StoringJudge:
         self.store.reply.text = f"asks for {keys_text(asked.keys)}" if asked.keys else "has nothing to ask for"
         if asked.keys:
             one = Transfer(transfer, request, False, self.explained.new_owner(), list(asked.keys), [], is_asking=True)
+            one.named += keys
             self.transfers[transfer] = one
         self.store.settle(context)
 
@@ -61,6 +63,7 @@ class StoringJudge:
         staged = self.call("total-calls", "begin_asked", one.number, one.request, list(there))
         check_answer("begin_asked", staged, Staged)
         self.coverage["a lower tier answered"] += 1
+        self.store.recency.perhaps_used([*one.keys, *one.named])
         del self.transfers[one.number]
         self.explained.free_owners.append(one.owner)
         self._staged(one.number, one.request, there, staged, context)
@@ -128,7 +131,6 @@ class StoringJudge:
         self.store.reply.text = "refused"
         self.coverage["refused"] += 1
         self.store.require_unchanged(context)
-        self.store.recency.perhaps_used(keys)
         held = self.explained.hold(keys, context)
         unused = self._num_unused()
         self.explained.let_go(held, context)

@@ -94,7 +94,7 @@ def state_key(judge: StoreJudge) -> Hashable:
         for one in judge.transfers.values()
     )
     copies = [tuple(one.keys) for one in judge.transfers.values() if one.from_device]
-    used = tuple(tuple(dict.fromkeys(reversed(keys))) for keys in judge.requests.values())
+    used = tuple(tuple(dict.fromkeys(reversed(keys))) for keys in judge.store.named.values())
     return (
         tuple(shown.entries.items()),
         tuple(sorted((shown.refs or {}).items())),

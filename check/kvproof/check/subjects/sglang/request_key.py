@@ -1,8 +1,9 @@
 """What tells the KV of two equal prompts apart in SGLang: the `extra_key` of a request, and its `cache_salt`.
 
 A caller may give either. `Req.__init__` appends the id of the adapter to the `extra_key`; the class needs the whole
-engine, so the statements that do it are taken from the release's own source and run alone. Ids of adapters are random
-texts of one length. A caller may know the id of an adapter, and use it as a key.
+engine, so the statements that do it are taken from the release's own source and run alone. Ids of adapters are texts
+of 32 digits: random ones, or from 0.5.12 on, of adapters that the server starts with, made of their names and paths. A
+caller may know the id of an adapter, and use it as a key.
 """
 
 import ast
@@ -48,7 +49,7 @@ def _joins(statement: ast.stmt) -> bool:
 
 
 def id_of(text: str) -> str:
-    """A random text of the length of an adapter's id, always the same one for a text."""
+    """A text such as the id of an adapter, always the same one for a text."""
     return uuid.uuid5(uuid.NAMESPACE_OID, text).hex
 
 
@@ -59,5 +60,5 @@ def keys_given(key: Key, has_salts: bool) -> tuple[str | None, str | None, str |
     """
     text = None if key.salt is None else id_of(key.salt)
     adapter = id_of(str(key.adapter_id)) if key.adapter_id else None
-    is_extra = key.salt is not None and (not has_salts or ord(key.salt[0]) % 2 == 0)
+    is_extra = key.salt is not None and (not has_salts or sum(map(ord, key.salt)) % 2 == 0)
     return (text, None, adapter) if is_extra else (None, text, adapter)
