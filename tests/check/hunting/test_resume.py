@@ -172,7 +172,7 @@ def test_a_finding_of_another_property_is_reported_and_is_no_failure(folder: Pat
 def results_in(folder: str) -> int:
     """How many results the store of a hunt has."""
     store, _ = resumed(Path(folder), HuntPlan)
-    (number,) = store._execute("SELECT count(*) FROM results").fetchone()
+    ((number,),) = store._execute("SELECT count(*) FROM results")
     store.close()
     return int(number)
 

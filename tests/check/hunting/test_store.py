@@ -13,6 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
+from kvproof.check.hunting.store import ResultStore
+from kvproof.check.runs.store import StoreError
 from kvproof.spec.verdict import Exit
 
 QUICK = ("--subject", "kvproof", "--effort", "300", "--seed", "1")
@@ -128,3 +130,21 @@ def kept_in(file: Path) -> list[tuple[str, bytes]]:
 
 def flat(text: str) -> str:
     return " ".join(text.split())
+
+
+@pytest.mark.parametrize("damage", ["a key that is no text", "a page"])
+def test_damage_that_is_found_by_the_read_of_a_row_is_one_message(tmp_path: Path, damage: str) -> None:
+    file = tmp_path / "units.sqlite"
+    store = ResultStore(file)
+    for number in range(400):
+        store.add(f"key {number}", "", 0.0, [number] * 40)
+    store.close()
+    if damage == "a page":
+        data = bytearray(file.read_bytes())
+        data[3 * 4096 : 3 * 4096 + 64] = bytes(range(255, 191, -1))
+        file.write_bytes(data)
+    else:
+        with closing(sqlite3.connect(file)) as database, database:
+            database.execute("UPDATE results SET key = CAST(x'ff' AS TEXT) WHERE key = 'key 7'")
+    with closing(ResultStore(file)) as damaged, pytest.raises(StoreError, match=r"units\.sqlite cannot be used: "):
+        damaged.check()

@@ -213,12 +213,19 @@ def test_an_older_file_is_converted_by_the_next_run_and_not_by_a_reader(
     assert [one.id for one in recorded_runs(file)] == [first, second]
 
 
-def test_a_damaged_row_is_one_message(tmp_path: Path, result: Result) -> None:
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        ("UPDATE verdicts SET verdict = 'splendid'", "Invalid enum value 'splendid'"),
+        ("UPDATE findings SET signature = NULL", r"Expected `str`, got `null` - at `\$\[0\].signature`"),
+    ],
+)
+def test_a_damaged_row_is_one_message(tmp_path: Path, result: Result, damage: str, says: str) -> None:
     file = tmp_path / "history.db"
     record(file, result, Exit.OK)
     with closing(sqlite3.connect(file)) as database, database:
-        database.execute("UPDATE verdicts SET verdict = 'splendid'")
-    with pytest.raises(HistoryError, match="is damaged: Invalid enum value 'splendid'"):
+        database.execute(damage)
+    with pytest.raises(HistoryError, match=f"is damaged: {says}"):
         recorded_runs(file)
 
 

@@ -84,11 +84,11 @@ class ResultStore:
 
     def find(self, key: str) -> Any:
         """The result of a unit, as `pack` made it; None if it is not done. Raises StoreError."""
-        row = self._execute("SELECT result FROM results WHERE key = ?", key).fetchone()
-        if row is None:
+        rows = self._execute("SELECT result FROM results WHERE key = ?", key)
+        if not rows:
             return None
         try:
-            return msgspec.msgpack.decode(row[0])
+            return msgspec.msgpack.decode(rows[0][0])
         except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
             raise self.damaged(error) from error
 
@@ -123,7 +123,7 @@ class ResultStore:
 
     def check(self) -> None:
         """Raise StoreError unless every result can be read."""
-        for (key,) in self._execute("SELECT key FROM results").fetchall():
+        for (key,) in self._execute("SELECT key FROM results"):
             self.find(key)
 
     def add(self, key: str, worker: str, seconds: float, result: Any) -> None:
@@ -144,9 +144,10 @@ class ResultStore:
         """Remove every result."""
         self._execute("DELETE FROM results")
 
-    def _execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+    def _execute(self, statement: str, *values: Any) -> list[Any]:
+        """Run a statement, and fetch all of its rows: a damaged page is found by the fetch that reads it."""
         try:
-            return self._database.execute(statement, values)
+            return self._database.execute(statement, values).fetchall()
         except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged name in a message of SQLite
             raise StoreError(f"{self.file} cannot be used: {error}; start the command again to resume it") from error
 
