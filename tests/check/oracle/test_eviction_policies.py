@@ -176,3 +176,25 @@ def test_a_manager_that_finds_whatever_is_cached_knows_the_twin_that_is_left(pol
     order = with_twins(policy, 3)
     order.finds_all = True
     take_all(order, 0, 3)
+
+
+@pytest.mark.parametrize(("moved", "is_refuted"), [(12, False), (99, True)])
+def test_a_block_whose_content_a_swap_of_the_call_has_moved_to_another_one_may_go_first(
+    moved: int, is_refuted: bool
+) -> None:
+    order = order_of(BLOCK_LRU, [EVICTABLE, EVICTABLE, EVICTABLE, USED])
+    state, order.last_used = order.state, [0, 1, 2, 3]
+    state.table[0][0], state.num_blocks[0], state.content[3], state.moving[0] = 3, 1, [moved], 0
+
+    def swap() -> Iterator[tuple[str, tuple[int, ...]]]:
+        for name, arguments in (("evict", (0,)), ("move_entry", (0, 0)), ("evict", (2,))):
+            yield name, arguments
+            if name == "evict":
+                state.status[arguments[0]], state.cached[arguments[0]] = USED, False
+
+    list(order.watched(swap()))
+    if is_refuted:
+        with pytest.raises(Finding, match=r"block 2 was evicted .* and block 1 was not"):
+            order.judge("the call")
+    else:
+        order.judge("the call")

@@ -172,7 +172,11 @@ class EvictionOrder:
             yield name, arguments
 
     def _note_moved(self, seq: int, prefix: int, target: int) -> None:
-        """A block that a swap fills was last used when its sequence was."""
+        """A block that a swap fills was last used when its sequence was. What moves is in a second block now."""
+        state = self.state
+        content, cached = state.content, state.cached
+        moved = content[state.table[seq][prefix - 1]][-1]
+        self._had_twin.update(b for b in range(self.num_gpu_blocks) if cached[b] and content[b][-1] == moved)
         if 0 <= target < len(self.last_used):
             self.last_used[target], self.prefix[target] = self.seq_used[seq], prefix
             self.is_vague[target] = False
@@ -187,7 +191,11 @@ class EvictionOrder:
             self._candidates = [b for b in gpu if self.state.status[b] == EVICTABLE and self._is_judged(b)]
             if self.takes_empty_first:
                 self._empty = [b for b in gpu if self.state.status[b] == FREE and self.last_used[b] < self.num_calls]
-        if block in self._candidates and (not self.counts_lookups or block in self._known_cached):
+        if (
+            block in self._candidates
+            and block not in self._had_twin
+            and (not self.counts_lookups or block in self._known_cached)
+        ):
             self._victims.append(block)
         self._had_twin.discard(block)
 
@@ -225,7 +233,8 @@ class EvictionOrder:
             self._note_twins()
         if not victims:
             return
-        left = [b for b in candidates if b not in victims and self.state.status[b] == EVICTABLE]
+        had_twin, status = self._had_twin, self.state.status
+        left = [b for b in candidates if b not in victims and b not in had_twin and status[b] == EVICTABLE]
         self.coverage[WITNESS] += bool(left)
         self._judge_empty(victims, context)
         for victim in victims:
