@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -59,21 +59,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ("ALTER TABLE speeds ADD COLUMN measured TEXT NOT NULL DEFAULT ''",),
     ("ALTER TABLE findings ADD COLUMN former TEXT NOT NULL DEFAULT ''",),
 )
-
-
-class FindingRow(TypedDict):
-    """A row of the table of findings, without its run."""
-
-    judge: str
-    property: str
-    signature: str
-    excused: str
-    text: str
-    trace: str | None
-    former: str
-
-
-FINDING_COLUMNS = tuple(FindingRow.__annotations__)
+FINDING_COLUMNS = ("judge", "property", "signature", "excused", "text", "trace", "former")
 PARTS = ("verdicts", "findings", "work", "reached", "speeds")  # lists of a RecordedRun, each with a table of its name
 
 
@@ -163,7 +149,10 @@ def recorded_runs(file: Path) -> list[RecordedRun]:
                     runs[id][part].append(row)
         try:
             for one in runs.values():
-                one["findings"] = [finding_of(**row) for row in msgspec.convert(one["findings"], list[FindingRow])]
+                texts: list[dict[str, Any]] = msgspec.convert(one["findings"], list[dict[str, str | None]])
+                if empty := [name for row in texts for name, text in row.items() if text is None and name != "trace"]:
+                    raise ValueError(f"the {empty[0]} of a finding is NULL")
+                one["findings"] = [finding_of(**row) for row in texts]
             decoded = [{**one, "facts": json.loads(one["facts"])} for one in runs.values()]
             return [msgspec.convert(one, RecordedRun, strict=False) for one in decoded]
         except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
