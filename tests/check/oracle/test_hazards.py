@@ -41,6 +41,12 @@ def test_two_pairs_that_write_one_block_are_tried_in_both_orders(name: str) -> N
     assert contents_of(name, [(0, 2), (1, 2)], [5, 6, 7]) == [[5, 6, 6], [5, 6, 5]]
 
 
+def test_a_copy_that_a_call_lists_many_times_is_one() -> None:
+    one = worker("copies", [(0, 1)], [5, 6, 7])
+    one.copy([(0, 2), [0, 2], (0, 2), (1, 2)])
+    assert one.copies == [(0, 1), (0, 2), (1, 2)]
+
+
 @pytest.mark.parametrize("name", ["swap_in", "swap_out", "copies"])
 def test_pairs_that_commute_are_tried_in_no_other_order(name: str) -> None:
     assert contents_of(name, [(0, 2), (1, 3), (0, 2)], [5, 6, 7, 8]) == [[5, 6, 5, 6]]

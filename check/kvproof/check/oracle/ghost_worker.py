@@ -6,7 +6,7 @@ KV. Slots that are reserved beyond the known tokens are filled with junk, as a d
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, permutations
 
 from kvproof.check.oracle.expected import ExpectedSequence
@@ -35,6 +35,10 @@ class Worker:
     def is_pending(self) -> bool:
         """Whether a step was begun and not executed."""
         return bool(self.writes or self.copies or self.swap_in or self.swap_out)
+
+    def copy(self, pairs: Iterable[Sequence[int]]) -> None:
+        """One call asks for these copies. A copy that it lists twice, as for each layer, is one."""
+        self.copies += dict.fromkeys((source, target) for source, target in pairs)
 
     @property
     def is_ordered(self) -> bool:

@@ -199,7 +199,7 @@ class AdmissionJudge:
         self.oracle.settle(context)
         start = min(hit, len(first.tokens) - 1)
         stop = chunk_end(self.oracle, first, start, chunk) if self.config.chunked else len(first.tokens)
-        self.worker.copies.extend(copies)
+        self.worker.copy(copies)
         self.reply.text = f"hit {hit}" if hit else "admitted"
         self.coverage["admitted"] += 1
         if hit and self.oracle.has_states:

@@ -76,7 +76,6 @@ class GrowthJudge:
         copies = list(result.copies)
         if copies:
             check_copies(self.oracle, "reserve().copies", copies, context)
-            copies = list(dict.fromkeys((source, target) for source, target in copies))
         self.oracle.observe(context, [seq])
         if self.capabilities.dedups_after_step:
             self._exchange_filled(seq, context)
@@ -87,7 +86,7 @@ class GrowthJudge:
         is_ahead = is_last and not self.capabilities.reserves_once
         require_slots(self.oracle, seq, stop, self.oracle.lookahead if is_ahead else 0, context)
         seq.computed, seq.is_busy = stop, True
-        self.worker.copies.extend(copies)
+        self.worker.copy(copies)
         self.worker.writes.append((seq, start, stop))
         judge_window(self.oracle, seq, start if num_over is None else min(start, num_over), context)
 

@@ -77,7 +77,7 @@ def explain_births(state: SchedulerState, born: Sequence[Birth], copies: Sequenc
     require_copies(needed, copies, COMPLETE)
     if needed:
         worker.execute(0)
-        worker.copies += copies
+        worker.copy(copies)
         state.execute()
 
 

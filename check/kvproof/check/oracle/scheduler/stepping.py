@@ -71,7 +71,7 @@ class StepJudge:
         held_up = held_up_in(self.scheduler)
         num_unused = self.explainer.unused_in(self.state, GPU) if held_up and self.judges_waiting else 0
         has_moved = self.steps.explain(step)
-        self.worker.copies += step.copies
+        self.worker.copy(step.copies)
         self.oracle.settle(SCHEDULE)
         if self.scheduler.ending:
             self.scheduler.judge_ends(SCHEDULE)

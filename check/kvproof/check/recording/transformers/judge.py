@@ -179,7 +179,7 @@ class CacheJudge(RecordingJudge):
         require_copies(self._to_copy, copies, line.call)
         self._to_copy.clear()
         self.worker.execute(0)  # the targets are cleared before the copies, as they are for a step
-        self.worker.copies += copies
+        self.worker.copy(copies)
         self.end_step()
 
     # Releases -------------------------------------------------------------------------------------------------------
