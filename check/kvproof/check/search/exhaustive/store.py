@@ -90,7 +90,16 @@ def state_key(judge: StoreJudge) -> Hashable:
     """The key of a state: equal for states that differ in the names of transfers only."""
     shown = judge.observed
     transfers = sorted(
-        (one.is_load, tuple(one.keys), tuple(one.slots), one.has_landed, one.has_lapsed, one.failed, one.is_asking)
+        (
+            one.is_load,
+            tuple(one.keys),
+            tuple(one.slots),
+            one.has_landed,
+            one.has_lapsed,
+            one.failed,
+            one.is_asking,
+            tuple(sorted({*one.named})),
+        )
         for one in judge.transfers.values()
     )
     copies = [tuple(one.keys) for one in judge.transfers.values() if one.from_device]
