@@ -85,8 +85,8 @@ class Reports:
         return True
 
     def events(self) -> list[PoolEvent]:
-        told, self.reported = self.reported, []
-        return told
+        reported, self.reported = self.reported, []
+        return reported
 
     def observe(self) -> Observation:
         return Observation({}, (len(self.order), 0), (), self.refs[:], self.order[:])
@@ -114,8 +114,8 @@ class ReportsTheEndTwice(Reports):
     """It reports twice that a content has gone."""
 
     def events(self) -> list[PoolEvent]:
-        told = super().events()
-        return told + [event for event in told if isinstance(event, Removed) and event == told[-1]]
+        reported = super().events()
+        return reported + [event for event in reported if isinstance(event, Removed) and event == reported[-1]]
 
 
 class RemovesOneByOne(Reports):

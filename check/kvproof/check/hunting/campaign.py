@@ -234,7 +234,7 @@ class Campaign:
                 features = features_of_both(one.found, short)
             else:
                 features = self._report(one)
-            self._walks[one.place].known.append((*one.found.kind, features))
+            self._walks[one.place].avoid(one.found, features)
 
     def _report(self, one: _Candidate) -> Features:
         """Replay, save and report a finding; the features of its runs."""

@@ -31,7 +31,7 @@ def moved_in(walk: Walk, saving: Saving, head: Head) -> Callable[[StageBudget], 
                     if walk.index:
                         break
                     if (found := done.counterexample) is not None:
-                        walk.known.append((*found.kind, features_of_both(found, found)))
+                        walk.avoid(found, features_of_both(found, found))
         lists = list(chain(*walk.total.moved.values()))
         return Moved(lists, *_lacking(walk, saving))
 

@@ -34,7 +34,7 @@ from kvproof.check.protocol.manager import ManagerSubject
 from kvproof.check.search.random_walk import CALL_SECONDS_MAX, NUM_REPEATED_RUNS, WalkOptions
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import STRATEGIES, strategy_of
-from kvproof.check.search.suppression import KnownFailure
+from kvproof.check.search.suppression import Features, KnownFailure
 from kvproof.check.search.worlds import LONGEST_LIFE, NUM_SMALL_RUNS
 from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 from kvproof.check.subjects.content import content_of
@@ -172,6 +172,10 @@ class Walk:
     def is_left(self) -> bool:
         """Whether a unit is left."""
         return self._begin < self.max_operations
+
+    def avoid(self, found: Counterexample, features: Features) -> None:
+        """Later runs avoid this finding, which needs these features."""
+        self.known.append((*found.kind, features))
 
     def units(self, end: float = INFINITE) -> Iterator[WalkUnit]:
         """The units that are left before this number, as they are if none of them finds anything."""

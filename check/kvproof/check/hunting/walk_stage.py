@@ -104,7 +104,7 @@ class WalkReport:
     def _finding(self, counterexample: Counterexample) -> Iterator[StageOutput]:
         judge, outcome, total = self.strategy.judge, self.outcome, self.walk.total
         found, features = self.saving.save(judge, counterexample, total.num_operations)
-        self.walk.known.append((*counterexample.kind, features))
+        self.walk.avoid(counterexample, features)
         self.has_known = self.has_known or (bool(found.excused) and found.excused != NOT_WANTED)
         if (kind := (found.property, found.signature, features)) not in self.reported:
             self.reported.add(kind)

@@ -15,7 +15,6 @@ from kvproof.check.protocol.pool import Cleared, PoolEvent, Removed, Stored
 from kvproof.spec.text.identity import Identities
 
 PROPERTY = "events-agree"
-NONE = -1
 
 
 class Listener:
@@ -44,12 +43,10 @@ class Listener:
     def _stored(self, event: Stored, context: str) -> None:
         check_answer("events (each parent)", event.parent, str, type(None))
         check_answer("events (each page)", event.page, int)
-        before = self.root
-        if event.parent is not None:
-            before = self.there.get(event.parent, NONE)
-            if before == NONE:
-                sentence = f"page {event.page} is reported as stored behind a block that is not reported as stored"
-                raise Finding(PROPERTY, sentence, call=context, about="a parent")
+        before = self.root if event.parent is None else self.there.get(event.parent)
+        if before is None:
+            sentence = f"page {event.page} is reported as stored behind a block that is not reported as stored"
+            raise Finding(PROPERTY, sentence, call=context, about="a parent")
         content = self.identities.after(before, event.page)
         if self.there.setdefault(event.name, content) != content:
             sentence = f"{self._described(content)} has the name of {self._described(self.there[event.name])}"

@@ -23,11 +23,11 @@ class KeyRecency:
         self.surely: dict[int, int] = {}
         self.perhaps: dict[int, int] = {}
 
-    def used(self, keys: Iterable[int]) -> None:
+    def used(self, keys: Collection[int]) -> None:
         """These keys were used by this call, whatever the store counts as a use."""
         for key in keys:
             self.surely[key] = self.now
-            self.perhaps_used((key,))
+        self.perhaps_used(keys)
 
     def perhaps_used(self, keys: Iterable[int]) -> None:
         """The store may count this call as a use of these keys."""
@@ -54,22 +54,17 @@ class KeyRecency:
 
         can_go: whether a key is there after the call, and could have been evicted by it.
         """
-        latest = max((self.surely.get(key, -1), key) for key in evicted)
-        has_choice = False
-        for other, at in self.perhaps.items():
-            if not can_go(other):
-                continue
-            has_choice = True
-            if was_used_before(at, latest[0]):
-                raise Finding(
-                    "eviction-order",
-                    f"key {latest[1]} was evicted, used $observed; key {other} was not, used at the latest $expected",
-                    call=context,
-                    expected=self._ago(at),
-                    observed=self._ago(latest[0]),
-                )
-            break
-        return has_choice
+        date, victim = max((self.surely.get(key, -1), key) for key in evicted)
+        other = next(filter(can_go, self.perhaps), None)
+        if other is not None and was_used_before(self.perhaps[other], date):
+            raise Finding(
+                "eviction-order",
+                f"key {victim} was evicted, used $observed; key {other} was not, used at the latest $expected",
+                call=context,
+                expected=self._ago(self.perhaps[other]),
+                observed=self._ago(date),
+            )
+        return other is not None
 
     def _ago(self, at: int) -> str:
         ago = self.now - at
