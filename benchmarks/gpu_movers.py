@@ -1,7 +1,9 @@
-"""A mover of blocks that can be made worse on purpose, for `gpu_regressions`: the executor `gpu_movers.py:move`.
+"""A mover of blocks that can be made worse on purpose: the executor `gpu_movers.py:move`.
 
-It is kvproof's engine. With PLANTED=slow in the environment it makes a quarter of its copies twice, so that it is right
-and 20 % slower; with PLANTED=wrong it moves one pair of each list of 40 and more to the target of another one.
+It is kvproof's engine. For `gpu_regressions`, PLANTED=slow in the environment makes a quarter of its copies twice, so
+that it is right and 20 % slower; PLANTED=wrong moves one pair of each list of 40 and more to the target of another one.
+For `gpu_breaking`, PLANTED=outside starts a kernel that writes outside of all memory, and PLANTED=endless one that
+spins for a minute and more, each after the first step.
 """
 
 from __future__ import annotations
@@ -9,12 +11,16 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+import torch
+
 from kvproof.check.data_plane.memory.world import Caches
 from kvproof.check.data_plane.steps.moves import Moves, Pair
 from kvproof.impl.kv_cache_engine import BlockMover
 
 PLANTED = os.environ.get("PLANTED", "")
 LIST_MIN = 40  # pairs of a list that PLANTED=wrong changes
+FAR = 1 << 44  # bytes; no tensor lies there
+SPIN_CYCLES = 200_000_000_000  # 100 s at 2 GHz: longer than kvproof waits for anything, and not for ever
 _movers: dict[tuple[object, ...], BlockMover] = {}
 
 
@@ -29,6 +35,16 @@ def move(caches: Caches, moves: Moves) -> None:
         call(pairs)
         if PLANTED == "slow":
             call(pairs[: len(pairs) // 4])
+    if PLANTED == "outside":
+        _write_outside(caches.gpu_planes[0])
+    elif PLANTED == "endless":
+        torch.cuda._sleep(SPIN_CYCLES)  # type: ignore[no-untyped-call]
+
+
+def _write_outside(plane: torch.Tensor) -> None:
+    from benchmarks.gpu_stray_kernel import write_outside
+
+    write_outside[(1,)](plane, FAR // plane.itemsize)
 
 
 def _exchanged(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
