@@ -78,8 +78,9 @@ def failed(mapping: str, step: int, *rows: WrongRow) -> CaseResult:
 def give(monkeypatch: pytest.MonkeyPatch) -> Give:
     """Runs the stage on a harness that has found this."""
 
-    def run(cases: Iterable[CaseResult], faults: Iterable[FaultResult] = (), is_cut: bool = False) -> list[StageOutput]:
-        found = CorrectnessResult(3, "cpu", tuple(cases), 9, tuple(faults), (), (), (), 1.0, is_cut)
+    def run(cases: Iterable[CaseResult], faults: Iterable[FaultResult] = (), unrun: str = "") -> list[StageOutput]:
+        why = {"engine": unrun} if unrun else {}
+        found = CorrectnessResult(3, "cpu", tuple(cases), 9, tuple(faults), (), (), (), 1.0, why)
         monkeypatch.setattr(correctness, "run_correctness", lambda config, progress, on_case: found)
         return outputs_of(correctness_stage(DataPlaneOptions("cpu", ("engine",)), 1))
 
@@ -206,7 +207,7 @@ def test_on_a_device_that_was_broken_nothing_is_generated_or_timed_and_that_is_r
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     case = failed("all", 3, wrong_row(0, 23))
-    found = CorrectnessResult(3, "cuda", (case,), 9, (), (), (), (), 1.0, is_cut=True, broken="a bad access")
+    found = CorrectnessResult(3, "cuda", (case,), 9, (), (), (), (), 1.0, {"engine": "it broke"}, broken="a bad access")
     monkeypatch.setattr(correctness, "run_correctness", lambda config, progress, on_case: found)
     data_plane_stage = DataPlaneOptions("cpu", ("engine",), plane=DataPlane("cpu"))
     outputs_of(correctness_stage(data_plane_stage, 1))
@@ -253,11 +254,13 @@ def test_an_interrupt_keeps_what_was_refuted_and_leaves_the_rest_open(monkeypatc
 
 def test_what_no_time_was_left_for_is_unknown_and_what_cannot_be_run_is_unsupported(give: Give) -> None:
     empty = of_mapping("empty")
-    assert set(verdicts(give([empty], is_cut=True)).values()) == {Verdict.UNKNOWN}
+    left = [check for check in give([empty], unrun="it hung") if isinstance(check, Check)]
+    assert {(check.verdict, check.text) for check in left} == {(Verdict.UNKNOWN, "no case about it was run: it hung")}
     assert set(verdicts(give([empty])).values()) == {Verdict.UNSUPPORTED}
-    cannot = verdicts(give([replace(PASSED, status=CaseStatus.SKIPPED, reason="it needs CUDA")], is_cut=True))
+    skipped = replace(PASSED, status=CaseStatus.SKIPPED, reason="it needs CUDA")
+    cannot = verdicts(give([skipped], unrun="the time was over"))
     assert (cannot["swap-mapping"], cannot["mapping-hazard-free"]) == (Verdict.UNSUPPORTED, Verdict.UNKNOWN)
-    assert verdicts(give([PASSED], is_cut=True))["swap-mapping"] is Verdict.NOT_REFUTED
+    assert verdicts(give([PASSED], unrun="the time was over"))["swap-mapping"] is Verdict.NOT_REFUTED
 
 
 def test_a_piece_of_work_without_a_time_limit_ends_soon_after_the_budget_of_the_run() -> None:

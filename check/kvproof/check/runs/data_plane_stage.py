@@ -153,7 +153,7 @@ def correctness_stage(options: DataPlaneOptions, share: float) -> Stage:
         add_correctness(options.plane, found)
         options.broken.extend(filter(None, [found.broken]))
         decided = _all_decided(planned_checks, found.cases)
-        yield from map(_left_open, decided) if found.is_cut else decided
+        yield from (_left_open(check, found.unrun) for check in decided)
         yield from _self_test(found)
 
     return Stage(JUDGE, share, all_checks, run)
@@ -179,8 +179,7 @@ def _all_decided(planned_checks: Sequence[Check], cases: Sequence[CaseResult]) -
         if check.property == HAZARDS:
             yield _linted(check, cases)
         else:
-            executor = check.id.split("/", 2)[2]
-            yield _decided(check, [case for case in cases if case.executor == executor])
+            yield _decided(check, [case for case in cases if case.executor == _executor(check)])
 
 
 def _decided(check: Check, cases: Sequence[CaseResult]) -> Check:
@@ -207,11 +206,19 @@ def _decided(check: Check, cases: Sequence[CaseResult]) -> Check:
     return replace(check, verdict=Verdict.UNSUPPORTED, text=text)
 
 
-def _left_open(check: Check) -> Check:
-    """In a run that was cut short, a check without a case is unknown, as a later case might have decided it."""
-    if check.verdict is Verdict.UNSUPPORTED and check.text in (NO_PAIRS, NO_MANAGER):
-        return replace(check, verdict=Verdict.UNKNOWN, text="the time was over before a case about it could run")
+def _left_open(check: Check, unrun: Mapping[str, str]) -> Check:
+    """A check without a case is unknown if planned cases were not run, as one of them might have decided it.
+
+    unrun: why, by executor.
+    """
+    why = unrun.get(_executor(check)) if check.property != HAZARDS else next(iter(unrun.values()), None)
+    if why and check.verdict is Verdict.UNSUPPORTED and check.text in (NO_PAIRS, NO_MANAGER):
+        return replace(check, verdict=Verdict.UNKNOWN, text=f"no case about it was run: {why}")
     return check
+
+
+def _executor(check: Check) -> str:
+    return check.id.split("/", 2)[2]
 
 
 def _linted(check: Check, cases: Sequence[CaseResult]) -> Check:

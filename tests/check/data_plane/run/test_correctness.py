@@ -149,6 +149,7 @@ def test_when_the_time_is_over_no_case_begins_and_that_is_reported() -> None:
     assert len(result.faults) == 36
     assert not result.is_right
     assert any("9 of 9 planned cases were not run, because the time was over" in note for note in result.notes)
+    assert result.unrun == dict.fromkeys(("engine", "block-copy"), "the time was over")
     assert any("too few to cover every pair of values" in note for note in result.notes)
 
 
@@ -168,6 +169,7 @@ def test_an_executor_that_hangs_is_not_run_again_and_the_others_are(monkeypatch:
     assert [case.finding.kind for case in hung if case.finding] == [FindingKind.HANG]
     assert sum(case.executor == "engine" for case in result.cases) == 3
     assert any(note.startswith("index-copy was not run again, because it hung") for note in result.notes)
+    assert result.unrun == {"index-copy": "it hung and was not run again"}
 
 
 @pytest.mark.usefixtures("_no_faults")
@@ -179,7 +181,9 @@ def test_when_an_executor_has_broken_the_device_nothing_more_is_run_on_it(monkey
     monkeypatch.setattr(correctness, "broken", lambda device: "an illegal memory access")
     result = run_correctness(replace(FEW, executors=("engine", "index-copy")))
     assert [case.executor for case in result.cases] == ["engine", "index-copy"]
-    assert (result.is_cut, result.broken) == (True, "an illegal memory access")
+    reason = "index-copy broke the device: an illegal memory access"
+    assert result.unrun == {"engine": reason, "index-copy": reason}
+    assert result.broken == "an illegal memory access"
     assert "After index-copy, no more cases could be run on cpu: an illegal memory access." in result.notes
 
 

@@ -101,7 +101,7 @@ Planned = tuple[Executor, Size, Row]
 class _Plan:
     """The cases to run, and what the report must say about them.
 
-    is_cut: something planned was not run. broken: why the device can no longer be used; empty if it can.
+    unrun: why planned cases of an executor were not run. broken: why the device can no longer be used; empty if it can.
     """
 
     config: CorrectnessConfig
@@ -113,7 +113,7 @@ class _Plan:
     device: torch.device
     notes: list[str] = field(default_factory=list)
     scenarios: dict[tuple[str, Size], Scenario] = field(default_factory=dict)
-    is_cut: bool = False
+    unrun: dict[str, str] = field(default_factory=dict)
     broken: str = ""
 
     @property
@@ -191,11 +191,12 @@ def run_correctness(
         num_combinations *= len(axis)
     if len(cases) < num_combinations:
         text = f"There are {num_combinations} combinations of executor, layout, element type, mapping and stream; "
-        if not plan.is_cut:
+        if not plan.unrun:
             whose = "the first" if config.is_short else "each"
             text += f"{len(cases)} cases were chosen that cover every pair of values for {whose} executor."
         else:
-            text += f"{len(cases)} cases were run, too few to cover every pair of values."
+            were = "case was" if len(cases) == 1 else "cases were"
+            text += f"{len(cases)} {were} run, too few to cover every pair of values."
         plan.notes.append(text)
     return CorrectnessResult(
         config.seed,
@@ -207,7 +208,7 @@ def run_correctness(
         tuple(lints),
         tuple(plan.notes),
         time.perf_counter() - began,
-        plan.is_cut,
+        plan.unrun,
         plan.broken,
     )
 
@@ -263,7 +264,7 @@ def _run_cases(plan: _Plan, deadline: float, report: OnWork, on_case: OnCase) ->
     able = {e.name for e, size, row in planned if not e.unsupported(_geometry(size, row), plan.device)}
     found: list[CaseResult] = []
     over: set[str] = set()
-    num_left = 0
+    late: list[str] = []  # the executor of each case that could not start in time
     with ExitStack() as stack:
         stack.enter_context(search_ends_after(deadline - time.perf_counter()))
         isolations: dict[str, Isolation] = {}
@@ -272,7 +273,7 @@ def _run_cases(plan: _Plan, deadline: float, report: OnWork, on_case: OnCase) ->
             if executor.name in over:
                 continue
             if time.perf_counter() >= deadline:
-                num_left += 1
+                late.append(executor.name)
                 continue
             if executor.is_own and executor.name not in isolations:
                 isolations[executor.name] = stack.enter_context(Isolation(executor.name, plan.config.step_seconds_max))
@@ -287,26 +288,27 @@ def _run_cases(plan: _Plan, deadline: float, report: OnWork, on_case: OnCase) ->
                     step_seconds_max=plan.config.step_seconds_max,
                 )
             except OutOfTime:
-                num_left += 1
+                late.append(executor.name)
                 continue
             found.append(case)
             on_case(case)
             if case.finding is not None and case.finding.kind is FindingKind.HANG:
                 over.add(executor.name)
-                plan.is_cut = True
+                plan.unrun[executor.name] = "it hung and was not run again"
                 plan.notes.append(f"{executor.name} was not run again, because it hung: {case.finding.text}.")
             if case.finding is not None and (fault := broken(plan.device)):
-                plan.is_cut, plan.broken = True, fault
+                plan.broken = fault
+                plan.unrun |= dict.fromkeys(able - over, f"{executor.name} broke the device: {fault}")
                 plan.notes.append(f"After {executor.name}, no more cases could be run on {plan.device}: {fault}.")
                 break
             if executor.name not in able:
                 over.add(executor.name)
                 plan.notes.append(f"{executor.name} was not run: {case.reason}.")
     report("cases", len(planned), len(planned))
-    if num_left:
-        plan.is_cut = True
+    if late:
+        plan.unrun |= dict.fromkeys(late, "the time was over")
         plan.notes.append(
-            f"{num_left} of {len(planned)} planned cases were not run, because the time was over; "
+            f"{len(late)} of {len(planned)} planned cases were not run, because the time was over; "
             "a longer --budget runs them."
         )
     return found

@@ -3,7 +3,7 @@
 Reports are rendered from them elsewhere; every text is a sentence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -175,8 +175,8 @@ class LintResult:
 class CorrectnessResult:
     """The result of a correctness run. notes: sentences about what was adapted, left out or reduced.
 
-    num_combinations: the size of the full matrix. is_cut: some planned cases were not run, because the time was over or
-    an executor hung. broken: why the device can no longer be used; empty if it can.
+    num_combinations: the size of the full matrix. unrun: why planned cases of an executor were not run, by executor.
+    broken: why the device can no longer be used; empty if it can.
     """
 
     seed: int
@@ -188,7 +188,7 @@ class CorrectnessResult:
     lints: tuple[LintResult, ...]
     notes: tuple[str, ...]
     seconds: float
-    is_cut: bool = False
+    unrun: Mapping[str, str] = field(default_factory=dict)
     broken: str = ""
 
     @property
