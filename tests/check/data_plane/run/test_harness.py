@@ -153,6 +153,17 @@ def test_a_device_that_an_executor_has_broken_is_a_finding(monkeypatch: pytest.M
     )
 
 
+def test_an_error_of_cuda_is_shown_without_what_torch_says_about_its_own_debugging() -> None:
+    error = torch.AcceleratorError("CUDA error: an illegal memory access\nCompile with TORCH_USE_CUDA_DSA")
+
+    def wrong(caches: Caches, moves: Moves) -> None:
+        raise error
+
+    finding = case_with(wrong).finding
+    assert finding is not None
+    assert finding.text == "in step 1, the executor raised AcceleratorError: CUDA error: an illegal memory access"
+
+
 def test_a_case_for_which_there_is_no_memory_is_skipped_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*given: object) -> World:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 84017152 bytes.")

@@ -35,6 +35,7 @@ from kvproof.check.hosts.time_limit import time_limit
 from kvproof.check.protocol.finding import Finding, error_text
 
 STEP_SECONDS_MAX = 20.0
+CUDA_ERRORS = getattr(torch, "AcceleratorError", ())  # older releases have none
 REST_SECONDS_MAX = 2.0  # for threads that an executor left running
 NO_STREAM, DEFAULT_STREAM, OWN_STREAM = "none", "default", "own"
 
@@ -154,9 +155,15 @@ class _Caught:
             case Finding():
                 found = FindingKind.HANG, f"{where} gave {error.text}"
             case _:
-                found = FindingKind.RAISED, f"{where} raised {type(error).__name__}: {error_text(error)}"
+                found = FindingKind.RAISED, f"{where} raised {type(error).__name__}: {_reason(error)}"
         self.finding = DataFinding(*found, self.step)
         return True
+
+
+def _reason(error: BaseException) -> str:
+    """The text of an exception. Of an error of CUDA only its first line: torch adds how torch itself is debugged."""
+    text = error_text(error)
+    return text.partition("\n")[0] if isinstance(error, CUDA_ERRORS) else text
 
 
 def _refused(scenario: Scenario, geometry: Geometry) -> DataFinding | None:
