@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
-from kvproof.reports.device_baseline import compared
+from kvproof.reports.device_baseline import compared, host_change
 from kvproof.reports.device_baseline import difference as why_not
 from kvproof.reports.document import DocumentError, read
 from kvproof.reports.identity import Identity
@@ -336,3 +336,4 @@ def _compare_moves(before: Result, now: Result, done: ComparedResults) -> None:
             done.worse.append(f"slower: {text}; noise is ±{one.band:.1%}")
         elif one.change > one.band:
             done.better.append(f"faster: {text}; noise is ±{one.band:.1%}")
+    done.notes += filter(None, [host_change(speeds[1], speeds[0])])

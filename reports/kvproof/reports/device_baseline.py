@@ -3,17 +3,25 @@
 The ratios to plain copies are compared, not the speeds; each run timed plain copies on its own machine. The band of
 noise combines the variation of the ratios in both runs and the difference between two timings of the same plain copy.
 It is never below a floor.
+
+A plain copy of a GPU hardly needs the host, and an executor that starts a call for each block needs little else. So on
+a host that is slower or busy, such an executor is slower than before with the same card, driver and code. The cost of a
+pair on the host shows it: if it has changed for every executor, and by more than `HOST_CHANGE` in the median, the host
+is the likely cause.
 """
 
 import math
 from pathlib import Path
+from statistics import median
 
 from kvproof.reports.data_plane_result import Bandwidth, Comparison, Speed
 from kvproof.reports.document import DocumentError, read
 from kvproof.reports.result import Result
 
-# Other processes use main memory too; the memory of a GPU they mostly do not.
-FLOORS = {"cpu": 0.10, "cuda": 0.05}
+# Other processes use main memory and the host, which takes part in every comparison with the pattern; the memory of a
+# GPU they mostly do not.
+MEMORY_FLOOR, GPU_FLOOR = 0.10, 0.05
+HOST_CHANGE = 1.25  # of the cost of a pair on the host, in either direction
 SAME = ("device", "device_name", "layout", "dtype", "block_bytes")
 
 
@@ -42,9 +50,12 @@ def compared(now: Bandwidth, before: Bandwidth) -> list[Comparison]:
     if reason := difference(now, before):
         raise ValueError(reason)
     earlier = {_key(speed): speed for speed in (*before.moves, *before.verification)}
+    drifts = now.drift, before.drift
+    of_moves = GPU_FLOOR if now.device == "cuda" else MEMORY_FLOOR
     return [
-        _comparison(speed, earlier[_key(speed)], now, before)
-        for speed in (*now.moves, *now.verification)
+        _comparison(speed, earlier[_key(speed)], drifts, floor)
+        for speeds, floor in ((now.moves, of_moves), (now.verification, MEMORY_FLOOR))
+        for speed in speeds
         if _key(speed) in earlier
     ]
 
@@ -56,12 +67,32 @@ def not_compared(now: Bandwidth, before: Bandwidth) -> list[str]:
     return [f"{speed.name}, {speed.mapping}" for speed in earlier if _key(speed) not in here]
 
 
+def host_change(now: Bandwidth, before: Bandwidth) -> str:
+    """A sentence if the host itself is slower or faster than in the baseline; empty if not, or not known."""
+    earlier = {(one.executor, one.mapping, one.num_pairs): one for one in before.host_costs}
+    changes = [
+        one.microseconds_per_pair.median / was.microseconds_per_pair.median
+        for one in now.host_costs
+        if (was := earlier.get((one.executor, one.mapping, one.num_pairs))) and was.microseconds_per_pair.median > 0
+    ]
+    if not changes:
+        return ""
+    usual = median(changes)
+    is_slower = usual > HOST_CHANGE and min(changes) > 1
+    if not is_slower and not (usual < 1 / HOST_CHANGE and max(changes) < 1):
+        return ""
+    how = "slower or busier" if is_slower else "faster or less busy"
+    return (
+        f"The host is {how} than in the baseline: a pair costs it {usual:.2f} times as much (the median of "
+        f"{len(changes)} costs), so the speeds that depend on it have changed too."
+    )
+
+
 def _key(speed: Speed) -> tuple[str, str, int]:
     return speed.name, speed.mapping, speed.payload_bytes
 
 
-def _comparison(now: Speed, before: Speed, run: Bandwidth, baseline: Bandwidth) -> Comparison:
+def _comparison(now: Speed, before: Speed, drifts: tuple[float, float], floor: float) -> Comparison:
     change = now.ratio.median / before.ratio.median - 1
-    chance = math.hypot(now.noise, before.noise, run.drift, baseline.drift)
-    band = max(FLOORS.get(run.device, max(FLOORS.values())), chance)
+    band = max(floor, math.hypot(now.noise, before.noise, *drifts))
     return Comparison(now.name, now.mapping, before.ratio.median, now.ratio.median, change, band, change < -band)

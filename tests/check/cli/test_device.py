@@ -114,7 +114,7 @@ def test_a_wrong_executor_exits_with_1_and_its_bytes_are_named_with_their_origin
     failed = [case for case in document["data_plane"]["cases"] if case["status"] == "failed"]
     assert failed
     assert all(case["origins"] and case["histogram"] for case in failed)
-    assert "not timed: movers.py:off_by_one: a correctness case failed" in done.output
+    assert "No speed was measured: movers.py:off_by_one: a correctness case failed." in done.output
     assert "of the CPU pool" in Path(".kvproof/device.html").read_text()
 
 

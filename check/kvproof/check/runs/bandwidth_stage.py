@@ -24,6 +24,7 @@ def timing_stage(
 
         plane = options.plane
         wrong = {case.executor for case in plane.cases if case.status == "failed"}
+        failed = [f"{name}: a correctness case failed" for name in sorted(wrong)]
         right = [named(name) for name in options.executors if name not in wrong]
         config = BandwidthConfig(
             executors=tuple(one for one in right if not one.untimed),
@@ -42,6 +43,8 @@ def timing_stage(
                 raise NoSpeeds("; ".join(f"{one.name} was not timed: {one.untimed}" for one in right))
             if options.broken:
                 raise NoSpeeds(f"an executor broke the device: {options.broken[0]}")
+            if wrong and not right:
+                raise NoSpeeds("; ".join(failed))
             with budget.within_the_run():
                 speeds = run_bandwidth(config, lambda what, done, total: budget.advance(done))
         except (NoSpeeds, MemoryError, RuntimeError) as error:
@@ -52,7 +55,7 @@ def timing_stage(
             if baseline is not None:
                 plane.baseline = f"{source} was not compared: no speed was measured."
             return
-        speeds.skipped += [f"{name}: a correctness case failed" for name in sorted(wrong)]
+        speeds.skipped += failed
         speeds.skipped += [f"{one.name}: {one.untimed}" for one in right if one.untimed]
         plane.bandwidth = speeds
         if baseline is not None:
@@ -64,7 +67,7 @@ def timing_stage(
 
 def _compare(plane: DataPlane, speeds: Bandwidth, baseline: Bandwidth, source: str) -> None:
     """Compare the speeds with a baseline, or say why they are not."""
-    from kvproof.reports.device_baseline import compared, difference, not_compared
+    from kvproof.reports.device_baseline import compared, difference, host_change, not_compared
 
     if reason := difference(speeds, baseline):
         plane.baseline = f"{source} was not compared: {reason}."
@@ -72,3 +75,4 @@ def _compare(plane: DataPlane, speeds: Bandwidth, baseline: Bandwidth, source: s
     plane.comparisons = compared(speeds, baseline)
     missing = not_compared(speeds, baseline)
     plane.baseline = f"Compared with {source}." + (f" This run did not time: {'; '.join(missing)}." if missing else "")
+    plane.notes += filter(None, [host_change(speeds, baseline)])
