@@ -123,8 +123,8 @@ def stages(device: str, out: Path) -> list[Stage]:
         Stage(
             "device-1",
             "bytes, layouts, types, executors, planted faults, races, speeds, text through the paged cache",
-            run("device-1", 1, budget=70),
-            limit(75),
+            run("device-1", 1, budget=65),
+            limit(80),
             is_kvproof=True,
         ),
         Stage(
@@ -152,9 +152,9 @@ def stages(device: str, out: Path) -> list[Stage]:
         ),
         Stage(
             "regressions",
-            "a copy that is 20 % slower and wrong bytes are named against a baseline, and a good run is not",
+            "a copy that is 20 % slower is named against a baseline, and a good run is not",
             (python, "-m", "benchmarks.gpu_regressions", "--out", str(out / "regressions")),
-            110,
+            101,
             on_gpu=True,
         ),
         Stage(
@@ -174,13 +174,13 @@ def stages(device: str, out: Path) -> list[Stage]:
         Stage(
             "device-2",
             "the same as device-1 with another seed, and its speeds beside those of the first",
-            run("device-2", 2, *before, budget=60),
-            limit(65),
+            run("device-2", 2, *before, budget=55),
+            limit(70),
             is_kvproof=True,
         ),
         Stage(
             "breaking",
-            "an access out of bounds and a kernel that does not end are named, and nothing after them is passed",
+            "wrong bytes, an access out of bounds and an endless kernel are named, and nothing after them is passed",
             (python, "-m", "benchmarks.gpu_breaking", "--out", str(out / "breaking")),
             48,
             on_gpu=True,

@@ -1,9 +1,9 @@
 """A mover of blocks that can be made worse on purpose: the executor `gpu_movers.py:move`.
 
 It is kvproof's engine. For `gpu_regressions`, PLANTED=slow in the environment makes a quarter of its copies twice, so
-that it is right and 20 % slower; PLANTED=wrong moves one pair of each list of 40 and more to the target of another one.
-For `gpu_breaking`, PLANTED=outside starts a kernel that writes outside of all memory, and PLANTED=endless one that
-spins for a minute and more, each after the first step.
+that it is right and 20 % slower. For `gpu_breaking`, PLANTED=wrong moves one pair of each list of 40 and more to the
+target of another one, PLANTED=outside starts a kernel that writes outside of all memory, and PLANTED=endless one that
+spins for a minute and more, each after every step.
 """
 
 from __future__ import annotations
