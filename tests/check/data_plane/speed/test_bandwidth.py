@@ -10,7 +10,7 @@ from kvproof.check.data_plane import device
 from kvproof.check.data_plane.executors import BUILT_IN
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout
-from kvproof.check.data_plane.memory.world import Caches
+from kvproof.check.data_plane.memory.world import Caches, World
 from kvproof.check.data_plane.speed import bandwidth, trial
 from kvproof.check.data_plane.speed.bandwidth import BandwidthConfig, NoSpeeds, run_bandwidth
 from kvproof.check.data_plane.speed.stopwatch import noise, spread
@@ -107,6 +107,20 @@ def test_what_was_timed_with_other_calls_is_not_compared() -> None:
     smaller = replace(before, moves=[replace(one, payload_bytes=1) for one in before.moves])
     assert [one.name for one in compared(smaller, before)] == ["memcmp", "torch"]
     assert len(not_compared(smaller, before)) == 6
+
+
+def test_later_trials_compare_once_for_an_executor_that_was_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared_worlds: list[World] = []
+
+    def wrong(world: World) -> object:
+        compared_worlds.append(world)
+        return of_world(world)
+
+    of_world = World.wrong
+    monkeypatch.setattr(World, "wrong", wrong)
+    measured(loop())
+    counts = [compared_worlds.count(world) for world in dict.fromkeys(compared_worlds)]
+    assert counts[:3] == [6, 1, 1]
 
 
 def test_an_executor_that_is_far_too_slow_is_skipped_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:

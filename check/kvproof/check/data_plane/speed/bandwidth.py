@@ -162,7 +162,7 @@ def run_bandwidth(config: BandwidthConfig, on_progress: OnWork = lambda what, do
         total = sum(num_trials for _, num_trials, _ in loads)
         for load, num_trials, share in loads:
             stopwatch = Stopwatch(device)
-            trials = [Trial(load, device, config.seed + number) for number in range(num_trials)]
+            trials = [Trial(load, device, config.seed + number, number == 0) for number in range(num_trials)]
             try:
                 with nullcontext() if load.isolation is None else search_ends_after(config.seconds):
                     for trial in trials:
