@@ -1,5 +1,9 @@
 """What counts as slower than a baseline of a data plane, and when the host itself is named."""
 
+from dataclasses import replace
+
+import pytest
+
 from kvproof.reports.data_plane_result import Bandwidth, HostCost, Speed, Spread
 from kvproof.reports.device_baseline import compared, host_change
 
@@ -19,20 +23,11 @@ def measured(device: str, ratio: float, host_cost: float = 1.0, other_cost: floa
     return Bandwidth(device, "card", "nhd", "int8", 64, 9, [], moves, verification, costs, 1.0, 0.0)
 
 
-def slower(device: str, change: float) -> list[str]:
-    before, now = measured(device, 1.0), measured(device, 1.0 + change)
-    return [one.mapping for one in compared(now, before) if one.is_worse]
-
-
-def test_on_a_gpu_a_move_may_change_by_five_percent_and_a_comparison_which_needs_the_host_by_ten() -> None:
-    assert slower("cuda", -0.04) == []
-    assert slower("cuda", -0.08) == ["swap in"]
-    assert slower("cuda", -0.11) == ["swap in", "verify"]
-
-
-def test_in_main_memory_everything_may_change_by_ten_percent() -> None:
-    assert slower("cpu", -0.08) == []
-    assert slower("cpu", -0.11) == ["swap in", "verify"]
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_speed_may_change_by_a_tenth(device: str) -> None:
+    before = measured(device, 1.0)
+    assert [one.is_worse for one in compared(measured(device, 0.92), before)] == [False, False]
+    assert [one.is_worse for one in compared(measured(device, 0.89), before)] == [True, True]
 
 
 def test_a_host_is_named_if_a_pair_costs_every_executor_more_or_less_than_before() -> None:
@@ -41,4 +36,6 @@ def test_a_host_is_named_if_a_pair_costs_every_executor_more_or_less_than_before
     assert host_change(measured("cuda", 1.0, 2.1, 4.2), before).startswith(slower)
     assert "faster or less busy" in host_change(measured("cuda", 1.0, 0.5, 1.0), before)
     assert host_change(measured("cuda", 1.0, 1.2, 2.4), before) == ""
-    assert host_change(measured("cuda", 1.0, 4.0, 1.9), before) == ""  # one executor alone
+    assert host_change(measured("cuda", 1.0, 4.0, 1.9), before) == ""  # one executor alone has changed
+    alone = replace(measured("cuda", 1.0, 4.0), host_costs=measured("cuda", 1.0, 4.0).host_costs[:1])
+    assert host_change(alone, before) == ""  # and it may have changed by itself

@@ -2,7 +2,7 @@
 
 The ratios to plain copies are compared, not the speeds; each run timed plain copies on its own machine. The band of
 noise combines the variation of the ratios in both runs and the difference between two timings of the same plain copy.
-It is never below a floor.
+It is never below a tenth: two hosts with the same card, driver and code differ by half of that and more.
 
 A plain copy of a GPU hardly needs the host, and an executor that starts a call for each block needs little else. So on
 a host that is slower or busy, such an executor is slower than before with the same card, driver and code. The cost of a
@@ -18,10 +18,9 @@ from kvproof.reports.data_plane_result import Bandwidth, Comparison, Speed
 from kvproof.reports.document import DocumentError, read
 from kvproof.reports.result import Result
 
-# Other processes use main memory and the host, which takes part in every comparison with the pattern; the memory of a
-# GPU they mostly do not.
-MEMORY_FLOOR, GPU_FLOOR = 0.10, 0.05
+FLOOR = 0.10  # a change of a speed by less is never reported
 HOST_CHANGE = 1.25  # of the cost of a pair on the host, in either direction
+EXECUTORS_MIN = 2  # one alone may have changed by itself
 SAME = ("device", "device_name", "layout", "dtype", "block_bytes")
 
 
@@ -51,11 +50,9 @@ def compared(now: Bandwidth, before: Bandwidth) -> list[Comparison]:
         raise ValueError(reason)
     earlier = {_key(speed): speed for speed in (*before.moves, *before.verification)}
     drifts = now.drift, before.drift
-    of_moves = GPU_FLOOR if now.device == "cuda" else MEMORY_FLOOR
     return [
-        _comparison(speed, earlier[_key(speed)], drifts, floor)
-        for speeds, floor in ((now.moves, of_moves), (now.verification, MEMORY_FLOOR))
-        for speed in speeds
+        _comparison(speed, earlier[_key(speed)], drifts)
+        for speed in (*now.moves, *now.verification)
         if _key(speed) in earlier
     ]
 
@@ -70,12 +67,13 @@ def not_compared(now: Bandwidth, before: Bandwidth) -> list[str]:
 def host_change(now: Bandwidth, before: Bandwidth) -> str:
     """A sentence if the host itself is slower or faster than in the baseline; empty if not, or not known."""
     earlier = {(one.executor, one.mapping, one.num_pairs): one for one in before.host_costs}
-    changes = [
-        one.microseconds_per_pair.median / was.microseconds_per_pair.median
-        for one in now.host_costs
-        if (was := earlier.get((one.executor, one.mapping, one.num_pairs))) and was.microseconds_per_pair.median > 0
-    ]
-    if not changes:
+    changes, executors = [], set()
+    for one in now.host_costs:
+        was = earlier.get((one.executor, one.mapping, one.num_pairs))
+        if was is not None and was.microseconds_per_pair.median > 0:
+            changes.append(one.microseconds_per_pair.median / was.microseconds_per_pair.median)
+            executors.add(one.executor)
+    if len(executors) < EXECUTORS_MIN:
         return ""
     usual = median(changes)
     is_slower = usual > HOST_CHANGE and min(changes) > 1
@@ -92,7 +90,7 @@ def _key(speed: Speed) -> tuple[str, str, int]:
     return speed.name, speed.mapping, speed.payload_bytes
 
 
-def _comparison(now: Speed, before: Speed, drifts: tuple[float, float], floor: float) -> Comparison:
+def _comparison(now: Speed, before: Speed, drifts: tuple[float, float]) -> Comparison:
     change = now.ratio.median / before.ratio.median - 1
-    band = max(floor, math.hypot(now.noise, before.noise, *drifts))
+    band = max(FLOOR, math.hypot(now.noise, before.noise, *drifts))
     return Comparison(now.name, now.mapping, before.ratio.median, now.ratio.median, change, band, change < -band)

@@ -18,12 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from kvproof.reports.device_baseline import FLOOR
 from kvproof.reports.recorded_run import RecordedRun
 
 NEEDED = 3  # measurements; fewer say nothing about what is usual
 DEVIATION_OF_MAD = 1.4826
 DEVIATIONS = 3.0
-FLOOR = 0.10  # of the median
 RULE = (
     f"A measurement is out of line if it differs from the median by more than {DEVIATIONS:g} × {DEVIATION_OF_MAD} × "
     f"MAD (the median distance from the median) and by more than {FLOOR:.0%}; at least {NEEDED} measurements are "
