@@ -9,13 +9,30 @@ from typing import Any
 KINDS = ("bytes", "race", "mapping", "end to end")
 RUNS = {"device-1": "all layouts and types", "device-2": "the same, another seed", "kernels": "kernels of engines"}
 DIRECTIONS = ("swap in", "swap out", "copy")
+EXECUTORS = "engine", "vllm", "sglang", "index-copy", "block-copy"
+MOVER = "benchmarks/gpu_movers.py:move"  # if nothing is planted into it, it is the engine
+BREAKING = {
+    "wrong-byte": "two targets exchanged",
+    "out-of-bounds": "a kernel that writes outside of all memory",
+    "endless": "a kernel that does not end",
+}
 PLANTED = {"unchanged": "nothing, another seed", "slower": "a quarter of the copies made twice"}
 
 
 def tables(folder: Path) -> str:
-    """The tables in Markdown. folder: of the documents of one machine."""
-    parts = _bytes(folder), _kernels(folder), _block_sizes(folder), _comparison(folder), _regressions(folder)
+    """The tables in Markdown. folder: of the documents of one machine; a table without its document is left out."""
+    parts = [_bytes(folder), _kernels(folder)]
+    if _has(folder, "speeds"):
+        parts += [_block_sizes(folder), _comparison(folder)]
+    if _has(folder, "regressions-baseline"):
+        parts += [_regressions(folder)]
+    if _has(folder, f"breaking-{next(iter(BREAKING))}"):
+        parts += [_breaking(folder)]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _has(folder: Path, name: str) -> bool:
+    return (folder / f"{name}.json").exists()
 
 
 def _read(folder: Path, name: str) -> Any:
@@ -26,6 +43,8 @@ def _bytes(folder: Path) -> Iterator[str]:
     yield "| run | cases | pairs moved | bytes compared | wrong | planted faults caught | tokens generated | differ |"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|"
     for name, what in RUNS.items():
+        if not _has(folder, name):
+            continue
         plane = _read(folder, name)["data_plane"]
         cases = [case for case in plane["cases"] if case["status"] != "skipped"]
         wrong = sum(case["status"] == "failed" for case in cases)
@@ -39,14 +58,16 @@ def _bytes(folder: Path) -> Iterator[str]:
 
 
 def _kernels(folder: Path) -> Iterator[str]:
-    names = ("engine", "vllm", "sglang", "index-copy", "block-copy")
-    yield f"| move, 256 blocks of 512 KiB | {' | '.join(names)} |"
-    yield f"|---|{'---:|' * len(names)}"
     speeds = {
         (speed["mapping"], speed["name"]): speed
-        for name in ("device-1", "kernels")
-        for speed in _read(folder, name)["data_plane"]["bandwidth"]["moves"]
+        for name in ("regressions-baseline", "device-1", "kernels")
+        if _has(folder, name) and (measured := _read(folder, name)["data_plane"]["bandwidth"])
+        for speed in measured["moves"]
     }
+    speeds = {(mapping, "engine"): speed for (mapping, name), speed in speeds.items() if name == MOVER} | speeds
+    names = [name for name in EXECUTORS if any(name == one for _, one in speeds)]
+    yield f"| move, 256 blocks of 512 KiB | {' | '.join(names)} |"
+    yield f"|---|{'---:|' * len(names)}"
     for mapping in dict.fromkeys(mapping for mapping, _ in speeds):
         cells = [_cell(speeds[mapping, name]) for name in names]
         yield f"| {mapping} | {' | '.join(cells)} |"
@@ -85,6 +106,18 @@ def _regressions(folder: Path) -> Iterator[str]:
             for one in (compared[mapping] for mapping in mappings)
         ]
         yield f"| {planted} | {' | '.join(cells)} |"
+
+
+def _breaking(folder: Path) -> Iterator[str]:
+    yield "| planted | refuted | unknown | not refuted | the finding |"
+    yield "|---|---:|---:|---:|---|"
+    for name, planted in BREAKING.items():
+        checks = _read(folder, f"breaking-{name}")["checks"]
+        counts = [
+            sum(check["verdict"] == verdict for check in checks) for verdict in ("refuted", "unknown", "not refuted")
+        ]
+        (text,) = (check["text"] for check in checks if check["verdict"] == "refuted")
+        yield f"| {planted} | {' | '.join(map(str, counts))} | {text.rpartition('seed 1: ')[2] or text} |"
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ EXAMPLES = TREE / "examples"
 BROKEN = "forty_lines_broken.py:Adapter"
 NO_DOCUMENTS = {  # JSON that no command of kvproof writes for a user
     "docs/gpu/h200/speeds.json",
+    "docs/gpu/h200-second-host/speeds.json",
     "tests/check/search/unchanged_runs.json",
     "tests/models/proofs/efforts.json",
     "tests/reports/sarif-schema-2.1.0.json",
