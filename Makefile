@@ -130,9 +130,9 @@ ray-test: $(READY) ## workers on Ray, also with nodes that are killed; installs 
 	$(PIP) install --quiet $(RAY)
 	$(BIN)/pytest -m ray
 
-everything: $(READY) ## every marked suite to its end, and one table; goes on where it was stopped; SUITES="long ray" SECONDS=3000
+everything: $(READY) ## every marked suite to its end, and one table; goes on where it was stopped; SUITES="long ray" SECONDS=3000 WORKERS=3
 	$(PIP) install --quiet $(RAY)
-	$(BIN)/python -m tests.everything $(SUITES) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(ONLY),--only $(ONLY))
+	$(BIN)/python -m tests.everything $(SUITES) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(WORKERS),--workers $(WORKERS)) $(if $(ONLY),--only $(ONLY))
 
 install-test: $(READY) ## install the wheel in an empty environment, and do there what the README does
 	$(BIN)/pytest -m install -rP tests/test_install.py

@@ -4,11 +4,13 @@
     make everything SUITES="long ray"     # some of them
     make everything SECONDS=3000          # begins no test after so many seconds
     make everything ONLY=tests/models     # only the files whose path begins so; the table has all
+    make everything WORKERS=3             # three tests of the suite `long` at the same time
 
-Each file of a suite is one process of pytest, since a process can import one release of an engine. This module is also
-its plugin: it writes every outcome to FILE as soon as it is there. An outcome belongs to the tree that it is about: a
-commit, with a digest of what differs from it. What has an outcome for the present tree is not run again, so a run that
-was stopped or killed loses one test. To repeat a failure, run its test with pytest; to begin again, remove FILE.
+Each file of a suite is one process of pytest, since a process can import one release of an engine. In the suite
+`long`, whose tests import none and often wait for a limit, it may start workers of xdist. This module is also its
+plugin: it writes every outcome to FILE as soon as it is there. An outcome belongs to the tree that it is about: a
+commit, with a digest of what differs from it. What has an outcome for the present tree is not run again, so a run
+that was stopped or killed loses one test. To repeat a failure, run its test with pytest; to begin again, remove FILE.
 
 A test at which pytest itself died has failed. The exit code is 0 only if every test of the chosen suites ran, none
 failed, and each suite passed at least one: skipped is not passed.
@@ -29,6 +31,7 @@ import pytest
 
 SUITES = ("long", "engine", "ray", "install", "browser")
 FILE = Path("build/everything.jsonl")
+MANY_AT_ONCE = "long"
 RECORDING = "--recording"  # for the plugin: where to write, the suite, the tree, when to stop
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 LIMIT_SECONDS = 7_200  # of a test without a limit of its own: it ends a test that hangs, and none on a slow machine
@@ -96,7 +99,7 @@ def tree_of(folder: Path) -> str:
 
 
 class Recorder:
-    """Leaves out the tests that have an outcome, writes that of each other one, and stops when the time is over."""
+    """Leaves out the tests that have an outcome, and stops when the time is over."""
 
     def __init__(self, file: str, suite: str, tree: str, stop: float) -> None:
         self.file, self.suite, self.tree, self.stop = Path(file), suite, tree, stop
@@ -107,6 +110,15 @@ class Recorder:
         config.hook.pytest_deselected(items=done)
         items[:] = [item for item in items if item.nodeid not in self.known]
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+        if time.time() > self.stop:
+            item.session.shouldstop = "the time is over"
+
+
+class Writer(Recorder):
+    """Also writes every outcome. A worker of xdist is no writer: it reports to the process that started it."""
+
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         write(self.file, self.suite, self.tree, begun=nodeid)
 
@@ -114,11 +126,6 @@ class Recorder:
         if report.when == "call" or not report.passed:
             seconds = round(report.duration, 1)
             write(self.file, self.suite, self.tree, test=report.nodeid, outcome=report.outcome, seconds=seconds)
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        if time.time() > self.stop:
-            item.session.shouldstop = "the time is over"
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -131,7 +138,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if (about := config.getoption("recording", None)) is not None:
-        config.pluginmanager.register(Recorder(**json.loads(about)))
+        kind = Recorder if hasattr(config, "workerinput") else Writer
+        config.pluginmanager.register(kind(**json.loads(about)))
 
 
 # The runs ----------------------------------------------------------------------------------------------------------
@@ -143,19 +151,20 @@ def files_of(suite: str, folder: Path) -> list[str]:
     return [one.relative_to(folder).as_posix() for one in tests if re.search(rf"mark\.{suite}\b", one.read_text())]
 
 
-def run(suite: str, folder: Path, file: Path, tree: str, stop: float, only: str) -> None:
+def run(suite: str, folder: Path, file: Path, tree: str, stop: float, only: str, workers: int) -> None:
     """Run what is left of a suite in the files whose path begins with `only`, until `stop`."""
     for name in files_of(suite, folder):
         while name.startswith(only) and time.time() < stop and name not in recorded(file, suite, tree).ended:
             print(f"{suite}: {name}", flush=True)
-            run_file(suite, name, folder, file, tree, stop)
+            run_file(suite, name, folder, file, tree, stop, workers)
 
 
-def run_file(suite: str, name: str, folder: Path, file: Path, tree: str, stop: float) -> None:
+def run_file(suite: str, name: str, folder: Path, file: Path, tree: str, stop: float, workers: int) -> None:
     """Run what is left of a test file, until `stop`, or until pytest dies."""
     about = {"file": str(file.absolute()), "suite": suite, "tree": tree, "stop": stop}
     limit = f"timeout={LIMIT_SECONDS}"
-    chosen = ["-p", "no:xdist", "-p", "tests.everything", "-o", limit, "-m", suite, name]
+    at_once = ["-p", "xdist", "-n", str(workers)] if suite == MANY_AT_ONCE and workers > 1 else ["-p", "no:xdist"]
+    chosen = [*at_once, "-p", "tests.everything", "-o", limit, "-m", suite, name]
     command = [sys.executable, "-m", "pytest", "-q", *chosen]
     code = subprocess.run([*command, RECORDING, json.dumps(about)], cwd=folder).returncode
     after = recorded(file, suite, tree)
@@ -195,6 +204,7 @@ def main(arguments: Sequence[str] | None = None, folder: Path = Path()) -> int:
     parser.add_argument("suites", nargs="*", help=f"of {', '.join(SUITES)}; by default all")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no test after so many seconds")
     parser.add_argument("--only", default="", metavar="PATH", help="only the files whose path begins so")
+    parser.add_argument("--workers", type=int, default=1, help="tests of the suite long at the same time")
     options = parser.parse_args(arguments)
     if unknown := set(options.suites) - set(SUITES):
         parser.error(f"there is no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
@@ -202,7 +212,7 @@ def main(arguments: Sequence[str] | None = None, folder: Path = Path()) -> int:
     stop = time.time() + options.seconds
     try:
         for suite in suites:
-            run(suite, folder, file, tree, stop, options.only)
+            run(suite, folder, file, tree, stop, options.only, options.workers)
     except KeyboardInterrupt:
         print("interrupted; start it again to go on")
     if tree_of(folder) != tree:

@@ -105,6 +105,17 @@ def test_an_interrupted_run_shows_the_table_and_goes_on_with_the_test_that_was_i
     assert run(folder, capfd) == (1, [row(4, 1, 1, 0, tree), *failed], "a b d d e ")
 
 
+def test_many_tests_of_a_file_run_at_once_and_each_has_one_outcome(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "tests" / "die").touch()
+    code, table, ran = run(folder, capfd, "--workers", "2")
+    assert (code, table[0].split()[:5], sorted(ran.split())) == (1, ["long", "3", "2", "1", "0"], ["a", "b", "d", "e"])
+    assert run(folder, capfd, "--workers", "2")[1:] == (table, ran)
+    outcomes = [line for line in (folder / everything.FILE).read_text().splitlines() if '"outcome"' in line]
+    assert len(outcomes) == 6
+
+
 def test_the_table_has_the_minutes_of_all_runs_of_a_tree(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     tree = everything.tree_of(folder)
     for test, seconds in (("a", 90.0), ("b", 150.0)):
