@@ -449,7 +449,7 @@ ATTACKS: list[Attack] = [
             "raises OutsideContract",
             "raise OutsideContract('asks-first', 'it was not asked')",
             UNREACHED,
-            "never reached: copy-on-write",
+            "never reached: fork (walker operations)",
         ),
         effort=3000,
     ),

@@ -18,6 +18,7 @@ from kvproof.check.protocol.finding import AdapterError, OutsideTable
 from kvproof.check.runs.errors import error_boundary
 from kvproof.check.runs.session import Session, Stage, StageBudget, StageOutput
 from kvproof.check.runs.store import Store
+from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 from kvproof.reports.document import read
 from kvproof.reports.result import Check, Result, Run, WitnessCount
 from kvproof.spec.verdict import Exit, Verdict
@@ -145,6 +146,15 @@ def test_an_internal_error_is_reported_with_its_stage_and_the_other_stages_conti
 def test_an_adapter_that_breaks_the_protocol_is_the_users_to_mend(tmp_path: Path) -> None:
     assert session(tmp_path, stage("a", AdapterError("admit must return Admitted")), stage("b")).run() is Exit.USAGE
     assert stored(tmp_path).messages == ["the adapter of s breaks the protocol: admit must return Admitted"]
+
+
+@pytest.mark.parametrize(("error", "code"), [(UnknownSubject, Exit.USAGE), (SubjectNotReady, Exit.INCONCLUSIVE)])
+def test_a_subject_that_can_be_made_at_first_and_then_not_is_no_fault_of_kvproof(
+    error: type[UnknownSubject], code: Exit, tmp_path: Path
+) -> None:
+    assert session(tmp_path, stage("a", error("pipe:x: two lines")), stage("b")).run() is code
+    reason = "the subject could be made when the run began, and cannot any more: pipe:x: two lines"
+    assert stored(tmp_path).messages == [reason]
 
 
 def test_a_release_outside_the_table_is_no_fault_of_kvproof_and_none_of_the_users(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ class WalkReport:
     saving: Saving
     walk: Walk
     keeps_going: bool
-    possible: dict[str, bool] = field(default_factory=dict)  # operations, none of which must occur
+    possible: dict[str, bool] = field(default_factory=dict)  # operations; those that must occur are true
     outcome: JudgeOutcome = field(default_factory=lambda: JudgeOutcome(Verdict.NOT_REFUTED, {}, 0.0))
     has_known: bool = False
     reported: set[KnownFailure] = field(default_factory=set)  # findings of equal kind are one finding in a report
@@ -106,6 +106,8 @@ class WalkReport:
         found, features = self.saving.save(judge, counterexample, total.num_operations)
         self.walk.avoid(counterexample, features)
         self.has_known = self.has_known or (bool(found.excused) and found.excused != NOT_WANTED)
+        if found.excused and counterexample.finding.contract:  # if no other such call ever ends, it is not judged
+            self.possible[counterexample.operations[-1][0]] = True
         if (kind := (found.property, found.signature, features)) not in self.reported:
             self.reported.add(kind)
             found.seconds = total.seconds

@@ -27,6 +27,7 @@ from kvproof.check.protocol.manager import Assumption
 from kvproof.check.runs.code_reached import code_reached
 from kvproof.check.runs.store import Store, StoreError, fault_of_kvproof
 from kvproof.check.search.result import UNLIMITED, Lines, lines_of_both
+from kvproof.check.subjects import UnknownSubject
 from kvproof.reports.counterexample import REPEAT, FindingView
 from kvproof.reports.printable import cut
 from kvproof.reports.result import Check, Difference, Refusals, Result, WitnessCount
@@ -186,6 +187,10 @@ class Session:
             lead = f"the adapter of {self.result.run.subject} breaks the protocol: " if is_own else ""
             self.adapter_error = f"{lead}{error}"
             self.result.messages.append(self.adapter_error)
+        except UnknownSubject as error:
+            code = Exit.INCONCLUSIVE if error.is_busy else Exit.USAGE
+            self.adapter_error = f"the subject could be made when the run began, and cannot any more: {error}"
+            self.result.messages.append(self.adapter_error)
         self.result.run.is_complete = code is None
         self.result.run.seconds = round(time.monotonic() - begin, 3)
         self.result.run.processor_seconds = round(processor_seconds() - processor_begin, 3)
@@ -218,7 +223,7 @@ class Session:
             try:
                 title = f"{stage.name} ({index + 1} of {len(self.stages)})"
                 self._run_stage(stage, StageBudget(self.result.run.seed, seconds, self._advance, ends), title)
-            except (KeyboardInterrupt, AdapterError):
+            except (KeyboardInterrupt, AdapterError, UnknownSubject):
                 raise
             except BaseException as error:  # a subject may even raise SystemExit
                 code = Exit.INTERNAL

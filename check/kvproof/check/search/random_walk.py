@@ -230,7 +230,8 @@ class _Walk:
         done.num_operations += len(operations)
         done.num_runs += bool(operations)
         done.coverage.update(run.sizes if operations else ())
-        done.kinds.update(operation[0] for operation in operations)
+        ended = operations if found is None else operations[:-1]  # nobody knows whether the last one would have ended
+        done.kinds.update(operation[0] for operation in ended)
         if run.judge is not None:
             done.coverage.update(run.judge.coverage)
             done.notes.update(run.judge.notes)
