@@ -26,7 +26,7 @@ from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
 from kvproof.check.subjects.builtin.store import OwnStore
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-READ_BY_A_STORE = 15  # fields, at most: of its capabilities and of its configuration, but for the names of all levels
+READ_BY_A_STORE = 16  # fields, at most: of its capabilities and of its configuration, but for the names of all levels
 Make = Callable[[], Any]
 
 

@@ -68,6 +68,9 @@ REFUSALS = Need(
     lambda facts: facts.can.refusal_slack is not None or facts.can.stores_what_fits,
     "the subject does not declare that it refuses only if it must",
 )
+COPIES_ALL = Need(
+    lambda facts: facts.can.copies_all, "the subject does not declare that all it stores is copied to a lower tier"
+)
 EXACT = Need(
     lambda facts: facts.can.refusal_slack is not None, "the subject does not declare how exact its refusals are"
 )
@@ -84,8 +87,8 @@ RECORDED_POOL = Need(
     "refcounts and free lists are not in this recording (record with shows_pool=True)",
 )
 IN_ORDER = Need(
-    lambda facts: facts.can.num_overtaken_max is not None or bool(facts.can.policies),
-    "the subject does not declare in which order it lets requests in",
+    lambda facts: facts.can.num_overtaken_max is not None or bool(facts.can.policies) or facts.can.preempts_last,
+    "the subject does not declare in which order it lets requests in or takes their blocks",
 )
 SERVES_RUNNING = Need(
     lambda facts: facts.can.serves_running and facts.can.refusal_slack is not None,

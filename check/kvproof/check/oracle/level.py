@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from kvproof.check.oracle.coverage import (
     CACHE,
+    COPIES_ALL,
     EVENTS,
     EVICTION,
     HITS,
@@ -364,6 +365,7 @@ STORE_NEEDS = {
     "arrived-whole": NOTHING,
     "abort-unseen": NOTHING,
     "source-held": NOTHING,
+    "tiers-agree": COPIES_ALL,
     "refusal-needed": REFUSALS,
     "nondeterministic": REPEATED,
 }

@@ -45,6 +45,7 @@ class StoreCan:
     stores_what_fits: bool = False  # where slots are too few for a store, it takes as many of its keys as it can
     lazy_stores: bool = False  # it can be configured to store what the device evicts next, not what was just computed
     paths: bool = False  # a key is a page together with the pages before it; a call names all of these
+    copies_all: bool = False  # all that a store from the device wrote is copied to a lower tier when it ends: `Copied`
     asks_first: bool = False  # a store may first ask a lower tier for its keys, and take slots when that has answered
 
 
@@ -127,6 +128,7 @@ class SchedulerCan(ManagerCan):
     fills_steps: bool = False  # a chunk ends before its prompt does only if its step has no token left
     begins_prompts: bool = False  # a prompt that waits is begun by a step that has a token, a place and blocks for it
     serves_running: bool = False  # who runs is in each step that ends with a token, a place and blocks left for it
+    preempts_last: bool = False  # blocks are taken from those who rank last among the requests that run (`policies`)
     swaps_into_room: bool = False  # it swaps only whole prompts, and if the host has room for all that may run
     refuses_large_groups: bool = False  # it refuses a fork that makes a request larger than a step can run
 

@@ -235,6 +235,7 @@ class NanoVllmScheduler(SchedulerAdapter):
         eviction=SEQUENCE_LRU,
         num_overtaken_max=0,
         policies=(FCFS,),
+        preempts_last=True,
         refusal_slack=0,
         fills_steps=True,
     )

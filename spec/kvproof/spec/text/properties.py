@@ -137,7 +137,8 @@ MEANINGS: dict[str, Meaning] = {
         "An answer stops for a while in the middle, while the GPU has room.",
     ),
     "arrival-order": Meaning(
-        "While a request waits or is swapped, no more that rank after it are let in than the scheduler declares.",
+        "While a request waits or is swapped, no more that rank after it are let in than the scheduler declares; the "
+        "request that loses its blocks is the one that ranks last, where this is declared.",
         "A request starves while new ones are served.",
     ),
     "hit-written": Meaning(
@@ -177,7 +178,8 @@ MEANINGS: dict[str, Meaning] = {
         "KV is computed again, although there was room to keep it.",
     ),
     "tiers-agree": Meaning(
-        "Equal keys have equal content in every tier, and the entry of a tier ends no later than its bytes.",
+        "Equal keys have equal content in every tier, the entry of a tier ends no later than its bytes, and what shall "
+        "be copied to a lower tier is copied whole.",
         "The answer depends on the tier that a prompt is found in.",
     ),
     "groups-agree": Meaning(

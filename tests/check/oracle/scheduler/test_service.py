@@ -62,6 +62,15 @@ FAULTS = {
         "arrival-order",
         "request 8 was admitted before request 6, which ranks before it and is swapped",
     ),
+    "the next request is preempted and not the last": fault(
+        "Scheduler._run_on",
+        "self._preempt(groups[end], outputs)",
+        "self._preempt(groups.pop(min(index + 1, end)), outputs)",
+        SchedulerConfig(1, 4),
+        [add(1, 1, 3), add(2, 2, 3), add(3, 1, 3), *STEP, ("schedule",)],
+        "arrival-order",
+        "request 2 is waiting, and request 3, which ranks after it, runs on: the scheduler declares the order fcfs",
+    ),
     "a prompt is admitted, and its lookahead has no room": fault(
         "Scheduler._admit_prompts",
         "config.num_lookahead_slots)",
@@ -168,6 +177,15 @@ def test_a_planted_fault_is_found_and_named(name: str) -> None:
     assert finding is not None
     assert ((finding.property,), text in finding.text) == (fault.found_by, True), finding.text
     assert finding_of(BuiltInScheduler(), config, operations) is None
+
+
+def test_a_scheduler_that_does_not_declare_whom_it_preempts_may_preempt_anybody() -> None:
+    class Undeclared(BuiltInScheduler):
+        capabilities = replace(BuiltInScheduler.capabilities, preempts_last=False)
+
+    fault = FAULTS["the next request is preempted and not the last"]
+    with in_memory(fault.plant[0]):
+        assert finding_of(Undeclared(), fault.settings["config"], fault.settings["operations"]) is None
 
 
 # Priorities ---------------------------------------------------------------------------------------------------------

@@ -75,6 +75,17 @@ class CopiesWithoutHolding(Copies):
         return copied
 
 
+class LeavesOneOut(Copies):
+    """It declares that all is copied, and leaves out the last key of each store."""
+
+    capabilities = replace(Copies.capabilities, copies_all=True)
+
+    def end_store(self, transfer: int, request: int, stored: list[int], failed: list[int]) -> Copied:
+        super().end_store(transfer, request, stored, failed)
+        self.end_load(transfer, request, stored)
+        return Copied(stored[:-1], super().begin_load(transfer, request, stored[:-1]))
+
+
 class CopiesFromAnotherSlot(Copies):
     """It copies from the slot that follows."""
 
@@ -151,6 +162,7 @@ def test_a_store_with_a_lower_tier_is_not_refuted(store: type[Any]) -> None:
         (TakesMoreThanIsThere, "frame-kept", (("begin_store", 1, 1, (0,)), ("land", 1))),
         (CopiesWithoutHolding, "refcount-exact", (("begin_store", 1, 1, (0,)), ("land", 1), ("report", 1))),
         (CopiesFromAnotherSlot, "arrived-whole", (("begin_store", 1, 1, (0,)), ("land", 1), ("report", 1))),
+        (LeavesOneOut, "tiers-agree", (("begin_store", 1, 1, (0, 1)), ("land", 1), ("report", 1))),
         (CopiesWhatIsNotThere, "hit-written", (("begin_store", 1, 1, (0,)), ("land", 1), ("report", 1))),
     ],
 )
@@ -161,6 +173,13 @@ def test_a_liar_about_its_lower_tier_is_refuted(
     with pytest.raises(Finding) as found:
         one.apply(operations[-1])
     assert found.value.property == property
+
+
+def test_a_store_that_does_not_declare_to_copy_all_may_leave_keys_out_and_one_that_does_may_lose_them_before() -> None:
+    undeclared: Any = type("Undeclared", (LeavesOneOut,), {"capabilities": Copies.capabilities})
+    judge(undeclared, ("begin_store", 1, 1, (0, 1)), ("land", 1), ("report", 1))
+    whole: Any = type("Whole", (Copies,), {"capabilities": LeavesOneOut.capabilities})
+    assert walk(STORES, whole(), 1, max_operations=1_500, seconds=100).counterexample is None
 
 
 def test_a_store_that_does_not_say_so_asks_no_lower_tier() -> None:

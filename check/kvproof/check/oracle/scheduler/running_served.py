@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.needed_blocks import cost_max
-from kvproof.check.oracle.scheduler.base import SCHEDULE, SchedulerState, unfinished
+from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState, unfinished
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scheduler import ScheduledStep
 from kvproof.spec.text.budgets import is_within_budget, must_be_a_decode
@@ -33,6 +33,7 @@ class Left(NamedTuple):
 
     num_tokens: int
     num_seqs: int
+    requests: tuple[ExpectedRequest, ...] = ()
 
 
 def judge_running_served(state: SchedulerState, step: ScheduledStep, left: Left) -> None:

@@ -196,7 +196,7 @@ class StepExplainer:
             if left:
                 raise tables_left(SCHEDULE, left)
         members = [seq for request in leaving for seq in request.members]
-        self.left = Left(sum([seq.num_unseen for seq in members]), len(members))
+        self.left = Left(sum([seq.num_unseen for seq in members]), len(members), tuple(leaving))
         going_out = [request for request in leaving if any(tables.get(seq.id) for seq in request.members)]
         for request in leaving:
             if request not in going_out:

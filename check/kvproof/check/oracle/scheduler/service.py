@@ -5,6 +5,8 @@ Under both, no request that waits is admitted while one that ranks before it wai
 swapped out may come back before an earlier one that waits; how many later requests may be let in before it, in all, is
 declared as `num_overtaken_max`.
 
+A scheduler that declares `preempts_last` takes blocks from those who rank last among the requests that run.
+
 The request that ranks first among those that wait is left waiting without need if the step has room for it: its whole
 prompt is within what is left of the budgets, there are places, and the blocks that it needs are free, but for the slack
 that the scheduler declares. Where prompts are computed in chunks, a scheduler that declares `begins_prompts` needs no
@@ -24,7 +26,7 @@ from typing import NamedTuple
 from kvproof.check.oracle.expected import Status
 from kvproof.check.oracle.hits import num_blocks_shared
 from kvproof.check.oracle.needed_blocks import num_blocks_kept, num_blocks_needed
-from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState
+from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState, unfinished
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scheduler import ScheduledStep
 from kvproof.spec.text.budgets import (
@@ -108,6 +110,28 @@ def judge_order(state: SchedulerState, held_up: Sequence[HeldUp]) -> None:
                 expected=most,
                 observed=one.num_overtaken,
             )
+
+
+def judge_preempted(state: SchedulerState, held_up: Sequence[HeldUp], left: Sequence[ExpectedRequest]) -> None:
+    """Who is preempted or swapped out ranks after everyone who runs on, if the scheduler declares `preempts_last`.
+
+    held_up: those that waited or were swapped before the step. left: those who ran and do not run on.
+    """
+    if not (left and state.capabilities.preempts_last) or state.moves_kv:
+        return
+    came = {one.request.id for one in held_up}
+    run_on = [one for one in unfinished(state.requests) if one.id not in came and is_let_in(one)]
+    for one in left:
+        later = next((other for other in run_on if ranks_first(one, other)), None)
+        if later is not None and one.id in state.requests and not one.is_doomed:
+            raise Finding(
+                "arrival-order",
+                f"request {one.id} is $status, and request {later.id}, which ranks after it, runs on: the scheduler "
+                f"declares the order {state.config.policy}",
+                call=SCHEDULE,
+                values={"status": one.members[0].status.value},
+            )
+        state.coverage["preempted while others run on"] += bool(run_on)
 
 
 def judge_left_waiting(state: SchedulerState, step: ScheduledStep, held_up: Sequence[HeldUp], num_unused: int) -> None:

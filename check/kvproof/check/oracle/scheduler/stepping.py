@@ -14,6 +14,7 @@ from kvproof.check.oracle.scheduler.service import (
     judge_left_waiting,
     judge_order,
     judge_partial_prompts,
+    judge_preempted,
     judges_waiting,
 )
 from kvproof.check.oracle.scheduler.step_checks import Sampling
@@ -86,6 +87,7 @@ class StepJudge:
         self._judge_budgets(step)
         judge_running_served(self.scheduler, step, self.steps.left)
         judge_order(self.scheduler, held_up)
+        judge_preempted(self.scheduler, held_up, self.steps.left.requests)
         self._judge_progress(has_moved)
         if held_up and self.judges_waiting and not self.steps.left.num_seqs:
             judge_left_waiting(self.scheduler, step, held_up, num_unused)

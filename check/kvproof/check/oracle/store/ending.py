@@ -49,7 +49,7 @@ class EndJudge:
         """The store learns that a transfer has landed."""
         one = self.transfers[transfer]
         self.coverage["reported before an older one"] += next(iter(self.transfers)) != transfer
-        copied = None
+        copied, stored = None, list[int]()
         if one.is_load:
             context = f"end_load({keys_text(one.keys)})"
             self.call("total-calls", "end_load", transfer, one.request, list(one.keys))
@@ -66,6 +66,8 @@ class EndJudge:
             self.explained.end(one, context)
         del self.transfers[transfer]
         self.store.recency.perhaps_used([*one.keys, *one.named])
+        if self.capabilities.copies_all and one.from_device:
+            self._judge_all_copied(stored, [] if copied is None else copied.keys, context)
         if copied is not None and copied.keys:
             self._copied(one, copied, context)
         try:
@@ -73,6 +75,13 @@ class EndJudge:
         except Finding as finding:
             raise sharpened(finding, one) from None
         return True
+
+    def _judge_all_copied(self, stored: Sequence[int], copied: Sequence[int], context: str) -> None:
+        """Nothing of what was written is left out of the copy to the lower tier, where the store declares it."""
+        left_out = [key for key in stored if self.explained.has(key) and key not in copied]
+        if left_out:
+            sentence, values = "$keys was written, and is not copied to the lower tier", {"keys": keys_text(left_out)}
+            raise Finding("tiers-agree", sentence, call=context, values=values)
 
     def _copied(self, stored: Transfer, copied: Copied, context: str) -> None:
         """What was stored is copied to a lower tier: a load with the number of its store."""

@@ -71,6 +71,7 @@ class BuiltInScheduler(SchedulerAdapter):
         fills_steps=True,
         begins_prompts=True,
         serves_running=True,
+        preempts_last=True,
         refuses_large_groups=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS

@@ -142,6 +142,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         fills_steps=True,
         begins_prompts=True,
         serves_running=True,
+        preempts_last=True,
         refusal_slack=0,
         reports_ends=True,
         sends_aborted=True,

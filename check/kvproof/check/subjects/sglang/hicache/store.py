@@ -82,7 +82,7 @@ class SGLangHiCache(StoreAdapter):
         takes = self._module(CONTROLLER).PrefetchOperation.__init__.__code__.co_varnames
         self._asks_first = "host_indices" not in takes  # from 0.5.16 on
         self.capabilities = StoreCan(
-            paths=True, lost_hits=0, refusal_slack=None, reset=True, asks_first=self._asks_first
+            paths=True, lost_hits=0, refusal_slack=None, reset=True, asks_first=self._asks_first, copies_all=True
         )
 
     def open(self, config: StoreConfig) -> None:
