@@ -88,6 +88,8 @@ class Asked:
 def _no_such_name(pattern: str) -> UsageError:
     """The error of a pattern that matches nothing; it suggests names that are similar."""
     names = sorted(pinned_names())
+    if any(matches(name, pattern) for name in names):
+        return UsageError(f"{pattern} is a name of the pin, and nothing has this name any more")
     subjects = [name.rpartition("/")[0] for name in names]
     known = [*SUITES, LINT, *subjects, *names, *vacuity_names(), *(f"{LINT}/{name}" for name in lint_names())]
     return UsageError(
