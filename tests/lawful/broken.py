@@ -128,6 +128,17 @@ class CachesWhatWasScheduled(Caches):
         pass
 
 
+class CachesTheSampledToken(CachesAtRelease):
+    """What is cached at a release has the token that was sampled last, whose KV no step has computed."""
+
+    def release(self, seq: int) -> None:
+        if self.config.caching:
+            num_slots = len(self.held[seq]) * self.config.block_size
+            self.num_done[seq] = min(len(self.tokens[seq]), num_slots)
+            self.used.update(dict.fromkeys(self.held[seq], self.clock))
+        super().release(seq)
+
+
 class HitsWithoutCopy(HitsWithinBlocks):
     """A hit ends within a block, and nothing is copied."""
 
@@ -184,6 +195,7 @@ BROKEN = {  # the properties that say so
     EvictsShortestFirst: {"eviction-order"},
     CachesWhatWasAdmitted: {"hit-computed"},
     CachesWhatWasScheduled: {"hit-computed"},
+    CachesTheSampledToken: {"hit-computed"},
     HitsWithoutCopy: {"hit-computed"},
     CopiesAnotherBlock: {"hit-computed"},
     HitsOneTokenTooMany: {"hit-computed"},
