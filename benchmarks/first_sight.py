@@ -1,11 +1,12 @@
 """How long a walk takes to see a known fault of an engine: operations and processor seconds, medians over ten seeds.
 
-F1 to F9 are the faults of docs/findings.md that a manager or a pool shows. A walk ends at the first finding with the
+F1 to F21 are the faults of docs/findings.md that have a number. A walk ends at the first finding with the
 property and the mechanism of the fault; other findings only end their run, as in a hunt that has reported them already.
 The seconds are those of the walk. Before it come the import of the engine and, in a hunt, the small scopes, where some
 of these faults are seen earlier. A release that was not downloaded is left out, with the command that downloads it.
 
-The goal is half of what the walk of kvproof took at commit 1f1fd361. Those seconds, and those of a first prototype with
+The goal of F1 to F9 is half of what the walk of kvproof took at commit 1f1fd361; the others were found later, and have
+none. Those seconds, and those of a first prototype with
 fewer features and properties, are means of two measurements in turn with today's walk on one host. They are scaled to
 the host of the run.
 """
@@ -34,20 +35,20 @@ class Fault(NamedTuple):
     """A known fault.
 
     operation: where it is seen. seconds_before, seconds_of_prototype: medians of ten seeds on the host of the goals, of
-    the walk at 1f1fd361 and of the prototype; the latter is None if its levels do not show the fault. cause: of its
-    finding, empty if no exception is its mechanism.
+    the walk at 1f1fd361 and of the prototype; None if that did not show the fault. cause: of its finding, empty if no
+    exception is its mechanism.
     """
 
     subject: str
     property: str
     operation: str
-    seconds_before: float
-    seconds_of_prototype: float | None
+    seconds_before: float | None = None
+    seconds_of_prototype: float | None = None
     cause: str = ""
 
-    def goal(self, slowness: float) -> float:
-        """The seconds in which it should be seen, on a host that takes so many times as long."""
-        return slowness * self.seconds_before / 2
+    def goal(self, slowness: float) -> float | None:
+        """The seconds in which it should be seen, on a host that takes so many times as long; None without a goal."""
+        return None if self.seconds_before is None else slowness * self.seconds_before / 2
 
 
 class Sight(NamedTuple):
@@ -67,6 +68,18 @@ FAULTS = {
     "F7": Fault("vllm-v1==0.6.6.post1", "failed-call-changes-nothing", "admit", 0.082, 0.011),
     "F8": Fault("vllm-v1-pool==0.23.0", "lists-agree", "give", 0.0055, None),
     "F9": Fault("vllm-v1==0.30.0", "sharing-equal", "admit", 0.36, 0.143),
+    "F10": Fault("vllm-v1==0.18.1", "sharing-equal", "admit"),
+    "F11": Fault("vllm-v1==0.8.5", "window-kept", "run"),
+    "F12": Fault("vllm-v1-scheduler==0.13.0", "in-flight-held", "abort"),
+    "F13": Fault("vllm-v0==0.9.1", "hit-computed", "admit"),
+    "F14": Fault("vllm-v1-scheduler==0.11.0", "frame-kept", "schedule"),
+    "F15": Fault("vllm-v1-scheduler==0.11.0", "arrival-order", "schedule"),
+    "F16": Fault("vllm-v0==0.5.0", "sharing-equal", "admit"),
+    "F17": Fault("vllm-v1==0.7.0", "sharing-equal", "admit"),
+    "F18": Fault("vllm-v1-scheduler==0.26.0", "total-calls", "schedule", cause="schedule AssertionError"),
+    "F19": Fault("vllm-v1-scheduler==0.32.0", "running-served", "schedule"),
+    "F20": Fault("vllm-v1-pool==0.33.0", "events-agree", "take"),
+    "F21": Fault("sglang==0.5.23", "hit-computed", "admit"),
 }
 
 
@@ -117,12 +130,12 @@ def main(seeds: Iterable[int] = SEEDS) -> dict[str, Any]:
             continue
         count = statistics.median(one.num_operations for one in seen)
         middle = figures[name]["median s"] = statistics.median(seconds)
-        of_prototype = fault.seconds_of_prototype
+        of_prototype, goal = fault.seconds_of_prototype, fault.goal(scale)
         prototype = "" if of_prototype is None else f", prototype {scale * of_prototype:.3f}"
+        wanted = "" if goal is None else f"; goal {goal:.3f}{prototype}"
         print(
             f"  {name}  {fault.subject:<28} {count:>8,.0f} operations  {middle:>6.3f} CPU s "
-            f"({min(seconds):.2f} to {max(seconds):.2f})  seen by {len(seen)} of {len(seeds)}; "
-            f"goal {fault.goal(scale):.3f}{prototype}",
+            f"({min(seconds):.2f} to {max(seconds):.2f})  seen by {len(seen)} of {len(seeds)}{wanted}",
             flush=True,
         )
     return figures
