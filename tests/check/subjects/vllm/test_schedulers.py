@@ -36,9 +36,9 @@ def walked(release: str, subject: str, fixed: dict[str, Any], num_operations: in
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("release", ["0.6.5", "0.9.2", "0.10.2"])
-def test_the_v0_scheduler_without_cache_window_and_chunks_is_not_refuted(release: str) -> None:
-    fixed = {"caching": False, "window": None, "chunked": False}
+@pytest.mark.parametrize(("release", "others"), [("0.6.5", {"cross": False}), ("0.9.2", {}), ("0.10.2", {})])
+def test_the_v0_scheduler_without_cache_window_and_chunks_is_not_refuted(release: str, others: dict[str, Any]) -> None:
+    fixed = {"caching": False, "window": None, "chunked": False} | others
     found, num_operations, witnesses = walked(release, "vllm-v0-scheduler", fixed, 30_000)
     assert found is None
     assert num_operations >= 30_000

@@ -11,7 +11,8 @@ From 0.7.3 on several prompts can be computed in part in one step (`max_num_part
 and all but one of them may be long: here, longer than half of the longest sequence.
 
 Limits: a request has one sequence (so says the scheduler of these releases; several samples of one prompt are requests
-of their own there), no encoder, no images, no salts; preemption by swapping with chunked prompts is not driven, since
+of their own there), no images, no salts; with an encoder no window, cache, lookahead, adapter, chunked prompt or
+swapping, as the engine demands; preemption by swapping with chunked prompts is not driven, since
 requests are let in beside any number of swapped ones, and the scheduler gives up with an error when the host is full;
 the watermark, by default one block in a hundred, is set to no block. No order of service is declared: with chunked
 prompts, decodes go before prompts in the queue of running requests, so what is preempted does not come back by arrival.
@@ -107,6 +108,7 @@ ASSUMPTIONS = (
     Assumption("swap-space", "Where preemption is by swapping, the host has room for all that may run."),
     Assumption("whole-steps", "With the prefix cache, a step's tokens of chunked prompts fill whole blocks."),
     Assumption("window-or-cache", "A sliding window and the prefix cache are not on together."),
+    Assumption("encoder-alone", "With an encoder: no window, cache, lookahead, adapter, chunked prompt or swapping."),
     Assumption("adapter-ids", "Two adapters never have the same id; their names may be equal."),
     Assumption("write-before-read", "A step writes its KV before it reads: a hit may be computed in the same step."),
     Assumption("clock-advances", "No two steps have the same time: the evictor tells its entries apart by it."),
@@ -130,6 +132,7 @@ class VllmV0Scheduler(SchedulerAdapter):
         lookahead=True,
         chunked=True,
         adapters=True,
+        cross=True,
         same_step_hits=True,
         reports_ends=True,
         swaps_into_room=True,
@@ -157,6 +160,9 @@ class VllmV0Scheduler(SchedulerAdapter):
             raise Unsupported("where prompts are not chunked, a step must have room for the longest one")
         if config.max_num_batched_tokens // config.partial_prefills < (config.block_size if config.caching else 1):
             raise Unsupported("a step has no tokens for each of the prompts that it may compute in part")
+        has_extras = config.window or config.caching or config.lookahead or config.chunked or config.keys > 1
+        if config.cross and (has_extras or config.preemption == "swap"):
+            raise Unsupported("an encoder excludes window, cache, lookahead, chunked prompts, adapters and swapping")
         num_slots = config.max_model_len + config.lookahead
         self.require_fitting_model(num_slots)
         if config.preemption == "swap" and config.chunked:
@@ -171,6 +177,7 @@ class VllmV0Scheduler(SchedulerAdapter):
         self._manager.watermark_blocks = 0
         self._pools = Pools(self._manager, config)
         self._groups: dict[int, Any] = {}  # by request
+        self._encoders: dict[str, int] = {}  # the encoder's sequence, by the name of the request
         self._served: dict[int, None] = {}  # the sequences that got slots in this step, in that order
         self._record_order(self._manager)
         return scheduler
@@ -226,13 +233,20 @@ class VllmV0Scheduler(SchedulerAdapter):
 
     def add(self, request: Request) -> None:
         adapter = Adapter(request.key.adapter_id) if request.key.adapter_id else None
-        inputs = {"type": "token", "prompt_token_ids": request.tokens}
-        made = self._release.sequence.Sequence(request.seq, inputs, self.config.block_size, None, adapter)
+        made, encoder = self._sequence(request.seq, request.tokens, adapter), None
         # `n` is the name of a parameter that the scheduler asks for; without it, it assumes one sequence.
         sampling = StubObject(n=1, best_of=None, max_tokens=request.max_tokens, use_beam_search=False)
-        group = self._release.sequence.SequenceGroup(str(request.number), [made], 0.0, sampling, adapter)
+        if request.encoder is not None:
+            encoder = self._sequence(*request.encoder)
+            self._encoders[str(request.number)] = encoder.seq_id
+        name, options = str(request.number), {} if encoder is None else {"encoder_seq": encoder}
+        group = self._release.sequence.SequenceGroup(name, [made], 0.0, sampling, adapter, **options)
         self._groups[request.number] = group
         self.scheduler.add_seq_group(group)
+
+    def _sequence(self, seq: int, tokens: list[int], adapter: Adapter | None = None) -> Any:
+        inputs = {"type": "token", "prompt_token_ids": tokens}
+        return self._release.sequence.Sequence(seq, inputs, self.config.block_size, None, adapter)
 
     def cancel(self, request: Request) -> None:
         self.scheduler.abort_seq_group(str(request.number))
@@ -287,4 +301,5 @@ class VllmV0Scheduler(SchedulerAdapter):
         self.scheduler.free_finished_seq_groups()
 
     def observe(self) -> Observation:
-        return observation_of(self._manager, self._pools, self.config)
+        encoders = {name: seq for name, seq in self._encoders.items() if name in self._manager.cross_block_tables}
+        return observation_of(self._manager, self._pools, self.config, encoders)
