@@ -255,8 +255,8 @@ def _cell(checks: list[Check]) -> MatrixCell:
     if not checks:
         return MatrixCell("–", "unsupported", "")
     verdict = _weakest(checks)
-    if weakest_of(checks)[1]:
-        return MatrixCell(NOTE, NOTE, "")
+    if word := weakest_of(checks)[1]:
+        return MatrixCell(word, NOTE, "")
     counts: Counter[str] = Counter()
     for check in checks:
         counts.update(check.counts)

@@ -15,7 +15,7 @@ WEAKEST_FIRST = (
     Verdict.PROVED,
     Verdict.UNSUPPORTED,
 )
-NOTE = "note"
+NOTE, EXCUSED = "note", "excused"
 Cell = tuple[str, Verdict | None]  # a word, and the verdict that it stands for
 NO_CHECK: Cell = "–", None
 
@@ -38,8 +38,8 @@ def scope_of(check: Check) -> str:
 
 def cell(result: Result, property: str, judge: str) -> Cell:
     """The weakest verdict of a judge on a property over its scopes, as a word; NO_CHECK if it has no check of it."""
-    weakest, is_noted = weakest_of(_checks_of(result, property, judge))
-    return NO_CHECK if weakest is None else (NOTE if is_noted else weakest.value, weakest)
+    weakest, word = weakest_of(_checks_of(result, property, judge))
+    return NO_CHECK if weakest is None else (word or weakest.value, weakest)
 
 
 def weakest_verdict(result: Result, property: str, judge: str) -> Verdict | None:
@@ -51,21 +51,26 @@ def _checks_of(result: Result, property: str, judge: str) -> list[Check]:
     return [check for check in result.checks if check.property == property and check.judge == judge]
 
 
-def weakest_of(checks: Iterable[Check]) -> tuple[Verdict | None, bool]:
-    """The weakest verdict of these checks, None without any, and whether a note is weaker than all that holds.
+def weakest_of(checks: Iterable[Check]) -> tuple[Verdict | None, str]:
+    """The weakest verdict of these checks, None without any, and the word for it if it is not its own.
 
-    What one scope notes is not exhausted because another one did not see it.
+    NOTE: a note is weaker than all that holds. What one scope notes is not exhausted because another one did not see
+    it. EXCUSED: each check that is refuted is excused.
     """
     checks = list(checks)
     verdicts = {check.verdict for check in checks}
     weakest = next((verdict for verdict in WEAKEST_FIRST if verdict in verdicts), None)
     if weakest not in (Verdict.REFUTED, Verdict.UNKNOWN) and any(check.note for check in checks):
-        return Verdict.UNSUPPORTED, True
-    return weakest, False
+        return Verdict.UNSUPPORTED, NOTE
+    is_excused = weakest is Verdict.REFUTED and not any(check.is_failure for check in checks)
+    return weakest, EXCUSED if is_excused else ""
 
 
 def properties_by_cell(result: Result, judge: str) -> Counter[Cell]:
-    """How many properties have which word and weakest verdict under the judge; a note is not counted as refuted."""
+    """How many properties have which word and weakest verdict under the judge.
+
+    Neither a note nor what is excused counts as refuted.
+    """
     return Counter(found for name in properties(result) if (found := cell(result, name, judge)) != NO_CHECK)
 
 

@@ -25,6 +25,7 @@ from kvproof.reports.printable import cut, printable
 from kvproof.reports.reached import code_lines, not_reached
 from kvproof.reports.result import OPERATIONS, Result
 from kvproof.reports.summary import (
+    EXCUSED,
     NOTE,
     WEAKEST_FIRST,
     advice,
@@ -143,14 +144,16 @@ def _print_judges(result: Result, console: Console) -> None:
     """How many properties have which verdict under each judge: a table, or a line for each judge if it is too wide."""
     counts = {judge: properties_by_cell(result, judge) for judge in judges(result)}
     cells = [(verdict.value, verdict) for verdict in WEAKEST_FIRST]
-    cells.insert(1, (NOTE, Verdict.UNSUPPORTED))
+    cells[1:1] = (EXCUSED, Verdict.REFUTED), (NOTE, Verdict.UNSUPPORTED)
     shown = [one for one in cells if any(of_judge[one] for of_judge in counts.values())]
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else box.ASCII2, show_edge=False)
     table.add_column("properties", no_wrap=True)
     for word, _ in shown:
         table.add_column(word, justify="right", no_wrap=True)
     for judge, of_judge in counts.items():
-        row = [Text(str(of_judge[one]) if of_judge[one] else "–", style=STYLES[one[1]]) for one in shown]
+        styles = [STYLES[Verdict.UNKNOWN if word == EXCUSED else verdict] for word, verdict in shown]
+        numbers = [str(of_judge[one]) if of_judge[one] else "–" for one in shown]
+        row = [Text(number, style=style) for number, style in zip(numbers, styles, strict=True)]
         table.add_row(Text(printable(judge)), *row)
     width = console.width if console.is_terminal else WIDTH_OF_LOG
     unlimited = console.options.update(max_width=WIDTH_OF_PLAIN_TEXT)
