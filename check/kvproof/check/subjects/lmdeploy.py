@@ -165,22 +165,26 @@ class LMDeploy(ManagerAdapter):
         self._sequence(seq).tokens.append(token)
 
     def hits(self, group: int) -> int:
-        """Match the prompt and give the match up again. Returns the number of tokens found."""
+        """Match the prompt and take the match back again. Returns the number of tokens found."""
         (seq,) = self.groups[group]
         fake = self._sequence(seq)
         self._trie.match(fake)
         hit = fake.num_history_ids
-        self._give_up(fake)
+        self._take_back(fake)
         return hit
 
-    def _give_up(self, fake: FakeSequence) -> None:
-        """As in `release_paging_resources`: free all blocks, and forget the match."""
+    def _take_back(self, fake: FakeSequence) -> None:
+        """As in `rollback` of the prefill scheduler, of a sequence that had no block before the match."""
+        if fake.num_blocks:
+            self.manager.truncate(fake, 0)
+        self._forget(fake)
+
+    def _forget(self, fake: FakeSequence) -> None:
+        """The sequence is as it was before any match."""
         cache = fake.prefix_cache
         cache.trie_cursor, cache.match_start_step = None, -1
         cache.recompute_overlap.clear_tracking()
         fake.kv_token_limit = None
-        if fake.num_blocks:
-            self.manager.free(fake)
         fake.set_step(0)
 
     def can_admit(self, group: int) -> Admission:
@@ -190,7 +194,7 @@ class LMDeploy(ManagerAdapter):
         self._trie.match(fake)
         self._has_room(fake)
         can_allocate = bool(self.manager.can_allocate(fake, self.config.lookahead))
-        self._give_up(fake)
+        self._take_back(fake)
         return self.admission(can_allocate)
 
     def _has_room(self, fake: FakeSequence) -> bool:
@@ -240,7 +244,11 @@ class LMDeploy(ManagerAdapter):
             self._fakes[one.seq].set_step(one.stop)
 
     def release(self, seq: int) -> None:
-        self._give_up(self._sequence(seq))
+        """As in `release_paging_resources`: free all blocks, and forget the match."""
+        fake = self._sequence(seq)
+        if fake.num_blocks:
+            self.manager.free(fake)
+        self._forget(fake)
 
     def free(self, seq: int) -> None:
         super().free(seq)
