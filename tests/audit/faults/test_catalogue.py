@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from kvproof.audit.faults.bytes_judge import EXECUTORS
-from kvproof.audit.faults.catalogue import catalogue, fresh
+from kvproof.audit.faults.catalogue import catalogue, fresh, second
 from kvproof.audit.faults.edits import Fault, NotPlanted, release_of
 from kvproof.audit.faults.planting import download_name, sources
 from kvproof.check.subjects.registry import NAMED
 
 BLIND_SPOTS = Path(__file__).parents[3] / "docs" / "blind-spots.md"
-ALL = (*catalogue(), *fresh())
+ALL = (*catalogue(), *fresh(), *second())
 OWN = [fault for fault in ALL if not release_of(fault)]
 OF_ENGINES = [fault for fault in ALL if release_of(fault)]
 

@@ -17,6 +17,7 @@ class Faulty(StrEnum):
     SPECIFICATION = "spec"
     IMPLEMENTATION = "impl"
     FRESH = "fresh"
+    SECOND = "second"
 
 
 class FaultJudge(StrEnum):
@@ -34,8 +35,8 @@ OfOption = Annotated[
     typer.Option(
         "--of",
         help="Plant faults in the specification and its proofs (spec), or in block managers (impl): those of "
-        "kvproof, and those of the engines that are downloaded. In these too, fresh plants faults that no search was "
-        "written for.",
+        "kvproof, and those of the engines that are downloaded. In these too, fresh and second plant faults that "
+        "no search was written for.",
     ),
 ]
 JudgesOption = Annotated[
@@ -48,7 +49,7 @@ OnlyOption = Annotated[
         "--only",
         metavar="PATTERN",
         help="Plant only these faults: those of a rule or step, of a kind such as 'rules' or 'machinery', or "
-        "those that match a pattern such as 'drop_*' or 'guards/*'. With impl and fresh: those of a subject, of a "
+        "those that match a pattern such as 'drop_*' or 'guards/*'. With the others: those of a subject, of a "
         "kind, or that match a pattern such as 'kvproof/swap-*'. Repeatable.",
     ),
 ]
@@ -95,7 +96,8 @@ def faults(
     downloaded are not judged.
 
     With --of fresh, the same is done with a second catalogue. Its faults were written from the code of the subjects
-    alone, so the share that is found says how good the searches are.
+    alone, so the share that is found says how good the searches are. With --of second, it is done with a further list
+    of this kind.
     """
     with error_boundary(json):
         if resume and out is None:

@@ -10,6 +10,8 @@ searches look at. What is found of them at the first run says how good the searc
 any more, but for the reason why it is not found. Its sentence also says what a user notices, and "Needs ... and ..."
 if the fault needs two features together.
 
+`second/`, in the same form: a second list of this kind, which was written later.
+
 `walks/`, a file for each subject: faults that a walk of the tests finds within a number of operations, and makes short.
 
 `by_hand.toml`, `machinery.toml`, `code.toml`: faults of the specification's text, of what proves it, and of the code of
@@ -45,6 +47,12 @@ def catalogue() -> tuple[Fault, ...]:
 def fresh() -> tuple[Fault, ...]:
     """The faults of subjects that nobody looked for beforehand, by file and in their order. Raises as `catalogue`."""
     return _faults_of("fresh")
+
+
+@cache
+def second() -> tuple[Fault, ...]:
+    """The second list of such faults, by file and in their order. Raises as `catalogue`."""
+    return _faults_of("second")
 
 
 def _faults_of(folder: str) -> tuple[Fault, ...]:
