@@ -54,7 +54,7 @@ def moving(make: Make, saving: Saving, walk: Walk) -> tuple[Stage, DataPlane | N
     return stage, plane
 
 
-def checks_of(stage: Stage, seconds: float = 30.0) -> dict[str, tuple[Verdict, str]]:
+def checks_of(stage: Stage, seconds: float = 1_000.0) -> dict[str, tuple[Verdict, str]]:
     checks = [one for one in stage.run(StageBudget(1, seconds, lambda count: None)) if isinstance(one, Check)]
     return {check.property: (check.verdict, check.text) for check in checks}
 
