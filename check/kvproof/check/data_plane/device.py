@@ -23,6 +23,7 @@ from typing import Protocol
 import torch
 
 from kvproof.check.hosts.program import finished
+from kvproof.check.protocol.finding import error_text
 
 TORCH_MIN = (2, 11)
 RELEASES = ("triton", "vllm", "sgl_kernel")  # what runs on a GPU, if it is installed
@@ -156,6 +157,16 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     text = str(error).lower()
     return isinstance(error, RuntimeError) and ("out of memory" in text or "allocate memory" in text)
+
+
+CUDA_ERRORS = getattr(torch, "AcceleratorError", ())  # older releases have none
+
+
+def reason_of(error: BaseException) -> str:
+    """The type and the text of an exception. Of an error of CUDA only its first line: torch adds how to debug it."""
+    text = error_text(error)
+    shown = text.partition("\n")[0] if isinstance(error, CUDA_ERRORS) else text
+    return f"{type(error).__name__}: {shown}"
 
 
 def broken(device: torch.device, seconds_max: float = REST_SECONDS_MAX) -> str:

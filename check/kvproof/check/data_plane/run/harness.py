@@ -20,7 +20,7 @@ from types import TracebackType
 import torch
 
 from kvproof.check.data_plane.compare.diagnosis import count_text, finding_of
-from kvproof.check.data_plane.device import broken, is_out_of_memory, own_stream, wait_for
+from kvproof.check.data_plane.device import broken, is_out_of_memory, own_stream, reason_of, wait_for
 from kvproof.check.data_plane.executors.base import Executor
 from kvproof.check.data_plane.executors.isolation import Crashed, ExecutorRaised, Hung, Isolation, NoRoom
 from kvproof.check.data_plane.memory.layouts import Geometry, UnknownSetting
@@ -32,10 +32,9 @@ from kvproof.check.data_plane.steps.linter import lint
 from kvproof.check.data_plane.steps.moves import Moves, Scenario, Step
 from kvproof.check.hosts.interrupt import is_from_outside
 from kvproof.check.hosts.time_limit import time_limit
-from kvproof.check.protocol.finding import Finding, error_text
+from kvproof.check.protocol.finding import Finding
 
 STEP_SECONDS_MAX = 20.0
-CUDA_ERRORS = getattr(torch, "AcceleratorError", ())  # older releases have none
 REST_SECONDS_MAX = 2.0  # for threads that an executor left running
 NO_STREAM, DEFAULT_STREAM, OWN_STREAM = "none", "default", "own"
 
@@ -155,15 +154,9 @@ class _Caught:
             case Finding():
                 found = FindingKind.HANG, f"{where} gave {error.text}"
             case _:
-                found = FindingKind.RAISED, f"{where} raised {type(error).__name__}: {_reason(error)}"
+                found = FindingKind.RAISED, f"{where} raised {reason_of(error)}"
         self.finding = DataFinding(*found, self.step)
         return True
-
-
-def _reason(error: BaseException) -> str:
-    """The text of an exception. Of an error of CUDA only its first line: torch adds how torch itself is debugged."""
-    text = error_text(error)
-    return text.partition("\n")[0] if isinstance(error, CUDA_ERRORS) else text
 
 
 def _refused(scenario: Scenario, geometry: Geometry) -> DataFinding | None:

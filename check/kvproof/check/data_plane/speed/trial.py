@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from kvproof.check.data_plane.compare import compare, triton_verify
+from kvproof.check.data_plane.device import reason_of
 from kvproof.check.data_plane.executors.base import Executor, MoveBlocks
 from kvproof.check.data_plane.executors.isolation import Crashed, ExecutorRaised, Hung, Isolation
 from kvproof.check.data_plane.memory.layouts import Geometry
@@ -25,7 +26,6 @@ from kvproof.check.data_plane.speed.stopwatch import Stopwatch
 from kvproof.check.data_plane.steps.moves import Moves, Pair, PoolId
 from kvproof.check.hosts.interrupt import is_from_outside
 from kvproof.check.hosts.time_limit import require_time
-from kvproof.check.protocol.finding import error_text
 from kvproof.impl import free_bytes
 
 VERIFY = "verify"
@@ -296,7 +296,7 @@ def _raising(move: MoveBlocks) -> MoveBlocks:
         except BaseException as error:
             if is_from_outside(error):
                 raise
-            raise ExecutorRaised(f"{type(error).__name__}: {error_text(error)}") from error
+            raise ExecutorRaised(reason_of(error)) from error
 
     return moved
 
