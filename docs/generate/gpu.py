@@ -21,13 +21,15 @@ PLANTED = {"unchanged": "nothing, another seed", "slower": "a quarter of the cop
 
 def tables(folder: Path) -> str:
     """The tables in Markdown. folder: of the documents of one machine; a table without its document is left out."""
-    parts = [_bytes(folder), _kernels(folder)]
-    if _has(folder, "speeds"):
-        parts += [_block_sizes(folder), _comparison(folder)]
-    if _has(folder, "regressions-baseline"):
-        parts += [_regressions(folder)]
-    if _has(folder, f"breaking-{next(iter(BREAKING))}"):
-        parts += [_breaking(folder)]
+    makers = (
+        ("device-1", _bytes),
+        ("kernels", _kernels),
+        ("speeds", _block_sizes),
+        ("speeds", _comparison),
+        ("regressions-baseline", _regressions),
+        ("breaking-endless", _breaking),
+    )
+    parts = (make(folder) for document, make in makers if _has(folder, document))
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 

@@ -252,10 +252,10 @@ def _weakest(checks: Iterable[Check]) -> Verdict:
 
 
 def _cell(checks: list[Check]) -> MatrixCell:
-    if not checks:
+    verdict, word = weakest_of(checks)
+    if verdict is None:
         return MatrixCell("–", "unsupported", "")
-    verdict = _weakest(checks)
-    if word := weakest_of(checks)[1]:
+    if word:
         return MatrixCell(word, NOTE, "")
     counts: Counter[str] = Counter()
     for check in checks:

@@ -151,9 +151,7 @@ def _print_judges(result: Result, console: Console) -> None:
     for word, _ in shown:
         table.add_column(word, justify="right", no_wrap=True)
     for judge, of_judge in counts.items():
-        styles = [STYLES[Verdict.UNKNOWN if word == EXCUSED else verdict] for word, verdict in shown]
-        numbers = [str(of_judge[one]) if of_judge[one] else "–" for one in shown]
-        row = [Text(number, style=style) for number, style in zip(numbers, styles, strict=True)]
+        row = [Text(str(of_judge[one]) if of_judge[one] else "–", style=_style_of(one)) for one in shown]
         table.add_row(Text(printable(judge)), *row)
     width = console.width if console.is_terminal else WIDTH_OF_LOG
     unlimited = console.options.update(max_width=WIDTH_OF_PLAIN_TEXT)
@@ -165,6 +163,11 @@ def _print_judges(result: Result, console: Console) -> None:
     else:
         for line in _as_text(table):
             say(console, line)
+
+
+def _style_of(cell: tuple[str, Verdict]) -> str:
+    word, verdict = cell
+    return STYLES[Verdict.UNKNOWN if word == EXCUSED else verdict]
 
 
 def _in_short(result: Result) -> Iterator[Line]:

@@ -90,23 +90,19 @@ def judge_order(state: SchedulerState, held_up: Sequence[HeldUp]) -> None:
         later = [other for other in let_in if ranks_first(one, other.request)]
         admitted = [other.request for other in later if other.was_waiting]
         if policies and admitted:
-            raise Finding(
-                "arrival-order",
+            raise _out_of_order(
+                one,
                 f"request {admitted[0].id} was admitted before request {one.id}, which ranks before it and is "
                 f"$status: the scheduler declares the order {state.config.policy}",
-                call=SCHEDULE,
-                values={"status": one.members[0].status.value},
                 expected=0,
                 observed=len(admitted),
             )
         one.num_overtaken += len(later)
         if later and most is not None and not is_served_in_order(one.num_overtaken, most):
-            raise Finding(
-                "arrival-order",
+            raise _out_of_order(
+                one,
                 f"request {later[0].request.id} was let in before request {one.id}, which ranks before it and is "
                 "$status: that one was overtaken $observed times, and the scheduler declares at most $expected",
-                call=SCHEDULE,
-                values={"status": one.members[0].status.value},
                 expected=most,
                 observed=one.num_overtaken,
             )
@@ -124,14 +120,20 @@ def judge_preempted(state: SchedulerState, held_up: Sequence[HeldUp], left: Sequ
     for one in left:
         later = next((other for other in run_on if ranks_first(one, other)), None)
         if later is not None and one.id in state.requests and not one.is_doomed:
-            raise Finding(
-                "arrival-order",
+            raise _out_of_order(
+                one,
                 f"request {one.id} is $status, and request {later.id}, which ranks after it, runs on: the scheduler "
                 f"declares the order {state.config.policy}",
-                call=SCHEDULE,
-                values={"status": one.members[0].status.value},
             )
         state.coverage["preempted while others run on"] += bool(run_on)
+
+
+def _out_of_order(
+    request: ExpectedRequest, sentence: str, expected: int | None = None, observed: int | None = None
+) -> Finding:
+    """The finding about a request to which a later one was preferred."""
+    status = {"status": request.members[0].status.value}
+    return Finding("arrival-order", sentence, call=SCHEDULE, values=status, expected=expected, observed=observed)
 
 
 def judge_left_waiting(state: SchedulerState, step: ScheduledStep, held_up: Sequence[HeldUp], num_unused: int) -> None:

@@ -233,14 +233,14 @@ class VllmV0Scheduler(SchedulerAdapter):
 
     def add(self, request: Request) -> None:
         adapter = Adapter(request.key.adapter_id) if request.key.adapter_id else None
-        made, encoder = self._sequence(request.seq, request.tokens, adapter), None
+        name, encoder = str(request.number), None
+        made = self._sequence(request.seq, request.tokens, adapter)
         # `n` is the name of a parameter that the scheduler asks for; without it, it assumes one sequence.
         sampling = StubObject(n=1, best_of=None, max_tokens=request.max_tokens, use_beam_search=False)
         if request.encoder is not None:
             encoder = self._sequence(*request.encoder)
-            self._encoders[str(request.number)] = encoder.seq_id
-        name, options = str(request.number), {} if encoder is None else {"encoder_seq": encoder}
-        group = self._release.sequence.SequenceGroup(name, [made], 0.0, sampling, adapter, **options)
+            self._encoders[name] = encoder.seq_id
+        group = self._release.sequence.SequenceGroup(name, [made], 0.0, sampling, adapter, encoder_seq=encoder)
         self._groups[request.number] = group
         self.scheduler.add_seq_group(group)
 
