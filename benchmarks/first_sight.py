@@ -1,14 +1,13 @@
 """How long a walk takes to see a known fault of an engine: operations and processor seconds, medians over ten seeds.
 
-F1 to F22 are the faults of docs/findings.md that have a number. A walk ends at the first finding with the
-property and the mechanism of the fault; other findings only end their run, as in a hunt that has reported them already.
-The seconds are those of the walk. Before it come the import of the engine and, in a hunt, the small scopes, where some
-of these faults are seen earlier. A release that was not downloaded is left out, with the command that downloads it.
+F1 to F22 are the faults of docs/findings.md that have a number. A walk ends at the first finding with the property
+and the mechanism of the fault; other findings only end their run, as in a hunt that has reported them already. The
+seconds are those of the walk. Before it come the import of the engine and, in a hunt, the small scopes, where some of
+these faults are seen earlier. A release that was not downloaded is left out, with the command that downloads it.
 
-The goal of F1 to F9 is half of what the walk of kvproof took at commit 1f1fd361; the others were found later, and have
-none. Those seconds, and those of a first prototype with
-fewer features and properties, are means of two measurements in turn with today's walk on one host. They are scaled to
-the host of the run.
+The goal of F1 to F9 is half of what the walk of kvproof took at commit 1f1fd361; the others were found later, and
+have none. Those seconds, and those of a first prototype with fewer features and properties, are means of two
+measurements in turn with today's walk on one host. They are scaled to the host of the run.
 """
 
 from __future__ import annotations
