@@ -10,6 +10,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from tests.golden_files import Command
 from typer.testing import CliRunner
 
 from kvproof.check.cli.app import app
@@ -25,6 +26,7 @@ subjects = ["kvproof"]
 seeds = [1]
 efforts = ["300"]
 """
+WRONG = Path(__file__).resolve().parents[3] / "examples" / "forty_lines_broken.py"
 COMMANDS = {
     "hunt": ("hunt", *QUICK, "--out", "out"),
     "verify": ("verify", *QUICK, "--judges", "walker", "--out", "out"),
@@ -120,6 +122,24 @@ def test_a_second_run_in_a_folder_is_refused_and_what_the_first_keeps_stays(
         assert "writes to out; wait until it has ended, or name another folder with --out" in flat(done.output)
     if command == "hunt":  # the database of the other one is not locked
         assert kept_in(folder / "out" / "verify.sqlite") == before["verify"]
+
+
+def test_a_campaign_says_what_it_found_also_when_it_is_begun_once_more(folder: Path, command: Command) -> None:
+    """One subject is wrong, one is not there."""
+    (folder / "nightly.toml").write_text(CAMPAIGN.replace('"kvproof"', f'"{WRONG}:Adapter", "{WRONG}:Nobody"'))
+    for _ in range(2):
+        assert command(*COMMANDS["campaign"]).exit_code == Exit.REFUTED
+        gc.collect()  # it ends the lock of this run, as the end of a process does
+
+
+def test_a_refused_resume_leaves_the_database_as_it_was(folder: Path) -> None:
+    CliRunner().invoke(app, ["hunt", "--subject", f"{WRONG}:Adapter", "--effort", "300", "--seed", "1", "--out", "out"])
+    gc.collect()
+    before = (folder / "out" / "hunt.sqlite").read_bytes()
+    done = CliRunner().invoke(app, ["hunt", "--resume", "out"])
+    assert done.exit_code == Exit.USAGE
+    assert "runs no code because a file names it" in flat(done.output)
+    assert (folder / "out" / "hunt.sqlite").read_bytes() == before
 
 
 def kept_in(file: Path) -> list[tuple[str, bytes]]:

@@ -132,7 +132,8 @@ def _print(console: "Output", result: "CampaignResult") -> None:
     for row in rows:
         say(console, "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
     for subject, reason in {(one.subject, one.reason): None for one in result.searches if one.reason}:
-        say(console, f"not searched: {subject}: {reason}", "yellow")
+        named = reason if reason.startswith(subject) else f"{subject}: {reason}"
+        say(console, f"not searched: {named}", "yellow")
     say(console, "")
     for search, found in result.findings:
         first = found.text.partition("\n")[0]

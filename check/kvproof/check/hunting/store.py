@@ -64,7 +64,8 @@ class ResultStore:
             raise UsageError(f"{self.file} is a database of another program; name another folder with --out")
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")  # if the power fails, the last results are done again
-        self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        if owner != APPLICATION_ID:  # to write the same number again would change the file
+            self._database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         self._database.execute(TABLE)
         if not has_tables_of(self._database, [TABLE]):
             raise UsageError(f"{self.file} has other tables than kvproof's; name another folder with --out")
