@@ -1,6 +1,6 @@
 """How long a walk takes to see a known fault of an engine: operations and processor seconds, medians over ten seeds.
 
-F1 to F22 are the faults of docs/findings.md that have a number. A walk ends at the first finding with the property
+F1 to F24 are the faults of docs/findings.md that have a number. A walk ends at the first finding with the property
 and the mechanism of the fault; other findings only end their run, as in a hunt that has reported them already. The
 seconds are those of the walk. Before it come the import of the engine and, in a hunt, the small scopes, where some of
 these faults are seen earlier. A release that was not downloaded is left out, with the command that downloads it.
@@ -80,6 +80,8 @@ FAULTS = {
     "F20": Fault("vllm-v1-pool==0.33.0", "events-agree", "take"),
     "F21": Fault("sglang==0.5.23", "hit-computed", "admit"),
     "F22": Fault("vllm-v0-scheduler==0.6.6.post1", "refcount-exact", "schedule"),
+    "F23": Fault("vllm-v1-scheduler==0.13.0", "total-calls", "schedule", cause="schedule AssertionError"),
+    "F24": Fault("vllm-v1-scheduler==0.28.0", "admission-exact", "schedule"),
 }
 
 

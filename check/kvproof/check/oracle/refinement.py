@@ -284,6 +284,15 @@ class Explainer(SpecRunner):
                 self.coverage["exchange after a step"] += 1
             self.compare_table(part, table, context)
 
+    def gave_back(self, seq: ExpectedSequence, context: str) -> None:
+        """Explain that a sequence gave reserved entries back, from the last one on."""
+        state = self.state
+        for part in seq.parts:
+            table = part.without_left_out(self.table_of(part, context))
+            num_kept = max(len(table), state.num_full[part.slot] + (state.num_filled[part.slot] > 0))
+            self.run(operations.drop_reserved(state, part.slot, num_kept), context)
+            self.compare_table(part, table, context)
+
     def _num_left(self, table: list[int]) -> int:
         """How many entries left the window: the null blocks at the beginning of a table."""
         first, null = 0, self.machine.null

@@ -7,8 +7,8 @@ requests can arrive and be aborted between any two of them.
 
 Some schedulers need more calls: one that launches a step before it reads the results of the previous one
 (`AheadSubject`), one that forks requests by itself (`ForkingSubject`), one that loads and sends KV while steps run
-(`TransferringSubject`), one whose requests have priorities (`PrioritySubject`), and one that reports how requests
-ended (`ReportingSubject`).
+(`TransferringSubject`), one that verifies drafts (`SpeculatingSubject`), one whose requests have priorities
+(`PrioritySubject`), and one that reports how requests ended (`ReportingSubject`).
 
 With `async_steps`, that many launched steps may be incomplete when the next one is scheduled. Steps complete in the
 order in which they were launched. The next step may continue with a token that an incomplete step samples. If the
@@ -46,6 +46,7 @@ class SchedulerConfig(Config):
     policy: str = FCFS  # the order in which requests are let in
     long_prefill_threshold: int = 0  # tokens of one prompt that a step computes at most; 0: no bound
     partial_prefills: int = 1  # prompts that share the tokens of a step, where none of them can be computed whole
+    speculative_tokens: int = 0  # drafts that are proposed for a sequence after a step, at most; 0: there are none
 
     @property
     def long_prompt(self) -> int:
@@ -75,6 +76,7 @@ LIMITS = (  # the settings that a scheduler has in addition to the features and 
     Setting("policy", lambda config: (FCFS,), rank=lambda policy: policy != FCFS),
     Setting("long_prefill_threshold", lambda config: (0, *range(1, config.long_prefill_threshold)), least=0),
     Setting("partial_prefills", lambda config: range(1, config.partial_prefills), least=1),
+    Setting("speculative_tokens", lambda config: range(config.speculative_tokens), least=0),
     Setting("sends_aborted", lambda config: (False,)),
     Setting("transfers", lambda config: (False,)),
     Setting("connector", lambda config: ("",), rank=lambda connector: connector != ""),
@@ -95,8 +97,11 @@ LIMITS = (  # the settings that a scheduler has in addition to the features and 
 )
 
 
+PADDING = -1  # a draft that nobody proposed, by which an engine fills a batch; it is rejected
+
+
 class Chunk(NamedTuple):
-    """One sequence of a step: its tokens at positions `start` to `stop - 1` are computed.
+    """One sequence of a step: its tokens at positions `start` to `stop - 1` are computed, the drafts among them.
 
     hit: if the step admits the sequence, the tokens found in the prefix cache, in whole blocks. It can exceed `start`,
     because the last token of a prompt is always computed. Sequences of one request that are admitted together share
@@ -151,7 +156,8 @@ class ScheduledStep(NamedTuple):
     failed: requests that it ended because it could not make room for them. loads: sequences that wait for KV from
     elsewhere; they are in no chunk yet. prompts: sequences whose chunk the worker treats as a part of a prompt, and the
     others as decodes; None if the scheduler does not distinguish them. stores: copies to host memory that begin after
-    the step, when the next one is launched. flushes: jobs whose copies must end before the step computes.
+    the step, when the next one is launched. flushes: jobs whose copies must end before the step computes. drafts: the
+    sequences whose drafts the step verifies, each with these tokens, which are the last ones of its chunk.
     """
 
     chunks: Sequence[Chunk] = ()
@@ -164,6 +170,7 @@ class ScheduledStep(NamedTuple):
     prompts: Sequence[int] | None = None
     stores: Sequence[HostStore] = ()
     flushes: Sequence[int] = ()
+    drafts: Sequence[tuple[int, Sequence[int]]] = ()
 
 
 class SchedulerSubject(Protocol):
@@ -276,6 +283,22 @@ class OffloadingSubject(SchedulerSubject, Protocol):
         """
 
 
+class SpeculatingSubject(SchedulerSubject, Protocol):
+    """A scheduler whose steps verify drafts (`speculative_tokens`). The judge is the draft model."""
+
+    def accepted(self, drafts: dict[int, list[int]]) -> None:
+        """For each sequence that `complete` gives a token: the drafts that the model accepted, which come before it.
+
+        Called before each `complete` if the configuration has drafts.
+        """
+
+    def propose(self, drafts: dict[int, list[int]]) -> None:
+        """For each sequence that goes on after `complete`: its drafts, for the positions after its newest token.
+
+        Called after each `complete` if the configuration has drafts. A list may be empty.
+        """
+
+
 class PrioritySubject(SchedulerSubject, Protocol):
     """A scheduler that can let requests in by priority (`policies`)."""
 
@@ -306,6 +329,7 @@ SCHEDULER_CALLS = RequiredCalls(
     (
         ("transfers", "transfers KV", calls_of(TransferringSubject)),
         ("connectors", "has connectors to host memory", calls_of(OffloadingSubject)),
+        ("speculative_tokens", "verifies drafts", calls_of(SpeculatingSubject)),
         ("runs_ahead", "runs ahead", calls_of(AheadSubject)),
         ("forks_itself", "forks by itself", calls_of(ForkingSubject)),
         ("priorities", "has priorities", calls_of(PrioritySubject)),

@@ -105,7 +105,8 @@ class Complete(SchedulerOperation, tag="complete", frozen=True):
 
     tokens: given to the sequences that sample, in turn. forks: pairs of a parent and its new child. stops: sequences
     that end. arrivals: sequences whose transfer is over. copied: places of the copies to and from host memory that are
-    over, among those that can be, the oldest first.
+    over, among those that can be, the oldest first. drafts: sequences for which the next tokens are guessed, each with
+    these tokens, and how many of them are right.
     """
 
     tokens: Ids
@@ -113,9 +114,11 @@ class Complete(SchedulerOperation, tag="complete", frozen=True):
     stops: tuple[int, ...] | UnsetType = UNSET
     arrivals: tuple[int, ...] | UnsetType = UNSET
     copied: tuple[int, ...] | UnsetType = UNSET
+    drafts: tuple[tuple[int, Ids, Count], ...] | UnsetType = UNSET
 
     def simpler(self) -> Iterator["Complete"]:
-        events = {name: getattr(self, name) for name in ("forks", "stops", "arrivals", "copied") if getattr(self, name)}
+        names = "forks", "stops", "arrivals", "copied", "drafts"
+        events = {name: getattr(self, name) for name in names if getattr(self, name)}
         if events:
             yield Complete(self.tokens)
         for name, ids in events.items():
@@ -129,6 +132,7 @@ class Complete(SchedulerOperation, tag="complete", frozen=True):
         parts += [f"ends sequence {seq}" for seq in self.stops or ()]
         parts += [f"the transfer of sequence {seq} is over" for seq in self.arrivals or ()]
         parts += [f"copies no. {', '.join(map(str, self.copied))} are over"] if self.copied else []
+        parts += [f"proposes {list(drafts)}, {right} right, for {seq}" for seq, drafts, right in self.drafts or ()]
         return f"complete({', '.join(parts)})"
 
 

@@ -17,7 +17,7 @@ from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import STATE, Config, ManagerSubject, size_of
 from kvproof.check.protocol.store import LRU
 from kvproof.check.runs.errors import UsageError, did_you_mean
-from kvproof.check.search.configurations import EXCLUDING, check_fixed, settled
+from kvproof.check.search.configurations import BESIDE_NO_DRAFTS, EXCLUDING, check_fixed, settled
 from kvproof.spec.text.properties import MEANINGS
 
 
@@ -114,6 +114,10 @@ class Narrowed:
             off["transfers"] = False  # of a connector they are its own
         if fixed.get("connector") == "" or len(groups) > 1 or any(map(fixed.get, BESIDE_NO_CONNECTOR)):
             off["connectors"] = ()
+        if fixed.get("speculative_tokens"):  # drafts are judged without these
+            off |= {"transfers": False, "connectors": (), "async_steps": 0}
+        elif fixed.get("speculative_tokens") == 0 or any(map(fixed.get, BESIDE_NO_DRAFTS)):
+            off["speculative_tokens"] = 0
         if fixed.get("replacement", LRU) != LRU:
             off["eviction"] = ""
         self.capabilities: Capabilities = replace(capabilities_of(subject), **off)

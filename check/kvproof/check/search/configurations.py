@@ -37,6 +37,7 @@ VALUES: dict[Any, str] = {  # of a field of a configuration, by its type
     tuple: "a list",
     NoneType: "none",
 }
+BESIDE_NO_DRAFTS = "transfers", "connector", "async_steps"  # drafts are judged without these
 MANAGER_FIELDS = frozenset(field.name for field in fields(Config))
 
 
@@ -104,7 +105,13 @@ def draw_for_scheduler(
     if capabilities.connectors and not drawn.get("transfers"):
         drawn["connector"] = pick((*(("", "") if capabilities.transfers else ()), *capabilities.connectors))
         drawn["host_slots"] = pick((1, 2, 3, 4, 6, 8, 16))
+    if capabilities.speculative_tokens and not any(map(drawn.get, BESIDE_NO_DRAFTS)):
+        drawn["speculative_tokens"] = pick((0, *range(1, capabilities.speculative_tokens + 1)))
     drawn |= fixed
+    if fixed.get("speculative_tokens"):
+        drawn |= {"transfers": False, "connector": "", "async_steps": 0} | fixed
+    elif any(map(drawn.get, BESIDE_NO_DRAFTS)):
+        drawn["speculative_tokens"] = 0
     if drawn.get("connector") and "transfers" not in fixed:
         drawn["transfers"] = drawn["sends_aborted"] = False
     if drawn.get("transfers") or drawn.get("connector"):
@@ -115,7 +122,7 @@ def draw_for_scheduler(
         num_entries = -(-(drawn["max_model_len"] + drawn["lookahead"]) // drawn["block_size"])
         num_host_blocks = max(drawn["num_host_blocks"], drawn["max_num_seqs"] * num_entries)
         drawn |= {"chunked": False, "partial_prefills": 1, "num_host_blocks": num_host_blocks} | fixed
-    least = drawn["max_num_seqs"]
+    least = max(drawn["max_num_seqs"], 1 + drawn.get("speculative_tokens", 0))
     if not drawn["chunked"]:
         least = max(least, drawn["max_model_len"])
     drawn["max_num_batched_tokens"] = least + pick((0, 3, 40, 256, 2_048) if is_large else (0, 0, 1, 3, 8, 40))

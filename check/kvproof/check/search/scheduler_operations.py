@@ -6,6 +6,7 @@ until all is done; the judge knows by when that must be. The seed determines eve
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 from kvproof.check.oracle.replay import NUM_TIMED
 from kvproof.check.oracle.scheduler.base import unfinished
@@ -48,6 +49,7 @@ class SchedulerOperations:
         if capabilities_of(subject).runs_ahead:
             self.ahead = 1.0  # a step before the results of another
         self.arrivals = pick((0.2, 0.5, 1.0)) if self.judge.moves_kv else 0.0
+        self.proposes = pick((0.3, 0.8, 1.0)) if config.speculative_tokens else 0.0
         self.resets = pick((0.0, 0.0, 0.02)) if config.connector and "reset_caches" not in without else 0.0
         self.num_requests_max = pick(NUM_AT_A_TIME) if is_large else random.randint(1, 8)
         self.num_generated_max = pick((1, 4, 12, 30))
@@ -139,7 +141,7 @@ class SchedulerOperations:
     def _complete(self) -> Operation:
         random, judge = self.random, self.judge
         samples = self._tokens()
-        arrivals: tuple[tuple[int, ...], ...] = ()
+        arrivals: tuple[tuple[Any, ...], ...] = ()
         if self.config.transfers:
             under_way = (*judge.loading, *judge.sending)
             arrivals = (tuple(i for i in under_way if judge.last_step is not None or random.random() < self.arrivals),)
@@ -147,6 +149,8 @@ class SchedulerOperations:
             places = range(len(judge.host.ready()))
             copied = tuple(i for i in places if judge.last_step is not None or random.random() < self.arrivals)
             arrivals = ((), copied)
+        if self.config.speculative_tokens:
+            arrivals = ((), (), self._drafts())
         if not (self.forks or self.stops):
             return ("complete", samples, (), (), *arrivals) if arrivals else ("complete", samples)
         forks: list[tuple[int, int]] = []
@@ -161,6 +165,15 @@ class SchedulerOperations:
             elif self.stops and random.random() < self.stops:
                 stops.append(chunk.seq)
         return "complete", samples, tuple(forks), tuple(stops), *arrivals
+
+    def _drafts(self) -> tuple[Any, ...]:
+        """For most sequences of the step that ends: some tokens, and how many of them are right."""
+        random, most, drafts = self.random, self.config.speculative_tokens, []
+        for chunk in self.judge.under_way[0].step.chunks:
+            if random.random() < self.proposes:
+                tokens = self.prompts.some(random.randint(1, most))
+                drafts.append((chunk.seq, tokens, random.choice((0, len(tokens), random.randint(0, len(tokens))))))
+        return tuple(drafts)
 
     def _has_numbers(self) -> bool:
         """Whether there may be the sequences of another request."""

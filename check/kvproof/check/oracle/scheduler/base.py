@@ -129,9 +129,16 @@ class SchedulerState:
             raise Unsupported("the subject does not compute so many prompts in part in one step")
         if config.connector and config.connector not in capabilities_of(subject).connectors:
             raise Unsupported(f"the subject does not declare the connector {config.connector}")
+        if config.speculative_tokens > capabilities_of(subject).speculative_tokens:
+            raise Unsupported("the subject does not verify so many drafts of one sequence")
         self.moves_kv = config.transfers or bool(config.connector)  # KV comes and goes while steps run
         if config.connector and (config.transfers or config.num_host_blocks or config.window or config.local_chunk):
             raise Unsupported("a connector is judged without other transfers, swap, windows and local attention")
+        is_alone = config.group_size == 1 and not (config.cross or capabilities_of(subject).fork)
+        if config.speculative_tokens and (
+            self.moves_kv or config.async_steps or config.num_host_blocks or not is_alone
+        ):
+            raise Unsupported("drafts are judged of single sequences, without swap, transfers and asynchronous steps")
         if len(config.kv_groups) > 1 and (config.num_host_blocks or self.moves_kv):
             raise Unsupported("several KV groups of a scheduler are judged without swap and transfers")
         if config.has_states or len({*config.block_sizes}) > 1:
@@ -143,6 +150,7 @@ class SchedulerState:
         self.aborted_in: dict[int, UnderWay] = {}  # of aborted sequences that are sent: the newest step at that time
         self.ending: dict[int, tuple[str, ...]] = {}  # requests that are over, until the subject reports how they ended
         self.without_slot: set[int] = set()  # sequences that have tables, but do not count as running
+        self.num_rejected: dict[int, int] = {}  # by sequence: drafts that the explained step computes in vain
         self.used_by_step: dict[int, ExpectedSequence] = {}  # sequences whose blocks the explained step uses
         self.num_steps = self.num_arrived = 0
         self.last_step: int | None = None  # after the last arrival: the step by which all requests must be over
@@ -150,9 +158,10 @@ class SchedulerState:
         self.steps_in_order = capabilities_of(subject).steps_in_order and not (self.moves_kv and config.async_steps)
         num_transfers = NUM_TRANSFERS_MAX if self.moves_kv else 1
         num_flights = num_flights_max(config.num_gpu_blocks + config.num_host_blocks, num_transfers)
-        knows_cached = not (config.async_steps or self.moves_kv)  # else a block is cached when its results are known
-        oracle = Oracle(subject, config, identities, num_flights=num_flights, judges_eviction_order=knows_cached)
+        knows_early = not (config.async_steps or self.moves_kv or config.speculative_tokens)  # what a step will cache
+        oracle = Oracle(subject, config, identities, num_flights=num_flights, judges_eviction_order=knows_early)
         self.oracle, self.config, self.capabilities = oracle, config, oracle.capabilities
+        oracle.lookahead += config.speculative_tokens  # drafts take slots beyond the known tokens too
         self.explainer, self.worker, self.state = oracle.explainer, oracle.worker, oracle.state
         self.seqs, self.coverage, self.call = oracle.seqs, oracle.coverage, oracle.call
         self.pending = Pending(self.explainer, num_flights)
@@ -183,10 +192,11 @@ class SchedulerState:
 
     def num_blocks_at_most(self, request: ExpectedRequest) -> int:
         """Blocks that are enough for the whole life of a request, however it shares, copies and preempts."""
-        config, blocks_for = self.config, self.explainer.blocks_for
-        num_spare = 1 + blocks_for(config.lookahead + 1)  # a refusal may count each block that a growth writes as new
+        blocks_for = self.explainer.blocks_for
+        lookahead = self.oracle.lookahead
+        num_spare = 1 + blocks_for(lookahead + 1)  # a refusal may count each block that a growth writes as new
         num_tokens = max(len(seq.tokens) + max(0, request.num_left(seq)) for seq in request.members)
-        each = num_spare + sum(layout.entries(num_tokens + config.lookahead) for layout in self.oracle.layouts)
+        each = num_spare + sum(layout.entries(num_tokens + lookahead) for layout in self.oracle.layouts)
         num_encoded = blocks_for(len(request.encoder.tokens)) if request.encoder else 0
         return num_encoded + each * (len(request.members) + len(request.to_come))
 
@@ -239,7 +249,7 @@ class SchedulerState:
 
     def execute(self) -> None:
         """The worker executes what was scheduled, and every reader reads back."""
-        worker, lookahead = self.worker, self.config.lookahead
+        worker, lookahead = self.worker, self.oracle.lookahead
         if worker.is_pending:
             writes, others = worker.writes[:], worker.in_other_orders(lookahead)
             worker.execute(lookahead)

@@ -13,6 +13,7 @@ from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.oracle.scheduler.base import COMPLETE, ExpectedRequest, SchedulerState, UnderWay
+from kvproof.check.oracle.scheduler.drafts import DraftModel, Drafts
 from kvproof.check.oracle.scheduler.host_memory import HostMemory
 from kvproof.check.oracle.scheduler.step_checks import Sampling
 from kvproof.check.protocol.finding import Finding
@@ -118,11 +119,11 @@ def require_copies(needed: set[Pair], copies: Sequence[Pair], context: str) -> N
 class CompletionJudge:
     """Does the operation complete."""
 
-    def __init__(self, scheduler: SchedulerState, sampling: Sampling) -> None:
+    def __init__(self, scheduler: SchedulerState, sampling: Sampling, drafts: DraftModel | None) -> None:
         self.scheduler, self.oracle, self.config = scheduler, scheduler.oracle, scheduler.config
         self.explainer, self.worker, self.capabilities = scheduler.explainer, scheduler.worker, scheduler.capabilities
         self.coverage, self.seqs, self.call = scheduler.coverage, scheduler.seqs, scheduler.call
-        self.sampling = sampling
+        self.sampling, self.drafts = sampling, drafts
 
     @enabled_when(lambda judge: judge.scheduler.may_complete())
     def op_complete(
@@ -132,11 +133,12 @@ class CompletionJudge:
         stops: Sequence[int] = (),
         arrivals: Sequence[int] = (),
         copied: Sequence[int] = (),
+        drafts: Sequence[Drafts] = (),
     ) -> bool:
         """The results of the oldest step go back: forks, a token for each sequence computed to its end, and ends.
 
         arrivals: sequences whose KV has been loaded, or sent. copied: places of the copies to and from host memory that
-        are over.
+        are over. drafts: sequences, each with the next tokens as a draft model guesses them, and how many are right.
         """
         if not tokens:
             return False
@@ -170,6 +172,8 @@ class CompletionJudge:
             self.call("total-calls", "arrived", sent, received)
         if self.scheduler.host:
             received = self._end_copies(self.scheduler.host, copied)
+        if self.drafts:
+            self.drafts.report(sampled)
         refused = self.call("total-calls", "complete", sampled, forked, [seq.id for seq in ended]) or []
         self._judge_forks(too_many, refused)
         self.scheduler.pending.land(under.flights, COMPLETE)
@@ -180,6 +184,8 @@ class CompletionJudge:
                 self.scheduler.sending[seq.id] = self.scheduler.pending.launch([seq], COMPLETE)
                 self.coverage["send"] += 1
         self._completed(pairs, children, ended)
+        if self.drafts:
+            self.drafts.propose(drafts, {seq_id for seq_id in sampled if seq_id in self.seqs})
         return True
 
     def _judge_forks(self, too_many: Sequence[tuple[int, int]], refused: Sequence[tuple[int, int]]) -> None:
@@ -264,7 +270,11 @@ class CompletionJudge:
         over = [r for r in self.scheduler.requests.values() if r.is_doomed and not self.scheduler.is_in_flight(r)]
         for request in over:
             self.scheduler.forget(request)
-        self.scheduler.observe_released(COMPLETE, [*children, *(child for _, child in born)])
+        verified = [seq for i in self.scheduler.num_rejected if (seq := self.seqs.get(i)) and seq.slot >= 0]
+        self.scheduler.observe_released(COMPLETE, [*children, *(child for _, child in born), *verified])
+        for seq in verified:  # it may give the blocks of rejected drafts back
+            if seq.slot >= 0 and explainer.observed.tables.get(seq.id) != seq.tables:
+                explainer.gave_back(seq, COMPLETE)
         for parent, child, tables in shares:
             explainer.forked(parent, child, COMPLETE)
             if child.tables != tables:

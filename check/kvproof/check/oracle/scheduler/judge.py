@@ -13,6 +13,7 @@ from kvproof.check.oracle.lockstep import LockstepJudge
 from kvproof.check.oracle.scheduler.arrivals import ArrivalJudge
 from kvproof.check.oracle.scheduler.base import SchedulerState
 from kvproof.check.oracle.scheduler.completion import CompletionJudge
+from kvproof.check.oracle.scheduler.drafts import DraftModel
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
 from kvproof.check.oracle.scheduler.step_checks import Sampling
 from kvproof.check.oracle.scheduler.stepping import StepJudge
@@ -35,10 +36,10 @@ class SchedulerJudge(LockstepJudge, RuledJudge):
         self.requests, self.under_way, self.host = scheduler.requests, scheduler.under_way, scheduler.host
         self.loading, self.sending, self.without_slot = scheduler.loading, scheduler.sending, scheduler.without_slot
         steps, sampling = StepExplainer(scheduler), Sampling(scheduler)
-        arrivals, stepping = ArrivalJudge(scheduler, steps), StepJudge(scheduler, steps, sampling)
-        RuledJudge.__init__(
-            self, scheduler.oracle.reply, arrivals, stepping, CompletionJudge(scheduler, sampling), self
-        )
+        drafts = DraftModel(scheduler) if config.speculative_tokens else None
+        arrivals, stepping = ArrivalJudge(scheduler, steps), StepJudge(scheduler, steps, sampling, drafts)
+        completion = CompletionJudge(scheduler, sampling, drafts)
+        RuledJudge.__init__(self, scheduler.oracle.reply, arrivals, stepping, completion, self)
 
     @property
     def last_step(self) -> int | None:

@@ -196,7 +196,8 @@ class StepExplainer:
             if left:
                 raise tables_left(SCHEDULE, left)
         members = [seq for request in leaving for seq in request.members]
-        self.left = Left(sum([seq.num_unseen for seq in members]), len(members), tuple(leaving))
+        num_tokens = sum([seq.num_unseen + self.config.speculative_tokens for seq in members])
+        self.left = Left(num_tokens, len(members), tuple(leaving))
         going_out = [request for request in leaving if any(tables.get(seq.id) for seq in request.members)]
         for request in leaving:
             if request not in going_out:
@@ -261,6 +262,7 @@ class StepExplainer:
         num_entries = len(seq.observed_table)
         lookahead = self.config.lookahead
         num_beyond = lookahead if lookahead and must_be_a_decode(chunk.stop, seq.num_prompt) else 0
+        num_beyond += scheduler.num_rejected.get(seq.id, 0)
         if not self.explainer.machine.function("have_slots")(num_entries, chunk.stop, num_beyond):
             beyond = f", and {num_beyond} slots of lookahead beyond" if num_beyond else ""
             raise Finding(

@@ -141,7 +141,7 @@ def judge_left_waiting(state: SchedulerState, step: ScheduledStep, held_up: Sequ
 
     num_unused: blocks of the GPU that were free before the step. Steps may free blocks after the admission was refused.
     """
-    config, slack = state.config, state.capabilities.refusal_slack or 0
+    slack = state.capabilities.refusal_slack or 0
     if step.ignored or step.failed or step.swap_in:
         return
     first = None
@@ -152,7 +152,7 @@ def judge_left_waiting(state: SchedulerState, step: ScheduledStep, held_up: Sequ
             first = one
     if first is None or not _is_room_in_step(state, step, first):
         return
-    needed = num_blocks_needed(state.oracle, first, config.lookahead)
+    needed = num_blocks_needed(state.oracle, first, state.oracle.lookahead)
     needed -= num_blocks_shared(state.oracle, first)
     unused = min(num_unused, state.explainer.unused_in(state.state, GPU))
     if state.explainer.machine.function("may_answer_ok")(needed + slack, unused, state.oracle.num_held_back):
@@ -244,6 +244,7 @@ def _is_room_in_step(state: SchedulerState, step: ScheduledStep, request: Expect
     num_batched = sum([chunk.stop - chunk.start for chunk in step.chunks])
     if config.chunked and state.capabilities.begins_prompts and num_members == 1:
         num_tokens = min(num_tokens, config.block_size if config.caching else 1)
+    num_tokens += config.speculative_tokens  # an engine may begin a decode with as many rows as drafts need
     if not is_within_budget(num_batched + num_tokens, len(step.chunks) + num_members, *budgets):
         return False
     num_running = sum([len(one.members) for one in state.requests.values() if is_let_in(one)])

@@ -80,7 +80,8 @@ class Sampling:
                 seq.id in earlier.over for earlier in self.scheduler.under_way
             ):  # otherwise its result is not used
                 under.sampled[seq.id] = tokens[index % len(tokens)]
-                seq.grow(self.scheduler.oracle.identities, under.sampled[seq.id])
+                if not self._is_over(seq):  # else an accepted draft was its last token
+                    seq.grow(self.scheduler.oracle.identities, under.sampled[seq.id])
                 if self._is_over(seq):
                     under.over.add(seq.id)
 

@@ -6,6 +6,7 @@ from functools import partial
 from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.scheduler.base import LAUNCH, SCHEDULE, SchedulerState, UnderWay, unfinished
+from kvproof.check.oracle.scheduler.drafts import DraftModel
 from kvproof.check.oracle.scheduler.running_served import judge_running_served
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
 from kvproof.check.oracle.scheduler.service import (
@@ -37,6 +38,7 @@ def step_text(step: ScheduledStep) -> str:
     parts += [f"sequence {load.seq}: loads {load.hit} to {load.stop}{pairs_text(load)}" for load in step.loads]
     parts += [f"store{pairs_text(store)}" for store in step.stores]
     parts += [f"waits for copy {job}" for job in step.flushes]
+    parts += [f"verifies {list(tokens)} for sequence {seq}" for seq, tokens in step.drafts]
     for name in ("swap_in", "swap_out", "copies", "ignored", "failed"):
         if getattr(step, name):
             parts.append(f"{name.replace('_', ' ')} {list(getattr(step, name))}")
@@ -46,12 +48,14 @@ def step_text(step: ScheduledStep) -> str:
 class StepJudge:
     """Does the operations schedule and launch."""
 
-    def __init__(self, scheduler: SchedulerState, steps: StepExplainer, sampling: Sampling) -> None:
+    def __init__(
+        self, scheduler: SchedulerState, steps: StepExplainer, sampling: Sampling, drafts: DraftModel | None
+    ) -> None:
         self.scheduler, self.oracle, self.config = scheduler, scheduler.oracle, scheduler.config
         self.explainer, self.worker, self.state = scheduler.explainer, scheduler.worker, scheduler.state
         self.capabilities, self.coverage = scheduler.capabilities, scheduler.coverage
         self.seqs, self.call = scheduler.seqs, scheduler.call
-        self.steps, self.sampling = steps, sampling
+        self.steps, self.sampling, self.drafts = steps, sampling, drafts
         self.judges_waiting = judges_waiting(scheduler)
 
     @enabled_when(lambda judge: judge.scheduler.may_schedule)
@@ -71,7 +75,8 @@ class StepJudge:
         self.scheduler.used_by_step.clear()
         held_up = held_up_in(self.scheduler)
         num_unused = self.explainer.unused_in(self.state, GPU) if held_up and self.judges_waiting else 0
-        has_moved = self.steps.explain(step)
+        outcome = self.drafts.verified(step) if self.drafts else step
+        has_moved = self.steps.explain(outcome)
         self.worker.copy(step.copies)
         self.oracle.settle(SCHEDULE)
         if self.scheduler.ending:
@@ -92,7 +97,7 @@ class StepJudge:
         if held_up and self.judges_waiting and not self.steps.left.num_seqs:
             judge_left_waiting(self.scheduler, step, held_up, num_unused)
         flights = self.scheduler.pending.launch(self.scheduler.used_by_step.values(), SCHEDULE)
-        self.scheduler.under_way.append(UnderWay(step, frozenset(self.scheduler.used_by_step), flights))
+        self.scheduler.under_way.append(UnderWay(outcome, frozenset(self.scheduler.used_by_step), flights))
         if len(self.scheduler.under_way) > 1 and step.chunks:
             self.coverage["scheduled while another is under way"] += 1
         if self.config.chunked or self.worker.swap_in:

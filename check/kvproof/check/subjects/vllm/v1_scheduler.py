@@ -12,8 +12,10 @@ while a step writes to it may be given away at once.
 With transfers the scheduler has a KV connector of ours (`Connector`); with a connector of its own,
 `offloading_connector` drives it.
 
-Limits: one sequence for each request, no images, no drafting; KV cache groups of full attention, of one sliding
-window, or of local attention in chunks of one size; transfers only with one group of full attention.
+Drafts are those of a draft model that has no KV of its own (as n-grams); without asynchronous scheduling.
+
+Limits: one sequence for each request, no images; KV cache groups of full attention, of one sliding window, or of local
+attention in chunks of one size; transfers only with one group of full attention.
 
 `vllm-offloading` has vLLM's own OffloadingConnector in every configuration: releases 0.29 to 0.33. This is
 `vllm-v1-scheduler` with `--fix connector=offloading`, without what refutes that one in every release: a block has at
@@ -27,11 +29,12 @@ from typing import Any
 
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import Assumption, Observation, Unsupported
-from kvproof.check.protocol.scheduler import ABORTED, Chunk, Load, ScheduledStep, SchedulerConfig
+from kvproof.check.protocol.scheduler import ABORTED, Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.loading import EngineError
-from kvproof.check.subjects.loading.stub_modules import no, nothing
+from kvproof.check.subjects.loading.stub_modules import no
 from kvproof.check.subjects.vllm.offloading_connector import OffloadingConnector
+from kvproof.check.subjects.vllm.v1_connector import Connector
 from kvproof.check.subjects.vllm.v1_fakes import Adapter
 from kvproof.check.subjects.vllm.v1_loader import hasher_of
 from kvproof.check.subjects.vllm.v1_observation import ManagerReader, cache_config, call_with, with_groups
@@ -40,61 +43,6 @@ from kvproof.spec.text.budgets import FCFS, PRIORITY
 from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
 
 BLOCK_SIZE_MIN = 2
-
-
-class Connector:
-    """What the scheduler asks of a connector (`KVConnectorBase_V1`, scheduler side); sequences by their numbers.
-
-    It plays a connector that loads and sends asynchronously, and knows only what the judge says: how much KV of a
-    request there is elsewhere, and which requests are to be sent when they have ended by themselves. The scheduler must
-    hold the blocks until it learns that the transfer is over.
-    """
-
-    requires_kv_delivery = False
-    supports_divergent_local_hybrid_hits = False
-
-    def __init__(self, sends_aborted: bool) -> None:
-        self.sends_aborted = sends_aborted
-        self.num_elsewhere: dict[int, int] = {}
-        self.sent: set[int] = set()  # those that are to be sent
-        self.loads: list[Load] = []  # begun in the step that is being scheduled
-
-    def taken_loads(self) -> list[Load]:
-        """The loads begun since the last call."""
-        loads, self.loads = self.loads, []
-        return loads
-
-    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
-        """How many tokens more than those found here can be loaded, and that they come later.
-
-        Nothing for a prompt of one token: the scheduler computes the last token again, and would take a request of
-        which all tokens but none are computed for one that was never looked up, and load it for ever.
-        """
-        if request.num_tokens < 2:
-            return 0, False
-        num_tokens = max(0, self.num_elsewhere.get(int(request.request_id), 0) - num_computed_tokens)
-        return num_tokens, num_tokens > 0
-
-    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
-        """A load begins: the request has its blocks."""
-        if num_external_tokens:
-            seq = int(request.request_id)
-            stop = self.num_elsewhere[seq]
-            self.loads.append(Load(seq, stop - num_external_tokens, stop))
-
-    def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, None]:
-        """Whether the blocks of a request that is over are still being sent; of an aborted one only if it is saved."""
-        has_ended = request.status.name in ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED")
-        is_saved = self.sends_aborted and bool(block_ids)
-        return (has_ended or is_saved) and int(request.request_id) in self.sent, None
-
-    # The judge reports the transfers: there is no worker's side, and there are no figures and no events.
-    bind_gpu_block_pool = bind_kv_cache_manager = on_new_request = build_connector_meta = update_connector_output = (
-        staticmethod(nothing)
-    )
-    get_external_cache_hit_sources = get_kv_connector_stats = staticmethod(nothing)
-    get_loaded_kv_cache_group_ids = take_events = staticmethod(lambda *request: ())
-    has_pending_block_frees = staticmethod(no)  # what is being sent may be held for long: that is no reason to wait
 
 
 ASSUMPTIONS = (
@@ -108,6 +56,21 @@ ASSUMPTIONS = (
 
 OFFLOADING = "offloading"  # the connector that stores what requests computed in host memory
 END_OF = {"FINISHED_ABORTED": ABORTED}
+
+
+def ngrams(num_tokens: int) -> Options:
+    """The configuration of drafts that are looked up in the text so far: they have no model, KV or slots."""
+    return Options(
+        num_speculative_tokens=num_tokens,
+        max_num_new_slots_for_drafting=0,
+        use_eagle=no,
+        use_eagle_block_drop=no,
+        needs_eagle_block_drop=no,
+        use_multi_module_mtp=no,
+        use_dflash=no,
+        use_dspark=no,
+        uses_draft_model=no,
+    )
 
 
 class Tokens(list[int]):
@@ -146,6 +109,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         refusal_slack=0,
         reports_ends=True,
         sends_aborted=True,
+        speculative_tokens=4,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
@@ -163,12 +127,18 @@ class VllmV1Scheduler(SchedulerAdapter):
             raise Unsupported("transfers only with one group of full attention")
         if not config.chunked and config.max_num_batched_tokens < config.max_model_len:
             raise Unsupported("without chunked prompts, a step has room for one of max_model_len")
+        num_rows = 1 + config.speculative_tokens  # of a decode
+        if config.max_num_batched_tokens < num_rows:
+            raise Unsupported("a step has a token for each draft of a sequence, and one more")
+        if config.speculative_tokens and 0 < config.long_prefill_threshold < num_rows:
+            raise Unsupported("a long prefill that is shorter than a decode with drafts ends the engine")
         # The engine takes prompts that are shorter than its length; the judge those of at most its own.
         self._length = config.max_model_len + 1
         self._connector = Connector(config.sends_aborted)
         self._elsewhere: dict[int, tuple[int, bool]] = {}  # by request, until it is added
         self._arrived: tuple[list[int], list[int]] = [], []
         self._priorities: dict[int, int] = {}  # by request, until it is added
+        self._accepted: dict[int, list[int]] = {}  # by sequence, for the next `update_from_output`
         options, groups = self._options(config), cache_config(self._modules.interface, config)
         self._offloads = None
         if config.connector and self._offloading is not None:
@@ -227,8 +197,9 @@ class VllmV1Scheduler(SchedulerAdapter):
             aux_output_config=Options(),
             observability_config=Options(per_request_spec_decode_metrics="none"),
             kv_transfer_config=self._transfers(config),
+            speculative_config=ngrams(config.speculative_tokens) if config.speculative_tokens else None,
             ec_manager_config=Options(get_encoder_cache_manager_obj=lambda: None),
-            num_speculative_tokens=0,
+            num_speculative_tokens=config.speculative_tokens,
             num_lookahead_tokens=0,
             num_prefill_lookahead_tokens=0,
             num_hash_lookahead_tokens=0,
@@ -253,6 +224,15 @@ class VllmV1Scheduler(SchedulerAdapter):
     def prioritize(self, request: int, priority: int) -> None:
         """Keep until the request is added."""
         self._priorities[request] = priority
+
+    def accepted(self, drafts: dict[int, list[int]]) -> None:
+        """Keep for the next `update_from_output`."""
+        self._accepted = drafts
+
+    def propose(self, drafts: dict[int, list[int]]) -> None:
+        """The engine core gives the drafts of all sequences to the scheduler after each step."""
+        names = [str(seq) for seq in drafts]
+        self.scheduler.update_draft_token_ids(Options(req_ids=names, draft_token_ids=[*drafts.values()]))
 
     def copied(self, jobs: list[int]) -> None:
         """Keep for the next `update_from_output`."""
@@ -309,7 +289,8 @@ class VllmV1Scheduler(SchedulerAdapter):
         if self._offloads is not None:
             loads, stores, flushes = self._offloads.taken()
             return output, ScheduledStep(chunks, loads=loads, stores=stores, flushes=flushes)
-        return output, ScheduledStep(chunks, loads=self._connector.taken_loads())
+        drafts = [(int(name), tokens) for name, tokens in output.scheduled_spec_decode_tokens.items()]
+        return output, ScheduledStep(chunks, loads=self._connector.taken_loads(), drafts=drafts)
 
     def take_results(self, output: Any, sampled: dict[int, int], finished: list[int]) -> None:
         """Call `update_from_output`; the sampled token of a sequence that is over is made a stop token."""
@@ -328,7 +309,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             Options(
                 req_ids=names,
                 req_id_to_index={name: index for index, name in enumerate(names)},
-                sampled_token_ids=[Tokens([sampled[int(n)]] if int(n) in sampled else []) for n in names],
+                sampled_token_ids=[Tokens(self._generated(int(n), sampled)) for n in names],
                 prompt_logprobs_dict={},
                 prompt_token_id_logprobs_dict={},
                 kv_connector_output=transferred,
@@ -336,6 +317,10 @@ class VllmV1Scheduler(SchedulerAdapter):
         )
         for seq in finished:
             del self._requests[seq]
+
+    def _generated(self, seq: int, sampled: dict[int, int]) -> list[int]:
+        """What the step generated for a sequence: the drafts that were accepted, and the token sampled after them."""
+        return [*self._accepted.get(seq, ()), sampled[seq]] if seq in sampled else []
 
     def observe_part(self, seqs: list[int]) -> Observation:
         return self._reader.observe_part(seq for seq in seqs if seq in self._requests)
@@ -371,6 +356,7 @@ class VllmOffloading(VllmV1Scheduler):
             self.capabilities,
             transfers=False,
             sends_aborted=False,
+            speculative_tokens=0,
             window=False,
             local_attention=False,
             kv_groups=False,

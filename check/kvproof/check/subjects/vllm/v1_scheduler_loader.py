@@ -33,12 +33,18 @@ def yes(*arguments: Any, **options: Any) -> bool:
     return True
 
 
+def all_of(request: Any, tokens: list[int]) -> list[int]:
+    """The tokens that a grammar allows: all."""
+    return tokens
+
+
 class NoStructure:
     """Outputs have no structure, of a request and for all requests: there is no grammar, and every token is right."""
 
     from_sampling_params = staticmethod(nothing)
     should_advance = staticmethod(no)
     accept_tokens = staticmethod(yes)
+    validate_tokens = staticmethod(all_of)
 
 
 class PrefillStats:
