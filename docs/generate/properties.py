@@ -33,7 +33,6 @@ PLANTED = {
     "conservation": "kvproof/block-16-lost",
     "no-leak-at-rest": "kvproof-scheduler/finished-sequence-keeps-its-blocks",
     "eviction-order": "kvproof-pool/pool-finds-evicted-blocks",
-    "admission-exact": "kvproof/append-refused-with-enough-blocks",
     "one-writer": "kvproof-store/store-gives-a-new-slot-to-a-known-key",
     "abort-unseen": "kvproof-store/store-keeps-a-failed-key",
 }
