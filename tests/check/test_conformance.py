@@ -16,8 +16,10 @@ from kvproof.check import conformance as conformance_module
 from kvproof.check.counterexample.replay import ReplayStatus
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.protocol.finding import AdapterError
-from kvproof.check.protocol.manager import ManagerSubject
+from kvproof.check.protocol.manager import Assumption, ManagerSubject, OutsideContract
+from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.replay import replay
+from kvproof.check.search.strategies import MANAGERS, STRATEGIES
 from kvproof.check.subjects.registry import find
 
 Factory = Callable[[], ManagerSubject]
@@ -118,6 +120,38 @@ def test_an_exception_that_may_be_a_refusal_is_told_with_where_refusals_are_list
     assert again.finding is not None
     assert again.finding.kind == ("admission-sound", "admit Refused")
     assert "raised Refused; nothing was asked before" in again.finding.text
+
+
+def ruling_out(altered: Altered, num_blocks: int) -> Factory:
+    """What makes the example, by whose contract no sequence of so many blocks or more is forked."""
+
+    def share(self: Any, parent: int, child: int) -> None:
+        if len(self.manager.tables[parent]) >= num_blocks:
+            raise OutsideContract("short-forks", "only short sequences are forked")
+        self.manager.fork(parent, child)
+
+    def make() -> ManagerSubject:
+        subject = altered(share=share)()
+        subject.assumptions = (Assumption("short-forks", "Only short sequences are forked."),)
+        return subject
+
+    return make
+
+
+def test_a_call_outside_the_contract_refutes_nothing(
+    altered: Altered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smallest = {"smallest": Scope(3, num_seqs=2, num_tokens=3, block_size=1)}
+    short = replace(MANAGERS, _exhaustive=replace(MANAGERS.exhaustive, short=smallest))
+    monkeypatch.setitem(STRATEGIES, MANAGERS.level.name, short)
+    run_conformance(ruling_out(altered, 2), operations=2_000, crashes=tmp_path)
+
+
+def test_an_operation_whose_every_call_is_outside_the_contract_was_not_checked(
+    altered: Altered, tmp_path: Path
+) -> None:
+    with pytest.raises(AssertionError, match=r"nothing was refuted, but 1,000 operations never reached fork, so this"):
+        run_conformance(ruling_out(altered, 0), operations=1_000, crashes=tmp_path)
 
 
 def test_a_refused_call_that_leaks_is_refuted(tmp_path: Path) -> None:

@@ -18,16 +18,19 @@ from typing import Any, NoReturn, cast
 from kvproof.check.counterexample.keeping import KeptFinding
 from kvproof.check.counterexample.store import refutation
 from kvproof.check.hosts.time_limit import Limits
+from kvproof.check.hunting.findings import features_of_both
 from kvproof.check.hunting.head import here
 from kvproof.check.hunting.unit import Judged, Walk, shortened
 from kvproof.check.isolation.factory import factory_for, isolated
 from kvproof.check.isolation.remote_search import explore, method_called
 from kvproof.check.isolation.remote_subject import RemoteFactory
 from kvproof.check.oracle.level import Level, level_named
+from kvproof.check.oracle.repetition import confirm
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.adapter_fault import located
-from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.protocol.finding import AdapterError, FindingKey
 from kvproof.check.protocol.manager import Unsupported
+from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.arguments import Narrowed
 from kvproof.check.runs.errors import did_you_mean
 from kvproof.check.search.configurations import check_fixed
@@ -60,6 +63,7 @@ def run_conformance(
 
     factory makes a subject: an adapter derived from `ManagerAdapter`, or anything with the calls of `ManagerSubject`.
     It may also be the name of a subject, as `--subject` takes it, such as "path/to/adapter.py:Adapter".
+    A call outside the contract of the engine (`OutsideContract`) refutes nothing, if another of its kind ends.
     At most so many operations are walked, and the small scopes before them are searched to their end, so the seed
     repeats a run on every machine; seconds limits the time of both in addition. level is "manager",
     "scheduler" (or "loop") for a whole scheduler (`SchedulerSubject`), "pool" for a pool of block ids (`PoolSubject`),
@@ -90,12 +94,19 @@ def run_conformance(
             Walk(Judged(name), seed, operations, config),
         )
         deadline = monotonic() + limit
+        outside = set[str]()  # kinds of operation of which a call was outside the contract
         for one in head.walk_on(hunted, deadline):
-            if one.counterexample is not None:
+            if (found := one.counterexample) is None:
+                continue
+            if not found.finding.contract or not (found := confirm(make, found)).finding.contract:
                 _fail(make, name, "walker", hunted.total, seed, Path(crashes))
+            short = shortened(found, make, seed, SHORTEN_OPERATIONS_MAX)
+            hunted.avoid(found, features_of_both(found, short))
+            outside.add(found.operations[-1][0])
         done = hunted.total
         expected = _default_witnesses(strategy, subject, config or {}, done) if expect is None else set(expect)
-        _check_reach(subject.name, done, expected, strategy.level)
+        unended = [kind for kind in sorted(outside) if not done.kinds[kind]]
+        _check_reach(subject.name, done, expected, strategy.level, unended)
         if monotonic() < deadline and (lacking := done.lacking(operations)):
             raise AssertionError(f"nothing was refuted, but {subject.name} was checked in part: {lacking}")
     except AdapterError as error:
@@ -133,12 +144,23 @@ def _explore(strategy: Strategy, make: Callable[[], Any], name: str, seconds: fl
     scopes = strategy.exhaustive.short.values()
     for place, scope in enumerate(scopes):
         left = (deadline - monotonic()) / (len(scopes) - place)
+        past: tuple[FindingKey, ...] = ()  # calls outside the contract, after which the search begins again
         try:
-            done = explore(strategy, make(), scope, seconds=left, transition_seconds=ANSWER_SECONDS_MAX)
+            while (done := _explored(strategy, make, scope, left, past)).counterexample is not None:
+                found = done.counterexample
+                if not found.finding.contract:
+                    _fail(make, name, "explorer", done, seed, folder)
+                if found.kind in past:  # the search cannot go past it
+                    break
+                past += (found.kind,)
         except Unsupported:
             continue
-        if done.counterexample is not None:
-            _fail(make, name, "explorer", done, seed, folder)
+
+
+def _explored(
+    strategy: Strategy, make: Callable[[], Any], scope: Scope, seconds: float, past: tuple[FindingKey, ...]
+) -> SearchResult:
+    return explore(strategy, make(), scope, seconds=seconds, transition_seconds=ANSWER_SECONDS_MAX, past=past)
 
 
 def _default_witnesses(strategy: Strategy, subject: Any, config: dict[str, Any], done: SearchResult) -> set[str]:
@@ -150,13 +172,17 @@ def _default_witnesses(strategy: Strategy, subject: Any, config: dict[str, Any],
     return {level.begins_with, *(name for name in SIGNS_OF_USE if expected.get(name))}
 
 
-def _check_reach(name: str, done: SearchResult, expect: set[str], level: Level) -> None:
-    """Raise AssertionError unless the walk did something, and reached all that is expected."""
+def _check_reach(name: str, done: SearchResult, expect: set[str], level: Level, unended: list[str]) -> None:
+    """Raise AssertionError unless the walk did something, and reached all that is expected.
+
+    unended: kinds of operation of which every call was outside the contract.
+    """
     __tracebackhide__ = True
     if done.is_unsupported or not done.num_operations:
         raise AssertionError(f"nothing was checked: {name} accepted no configuration that was drawn{done.refusal}")
-    if missing := [*sorted(witness for witness in expect if not done.coverage[witness]), *done.sizes_missed()]:
-        known = {*level.witnesses, *done.coverage, *done.sizes}
+    missing = [*sorted(witness for witness in expect if not done.coverage[witness]), *done.sizes_missed()]
+    if missing := [*missing, *(kind for kind in unended if kind not in missing)]:
+        known = {*level.kinds, *level.witnesses, *done.coverage, *done.sizes}
         words = [one if one in known else f"{one}{did_you_mean(one, known)}" for one in missing]
         raise AssertionError(
             f"nothing was refuted, but {done.num_operations:,} operations never reached {', '.join(words)}, "

@@ -18,9 +18,11 @@ from kvproof.reports.identity import Identity
 from kvproof.spec.verdict import Exit
 
 FAULTY = f"""{FORGETFUL}
-from kvproof.check.protocol.manager import OutsideContract
+from kvproof.check.protocol.manager import Assumption, OutsideContract
 
 class Contract(BuiltIn):
+    assumptions = (Assumption("no-fork", "Nothing is forked."),)
+
     def fork(self, parent, child):
         raise OutsideContract("no-fork", "a sequence of one request only is not forked")
 """
@@ -153,6 +155,26 @@ def test_what_a_long_walk_never_reaches_beside_a_known_finding_leaves_nothing_op
     assert done.exit_code == (Exit.OK if is_enough else Exit.INCONCLUSIVE), done.output
     notes = [message for message in document["messages"] if BESIDE_KNOWN_FINDINGS in message]
     assert bool(notes) == is_enough
+
+
+NO_FORKS = """
+from kvproof.check.protocol.manager import Assumption, OutsideContract
+
+class NoForks(Adapter):
+    assumptions = (Assumption("no-forks", "Nothing is forked."),)
+
+    def share(self, parent, child):
+        raise OutsideContract("no-forks", "this was")
+"""
+
+
+def test_what_a_contract_costs_was_not_checked(folder: Path, few_scopes: None, example_source: str) -> None:
+    (folder / "example.py").write_text(example_source + NO_FORKS)
+    hunt = ["hunt", "--subject", "example.py:NoForks", "--seed", "1", "--effort", str(OPERATIONS_ENOUGH)]
+    done = CliRunner().invoke(app, [*hunt, "--no-isolation"])
+    assert done.exit_code == Exit.INCONCLUSIVE, done.output
+    costs = "fork (walker), three holders (walker), copy-on-write (walker), fork (walker operations)"
+    assert f"never reached: {costs}." in done.output.splitlines()[-1]
 
 
 def test_after_its_day_a_known_finding_fails_and_says_so(folder: Path) -> None:

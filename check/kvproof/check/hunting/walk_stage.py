@@ -56,6 +56,7 @@ def walker_stage(
     and reported once, as soon as it is there, and most of the runs after it avoid it. An excused finding (known, not
     hunted for, or outside the contract of the engine) never ends a walk. Where a finding is known, a situation that a
     walk of OPERATIONS_ENOUGH never reaches is no open end, since runs avoid what leads to the finding; a note names it.
+    A contract is the word of the subject alone: what it costs is not checked, and so the run is inconclusive.
 
     head: who does the units of the walk; by default this process.
     """
@@ -105,9 +106,10 @@ class WalkReport:
         judge, outcome, total = self.strategy.judge, self.outcome, self.walk.total
         found, features = self.saving.save(judge, counterexample, total.num_operations)
         self.walk.avoid(counterexample, features)
-        self.has_known = self.has_known or (bool(found.excused) and found.excused != NOT_WANTED)
         if found.excused and counterexample.finding.contract:  # if no other such call ever ends, it is not judged
             self.possible[counterexample.operations[-1][0]] = True
+        else:
+            self.has_known = self.has_known or (bool(found.excused) and found.excused != NOT_WANTED)
         if (kind := (found.property, found.signature, features)) not in self.reported:
             self.reported.add(kind)
             found.seconds = total.seconds

@@ -43,6 +43,7 @@ from kvproof.check.protocol.adapter_fault import (
 from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
 from kvproof.check.protocol.finding import AdapterError, Finding, error_text
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
+from kvproof.check.protocol.outside_contract import is_outside_contract
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.search.exhaustive.subject import explore
 from kvproof.check.search.random_walk import WalkOptions, walk
@@ -79,12 +80,12 @@ def _call(subject: Any, name: str, arguments: list[Any]) -> list[Any]:
         return ["unsupported", _text(error)]
     except AdapterError as error:
         return ["adapter", _text(located(error, subject))]
-    except OutsideContract as error:
-        return ["contract", error.assumption, error.sentence]
     except Finding as finding:
         return ["finding", pack(finding)]
     except BaseException as error:  # SystemExit too: it is the judge who says what that means
         try:
+            if isinstance(error, OutsideContract) and is_outside_contract(error, name, subject):
+                return ["contract", error.assumption, str(error.sentence)[:TEXT_MAX]]
             require_fault_of_subject(error, name)
             require_fault_of_manager(error, call_text(name, tuple(arguments)), subject)
         except StandInError as fault:

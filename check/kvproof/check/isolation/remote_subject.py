@@ -33,7 +33,8 @@ from kvproof.check.protocol.adapter_fault import Remarked
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.fault_attribution import StandInError, by_means_of_kvproof
 from kvproof.check.protocol.finding import AdapterError, Finding, OutsideTable
-from kvproof.check.protocol.manager import Assumption, OutsideContract, Unsupported
+from kvproof.check.protocol.manager import Assumption, Unsupported
+from kvproof.check.protocol.outside_contract import OutsideThere
 from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 from kvproof.check.subjects.registry import outside_table
 from kvproof.spec.trace import NO_ANSWER, names_code
@@ -232,7 +233,7 @@ def answered(answer: Any, subject: str) -> Any:
         case ["finding", data] if isinstance(finding := unpack(data), Finding):
             raise finding
         case ["contract", str(assumption), str(sentence)]:
-            raise OutsideContract(assumption, sentence)
+            raise OutsideThere(assumption, sentence)
         case ["unknown", str(text)]:
             raise made_once(text)
         case ["raised", str(name), str(text), str(remark), str(where)] if name.isidentifier():

@@ -14,6 +14,7 @@ from kvproof.check.protocol.capabilities import Capabilities, OfALevel
 from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
 from kvproof.check.protocol.finding import ADDRESS, CONTRACT, AdapterError, Finding, error_text
 from kvproof.check.protocol.manager import Config, OutsideContract, Unsupported
+from kvproof.check.protocol.outside_contract import is_outside_contract
 from kvproof.reports.document import encodable
 from kvproof.spec.text.properties import MEANINGS
 
@@ -67,11 +68,11 @@ class SubjectCalls:
             raise
         except (AdapterError, StandInError):
             raise
-        except OutsideContract as error:
-            asked = {"asked": call_text(name, arguments)}
-            text = f"$asked: {error.sentence}"
-            raise Finding("total-calls", text, f"{CONTRACT}{error.assumption}", values=asked) from error
         except (Exception, SystemExit) as error:  # a subject that ends the process gives no answer
+            if isinstance(error, OutsideContract) and is_outside_contract(error, name, self.subject):
+                asked = {"asked": call_text(name, arguments)}
+                text = f"$asked: {error.sentence}"
+                raise Finding("total-calls", text, f"{CONTRACT}{error.assumption}", values=asked) from error
             require_fault_of_subject(error, call_text(name, arguments))
             require_fault_of_manager(error, call_text(name, arguments), self.subject)
             if is_double_free(error, self.capabilities):

@@ -141,6 +141,17 @@ def _recursion(frames: list[tuple[FrameType, int]]) -> list[int]:
     return [position for code, position in last.items() if times[code] >= least]
 
 
+def is_raised_by_subject(error: BaseException, subject: Any) -> bool:
+    """Whether code of the subject raised it, or of one that it passes calls on to, and not what they call."""
+    frames = list(_frames(error.__traceback__))
+    subjects = (own for own in (self_of(frame) for frame, _ in reversed(frames)) if _offers_the_protocol(own))
+    return _is_raised_by(next(subjects, wrapped(subject)), frames)
+
+
+def _offers_the_protocol(thing: Any) -> bool:
+    return all(inspect.getattr_static(thing, name, None) is not None for name in ("open", "observe", "capabilities"))
+
+
 def _is_raised_by(adapter: Any, frames: list[tuple[FrameType, int]]) -> bool:
     for frame, line in reversed(frames):
         own = self_of(frame)

@@ -24,9 +24,9 @@ reports them as its hit once a step has computed them.
 Own memory. A subject that declares `records_kept` also has `num_records()`: how many records the manager keeps now
 (`protocol.records` counts them for any object).
 
-Errors. `open` raises `Unsupported` for a configuration that the manager cannot have. Any call may raise
-`OutsideContract` if the engine's documentation rules that call out. A call that the manager may refuse returns
-`Refused`. Any other exception, from any call, is a finding about the subject.
+Errors. `open` raises `Unsupported` for a configuration that the manager cannot have. Any other call than an observation
+may raise `OutsideContract` if the engine's documentation rules that call out (`protocol.outside_contract`). A call that
+the manager may refuse returns `Refused`. Any other exception, from any call, is a finding about the subject.
 """
 
 from collections.abc import Iterable, Sequence
@@ -75,7 +75,7 @@ class Unsupported(Exception):
 class OutsideContract(Exception):
     """The call breaks a precondition that the engine documents, so that its result is no fault of the engine.
 
-    assumption: the name of the precondition. sentence: what it says, for the report.
+    assumption: the name of the precondition, one of `assumptions`. sentence: what it says, for the report.
     """
 
     def __init__(self, assumption: str, sentence: str) -> None:

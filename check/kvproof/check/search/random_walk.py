@@ -3,7 +3,9 @@
 Some of the first runs are repeated and must give the same answers. The seed determines everything.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -16,7 +18,7 @@ from kvproof.check.hosts.time_limit import OutOfTime, seconds_left, time_limit_o
 from kvproof.check.oracle.firing import is_large
 from kvproof.check.oracle.level import LevelJudge
 from kvproof.check.oracle.repetition import unrepeated
-from kvproof.check.oracle.replay import CallRecorder, Counterexample, ReplayResult, interval_of, located
+from kvproof.check.oracle.replay import CallRecorder, Counterexample, ReplayResult, interval_of, located, replay
 from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Config, Unsupported
@@ -233,11 +235,19 @@ class _Walk:
         ended = operations if found is None else operations[:-1]  # nobody knows whether the last one would have ended
         done.kinds.update(operation[0] for operation in ended)
         if run.judge is not None:
-            done.coverage.update(run.judge.coverage)
+            is_outside = found is not None and bool(found.finding.contract)
+            done.coverage.update(self._coverage_before(run) if is_outside else run.judge.coverage)
             done.notes.update(run.judge.notes)
         if not has_large_sizes(run.config):
             for lists in run.moved if found is None else run.moved[:-1]:  # the last ones may be what is wrong
                 done.keep_moved(lists)
+
+    def _coverage_before(self, run: _Run) -> Counter[str]:
+        """What a run reached before its last operation, of which the subject says that it is not to be judged."""
+        judges = list[LevelJudge]()
+        with suppress(Unsupported):
+            replay(lambda: self.subject, run.config, run.operations[:-1], watch=judges.append, keeps_answers=False)
+        return Counter(judges[-1].coverage if judges else ())
 
 
 def _is_repeated(number: int, *, is_last: bool) -> bool:
