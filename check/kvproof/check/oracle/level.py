@@ -269,6 +269,7 @@ SCHEDULER_WITNESSES: Witnesses = {
     "load from host memory": lambda can: bool(can.connectors),
     "scheduled while another is under way": lambda can: can.async_steps > 0,
     "token dropped": lambda can: can.runs_ahead,
+    "waits for a place for its adapter": lambda can: can.max_loras,
     "draft accepted": lambda can: can.speculative_tokens > 0,
     "draft rejected": lambda can: can.speculative_tokens > 0,
     "forked by itself": lambda can: can.forks_itself,

@@ -125,6 +125,7 @@ class SchedulerCan(ManagerCan):
     policies: tuple[str, ...] = ()  # the orders of `spec.text.budgets` that it lets requests in; empty: any order
     long_prefills: bool = False  # it can bound the tokens of one prompt that a step computes
     partial_prefills: int = 1  # it can be set to compute so many prompts in part in one step, which share its tokens
+    max_loras: bool = False  # it can bound the LoRA adapters of one step
     speculative_tokens: int = 0  # drafts of one sequence that a step can verify
     fills_steps: bool = False  # a chunk ends before its prompt does only if its step has no token left
     begins_prompts: bool = False  # a prompt that waits is begun by a step that has a token, a place and blocks for it

@@ -46,6 +46,7 @@ class SchedulerConfig(Config):
     policy: str = FCFS  # the order in which requests are let in
     long_prefill_threshold: int = 0  # tokens of one prompt that a step computes at most; 0: no bound
     partial_prefills: int = 1  # prompts that share the tokens of a step, where none of them can be computed whole
+    max_loras: int = 0  # LoRA adapters of the sequences of one step; 0: any number
     speculative_tokens: int = 0  # drafts that are proposed for a sequence after a step, at most; 0: there are none
 
     @property
@@ -76,6 +77,7 @@ LIMITS = (  # the settings that a scheduler has in addition to the features and 
     Setting("policy", lambda config: (FCFS,), rank=lambda policy: policy != FCFS),
     Setting("long_prefill_threshold", lambda config: (0, *range(1, config.long_prefill_threshold)), least=0),
     Setting("partial_prefills", lambda config: range(1, config.partial_prefills), least=1),
+    Setting("max_loras", lambda config: (0,), least=0),
     Setting("speculative_tokens", lambda config: range(config.speculative_tokens), least=0),
     Setting("sends_aborted", lambda config: (False,)),
     Setting("transfers", lambda config: (False,)),

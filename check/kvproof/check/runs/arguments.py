@@ -14,7 +14,7 @@ from kvproof.check.oracle.level import LEVELS
 from kvproof.check.protocol import features
 from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.capabilities import Capabilities
-from kvproof.check.protocol.manager import STATE, Config, ManagerSubject, size_of
+from kvproof.check.protocol.manager import STATE, Config, ManagerSubject, PromptKeys, size_of
 from kvproof.check.protocol.store import LRU
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.search.configurations import BESIDE_NO_DRAFTS, EXCLUDING, check_fixed, settled
@@ -118,6 +118,8 @@ class Narrowed:
             off |= {"transfers": False, "connectors": (), "async_steps": 0}
         elif fixed.get("speculative_tokens") == 0 or any(map(fixed.get, BESIDE_NO_DRAFTS)):
             off["speculative_tokens"] = 0
+        if fixed.get("max_loras") == 0 or fixed.get("keys") == PromptKeys.TOKENS:
+            off["max_loras"] = False
         if fixed.get("replacement", LRU) != LRU:
             off["eviction"] = ""
         self.capabilities: Capabilities = replace(capabilities_of(subject), **off)

@@ -100,6 +100,8 @@ def draw_for_scheduler(
         drawn["policy"] = pick(capabilities.policies)
     if capabilities.long_prefills and drawn["chunked"]:
         drawn["long_prefill_threshold"] = pick((0, 0, random.randint(1, drawn["max_model_len"])))
+    if capabilities.max_loras and drawn["keys"] != PromptKeys.TOKENS:
+        drawn["max_loras"] = pick((0, 0, 1, 2))
     if capabilities.partial_prefills > 1 and drawn["chunked"]:
         drawn["partial_prefills"] = pick((1, *range(1, capabilities.partial_prefills + 1)))
     if capabilities.connectors and not drawn.get("transfers"):

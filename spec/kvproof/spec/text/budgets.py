@@ -101,6 +101,15 @@ def is_within_threshold(num_tokens: int, long_prefill_threshold: int, num_reques
 
 
 @predicate
+def has_places_for_adapters(num_adapters: int, max_loras: int) -> bool:
+    """The sequences of a step have at most so many LoRA adapters among them; 0 sets no bound.
+
+    Source: `LoRAConfig.max_loras` of vLLM.
+    """
+    return max_loras == 0 or num_adapters <= max_loras
+
+
+@predicate
 def may_stop_short(num_tokens: int, max_num_batched_tokens: int, num_chunk: int, long_prefill_threshold: int) -> bool:
     """A chunk of `num_chunk` tokens may end before its prompt does: its step has no token left, or it has all it may.
 

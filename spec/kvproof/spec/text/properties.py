@@ -125,7 +125,7 @@ MEANINGS: dict[str, Meaning] = {
         "Wrong text, or memory that is never returned.",
     ),
     "budget-kept": Meaning(
-        "A step computes no more tokens, and admits no more sequences, than its budgets allow.",
+        "A step has no more tokens, sequences and adapters than its budgets allow.",
         "Out of memory in the model, or latency peaks.",
     ),
     "progress": Meaning(

@@ -35,6 +35,7 @@ class Verifies(SchedulerAdapter):
         self.num_computed: dict[int, int] = {}
         self.tables: dict[int, list[int]] = {}
         self.drafts: dict[int, list[int]] = {}
+        self.right: dict[int, list[int]] = {}
         return list(range(config.num_gpu_blocks))
 
     def add(self, request: Request) -> None:
@@ -90,8 +91,9 @@ class Verifies(SchedulerAdapter):
 
     def take_results(self, output: Any, sampled: dict[int, int], finished: list[int]) -> None:
         for seq, token in sampled.items():
-            self.num_computed[seq] = len(self.tokens[seq]) + self.num_kept(len(self.right[seq]))
-            self.tokens[seq] += [*self.right[seq], token]
+            right = self.right.get(seq, [])
+            self.num_computed[seq] = len(self.tokens[seq]) + self.num_kept(len(right))
+            self.tokens[seq] += [*right, token]
             self.drafts.pop(seq, None)
         for seq in finished:
             self.end(seq)

@@ -66,13 +66,24 @@ class ExpectedRequest(Group):
     It is *doomed* when it is over but a step under way still uses its blocks.
     """
 
-    __slots__ = ("arrival", "is_doomed", "is_sent", "max_tokens", "num_overtaken", "num_prompt", "priority", "to_come")
+    __slots__ = (
+        "arrival",
+        "is_doomed",
+        "is_preempted",
+        "is_sent",
+        "max_tokens",
+        "num_overtaken",
+        "num_prompt",
+        "priority",
+        "to_come",
+    )
 
     def __init__(self, request_id: int, num_prompt: int, max_tokens: int) -> None:
         super().__init__(request_id)
         self.num_prompt, self.max_tokens, self.is_doomed = num_prompt, max_tokens, False
         self.arrival, self.priority = 0, 0  # its number among all requests, and how important it is: 0 is first
         self.num_overtaken = 0  # later requests that were let in since this one began to wait, or was swapped out
+        self.is_preempted = False  # whether it ran before, and had to give up all that it had computed
         self.is_sent = False  # whether its KV is sent elsewhere when it is over
         self.to_come: list[int] = []  # sequences that the scheduler will fork it into
 
@@ -129,6 +140,8 @@ class SchedulerState:
             raise Unsupported("the subject does not compute so many prompts in part in one step")
         if config.connector and config.connector not in capabilities_of(subject).connectors:
             raise Unsupported(f"the subject does not declare the connector {config.connector}")
+        if config.max_loras and not capabilities_of(subject).max_loras:
+            raise Unsupported("the subject does not bound the adapters of a step")
         if config.speculative_tokens > capabilities_of(subject).speculative_tokens:
             raise Unsupported("the subject does not verify so many drafts of one sequence")
         self.moves_kv = config.transfers or bool(config.connector)  # KV comes and goes while steps run

@@ -270,7 +270,7 @@ class CompletionJudge:
         over = [r for r in self.scheduler.requests.values() if r.is_doomed and not self.scheduler.is_in_flight(r)]
         for request in over:
             self.scheduler.forget(request)
-        verified = [seq for i in self.scheduler.num_rejected if (seq := self.seqs.get(i)) and seq.slot >= 0]
+        verified = [self.seqs[i] for i in self.scheduler.num_rejected if i in self.seqs and self.seqs[i].slot >= 0]
         self.scheduler.observe_released(COMPLETE, [*children, *(child for _, child in born), *verified])
         for seq in verified:  # it may give the blocks of rejected drafts back
             if seq.slot >= 0 and explainer.observed.tables.get(seq.id) != seq.tables:

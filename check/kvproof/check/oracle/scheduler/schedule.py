@@ -221,6 +221,7 @@ class StepExplainer:
             self.explainer.freed(seq, context)
             seq.status, seq.computed, seq.hit = WAITING, 0, 0
         self.scheduler.drop_sampled(request)
+        request.is_preempted = True
         for seq in request.members:
             seq.num_prompt = len(seq.tokens)
         if not may_recompute(len(request.members)):

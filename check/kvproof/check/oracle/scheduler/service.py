@@ -5,6 +5,9 @@ Under both, no request that waits is admitted while one that ranks before it wai
 swapped out may come back before an earlier one that waits; how many later requests may be let in before it, in all, is
 declared as `num_overtaken_max`.
 
+Where the adapters of a step are bounded (`max_loras`), a request that lacks a place for its own may be overtaken and be
+left waiting. Those that overtook it may be preempted and come back before it, so of them no order is demanded.
+
 A scheduler that declares `preempts_last` takes blocks from those who rank last among the requests that run.
 
 The request that ranks first among those that wait is left waiting without need if the step has room for it: its whole
@@ -31,6 +34,7 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scheduler import ScheduledStep
 from kvproof.spec.text.budgets import (
     exceeds_limits,
+    has_places_for_adapters,
     have_places,
     is_served_in_order,
     is_within_budget,
@@ -73,6 +77,28 @@ def ranks_first(one: ExpectedRequest, other: ExpectedRequest) -> bool:
     return ranks_before(one.priority, one.arrival, other.priority, other.arrival)
 
 
+def adapters_in(state: SchedulerState, step: ScheduledStep) -> set[int]:
+    """The ids of the adapters of a step's sequences; empty where their number has no bound."""
+    if not state.config.max_loras:
+        return set()
+    return {adapter for chunk in step.chunks if (adapter := state.seqs[chunk.seq].key.adapter_id)}
+
+
+def lacks_place_for_adapter(state: SchedulerState, request: ExpectedRequest) -> bool:
+    """Whether a request waits since those who run have all places for adapters; others may be let in meanwhile.
+
+    Who runs and is not in the step may join the next one, so its adapter keeps a place.
+    """
+    adapter = request.members[0].key.adapter_id
+    if not adapter or not state.config.max_loras:
+        return False
+    taken = {one.members[0].key.adapter_id for one in state.requests.values() if is_let_in(one)} - {0}
+    if has_places_for_adapters(len(taken | {adapter}), state.config.max_loras):
+        return False
+    state.coverage["waits for a place for its adapter"] += 1
+    return True
+
+
 def judge_order(state: SchedulerState, held_up: Sequence[HeldUp]) -> None:
     """Later requests may not starve earlier ones. held_up: those that waited or were swapped before the step."""
     most, policies = state.capabilities.num_overtaken_max, state.capabilities.policies
@@ -88,6 +114,10 @@ def judge_order(state: SchedulerState, held_up: Sequence[HeldUp]) -> None:
         if one.is_doomed or one.id not in state.requests:
             continue
         later = [other for other in let_in if ranks_first(one, other.request)]
+        if state.config.max_loras:
+            later = [other for other in later if not other.request.is_preempted]
+            if later and lacks_place_for_adapter(state, one):
+                continue
         admitted = [other.request for other in later if other.was_waiting]
         if policies and admitted:
             raise _out_of_order(
@@ -113,7 +143,7 @@ def judge_preempted(state: SchedulerState, held_up: Sequence[HeldUp], left: Sequ
 
     held_up: those that waited or were swapped before the step. left: those who ran and do not run on.
     """
-    if not (left and state.capabilities.preempts_last) or state.moves_kv:
+    if not (left and state.capabilities.preempts_last) or state.moves_kv or state.config.max_loras:
         return
     came = {one.request.id for one in held_up}
     run_on = [one for one in unfinished(state.requests) if one.id not in came and is_let_in(one)]
@@ -237,6 +267,8 @@ def judge_partial_prompts(state: SchedulerState, step: ScheduledStep) -> None:
 def _is_room_in_step(state: SchedulerState, step: ScheduledStep, request: ExpectedRequest) -> bool:
     """Whether the budgets of the step, and its places, have room for the part of the prompt that it must begin with."""
     config = state.config
+    if lacks_place_for_adapter(state, request):
+        return False
     num_tokens, num_members = len(request.members[0].tokens), len(request.members)
     budgets = config.max_num_batched_tokens, config.max_num_seqs
     if exceeds_limits(num_tokens, num_members, config.max_model_len, *budgets):

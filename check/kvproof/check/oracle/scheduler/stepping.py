@@ -10,6 +10,7 @@ from kvproof.check.oracle.scheduler.drafts import DraftModel
 from kvproof.check.oracle.scheduler.running_served import judge_running_served
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
 from kvproof.check.oracle.scheduler.service import (
+    adapters_in,
     held_up_in,
     judge_cut_prompts,
     judge_left_waiting,
@@ -22,7 +23,7 @@ from kvproof.check.oracle.scheduler.step_checks import Sampling
 from kvproof.check.protocol.adapter_check import check_answer, check_pairs
 from kvproof.check.protocol.finding import Finding, direction
 from kvproof.check.protocol.scheduler import Access, HostStore, Load, ScheduledStep
-from kvproof.spec.text.budgets import is_within_budget, is_within_threshold
+from kvproof.spec.text.budgets import has_places_for_adapters, is_within_budget, is_within_threshold
 from kvproof.spec.text.state import GPU
 
 
@@ -139,6 +140,15 @@ class StepJudge:
                 call=SCHEDULE,
                 expected=limits,
                 observed=(num_tokens, num_seqs),
+            )
+        num_adapters = len(adapters_in(self.scheduler, step))
+        if not has_places_for_adapters(num_adapters, self.config.max_loras):
+            raise Finding(
+                "budget-kept",
+                "a step has sequences of $observed adapters, and at most $expected may be in one",
+                call=SCHEDULE,
+                expected=self.config.max_loras,
+                observed=num_adapters,
             )
         threshold = self.config.long_prefill_threshold
         has_spare = num_tokens < limits[0] and not self.steps.left.num_seqs  # who leaves gives its tokens back late

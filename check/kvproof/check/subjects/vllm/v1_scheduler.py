@@ -109,6 +109,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         refusal_slack=0,
         reports_ends=True,
         sends_aborted=True,
+        max_loras=True,
         speculative_tokens=4,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
@@ -197,6 +198,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             aux_output_config=Options(),
             observability_config=Options(per_request_spec_decode_metrics="none"),
             kv_transfer_config=self._transfers(config),
+            lora_config=Options(max_loras=config.max_loras) if config.max_loras else None,
             speculative_config=ngrams(config.speculative_tokens) if config.speculative_tokens else None,
             ec_manager_config=Options(get_encoder_cache_manager_obj=lambda: None),
             num_speculative_tokens=config.speculative_tokens,
