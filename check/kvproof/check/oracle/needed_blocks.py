@@ -48,9 +48,14 @@ def num_blocks_kept(oracle: Oracle, group: Group) -> int:
 
 def may_end_for_good(oracle: Oracle, group: Group) -> bool:
     """Whether no later state of the pool could run the group; a subject may declare that it keeps a reserve."""
+    return lacks_for_good(oracle, group, num_blocks_needed(oracle, group, oracle.lookahead), oracle.num_held_back)
+
+
+def lacks_for_good(oracle: Oracle, group: Group, num_needed: int, num_held_back: int) -> bool:
+    """Whether the pool, all free, lacks so many blocks for the group; so many blocks are not to be used."""
     gpu, slack = oracle.config.num_gpu_blocks, oracle.capabilities.refusal_slack or 0
-    needed, kept = num_blocks_needed(oracle, group, oracle.lookahead) + slack, num_blocks_kept(oracle, group)
-    answer: bool = oracle.explainer.machine.function("may_end_for_good")(needed, kept, oracle.num_held_back, gpu)
+    function = oracle.explainer.machine.function("may_end_for_good")
+    answer: bool = function(num_needed + slack, num_blocks_kept(oracle, group), num_held_back, gpu)
     return answer
 
 

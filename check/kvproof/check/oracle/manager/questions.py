@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kvproof.check.oracle.expected import ExpectedSequence, Group
 from kvproof.check.oracle.hits import num_blocks_shared
-from kvproof.check.oracle.needed_blocks import cost_max, may_end_for_good, num_blocks_needed
+from kvproof.check.oracle.needed_blocks import cost_max, lacks_for_good, num_blocks_needed
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.protocol.adapter_check import check_answer, check_pairs
 from kvproof.check.protocol.finding import Finding
@@ -83,12 +83,18 @@ class Questions:
             needed = num_blocks_needed(self.oracle, group, self.oracle.lookahead)
             needed -= num_blocks_shared(self.oracle, group)
             self.judge_no(needed, GPU, self.num_held_back, context)
-        elif not may_end_for_good(self.oracle, group):
-            needed, gpu = num_blocks_needed(self.oracle, group, self.oracle.lookahead), self.config.num_gpu_blocks
-            sentence = f"{context} says NEVER, but needs $observed blocks of $expected"
-            if slack := self.capabilities.refusal_slack:
-                sentence += f"; the subject declares a slack of {slack}"
-            raise Finding("admission-final", sentence, expected=gpu, observed=needed)
+        else:
+            needed = num_blocks_needed(self.oracle, group, self.oracle.lookahead)
+            self.judge_never(group, needed, self.num_held_back, context)
+
+    def judge_never(self, group: Group, num_needed: int, num_held_back: int, context: str) -> None:
+        """NEVER: the pool, all free, lacks so many blocks for the group, with so many held back."""
+        if lacks_for_good(self.oracle, group, num_needed, num_held_back):
+            return
+        sentence = f"{context} says NEVER, but needs $observed blocks of $expected"
+        if slack := self.capabilities.refusal_slack:
+            sentence += f"; the subject declares a slack of {slack}"
+        raise Finding("admission-final", sentence, expected=self.config.num_gpu_blocks, observed=num_needed)
 
     def judge_later(self, sentence: str) -> None:
         """The subject answered LATER; `sentence` says what is wrong if it may not."""

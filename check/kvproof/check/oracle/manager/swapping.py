@@ -4,6 +4,7 @@ from kvproof.check.oracle.expected import RUNNING, SWAPPED, Group, Status
 from kvproof.check.oracle.manager.growing import GrowthJudge
 from kvproof.check.oracle.manager.questions import LATER, OK, Questions
 from kvproof.check.oracle.manager.step import GROWING, SWAPPING_IN, StepJudge
+from kvproof.check.oracle.needed_blocks import num_blocks_needed
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.oracle.swaps import explain_swap
 from kvproof.check.protocol.adapter_check import check_pairs
@@ -42,11 +43,15 @@ class SwapJudge:
         answer = self.questions.ask("can_swap_in", group)
         if answer is not OK:
             self.coverage["swap in refused"] += 1
+            needed = self.questions.num_blocks_to_move(group) + self.questions.growth_cost_max(group)
             if answer is LATER:
                 self.questions.judge_later(f"can_swap_in({gid}) says LATER although nothing runs")
+            elif self.capabilities.refusal_slack is not None:  # the watermark is kept for others, if at all
+                num_held_back = 0 if self.capabilities.watermark_of_swap_ins else self.oracle.num_held_back
+                num_most = max(needed, num_blocks_needed(self.oracle, group, self.oracle.lookahead))
+                self.questions.judge_never(group, num_most, num_held_back, f"can_swap_in({gid})")
             refcount = self.state.refcount
             avoided = sum([not refcount[block] for block in self.step.landed])
-            needed = self.questions.num_blocks_to_move(group) + self.questions.growth_cost_max(group)
             self.questions.judge_no(needed, GPU, self.oracle.num_held_back + avoided, f"can_swap_in({gid})")
             return True
         self._judge_watermark(group)

@@ -141,6 +141,8 @@ class StepJudge:
                 expected=limits,
                 observed=(num_tokens, num_seqs),
             )
+        if not (self.capabilities.bounds_only_steps or self.capabilities.forks_itself):  # these give blocks early
+            self._judge_empty_chunks(step)
         num_adapters = len(adapters_in(self.scheduler, step))
         if not has_places_for_adapters(num_adapters, self.config.max_loras):
             raise Finding(
@@ -167,6 +169,17 @@ class StepJudge:
                     observed=chunk.stop - chunk.start,
                     sequence=f"sequence {chunk.seq}",
                 )
+
+    def _judge_empty_chunks(self, step: ScheduledStep) -> None:
+        """A step computes a token of each request in it; members who are admitted together share their tokens."""
+        empty = {self.seqs[chunk.seq].group.id for chunk in step.chunks if chunk.start == chunk.stop}
+        for chunk in step.chunks if empty else ():
+            if chunk.start < chunk.stop:
+                empty.discard(self.seqs[chunk.seq].group.id)
+        if empty:
+            raise Finding(
+                "budget-kept", f"request {min(empty)} is in a step that computes no token of it", call=SCHEDULE
+            )
 
     def _judge_progress(self, has_moved: bool) -> None:
         scheduler = self.scheduler

@@ -152,6 +152,10 @@ class RadixTree:
         """The slots of a node on the host; None if it has none."""
         return node.host_value
 
+    def device_value(self, node: Any) -> Any:
+        """The slots of a node on the device; None if it has none."""
+        return node.value
+
     def insert(self, keys: list[int], slots: Any) -> None:
         """Publish pages that were computed, and free those that the tree has already on the device."""
         key, wrapped = self._path(keys), getattr(self._base, "InsertParams", None)
@@ -239,6 +243,9 @@ class UnifiedTree(RadixTree):
 
     def host_value(self, node: Any) -> Any:
         return node.component_data[0].host_value
+
+    def device_value(self, node: Any) -> Any:
+        return node.component_data[0].value
 
     def insert(self, keys: list[int], slots: Any) -> None:
         self.cache.insert(self._base.InsertParams(key=self._path(keys), value=slots))

@@ -40,7 +40,7 @@ from kvproof.check.protocol.store import (
     keys_text,
 )
 from kvproof.check.subjects.loading import download
-from kvproof.check.subjects.loading.stub_modules import StubObject, nothing
+from kvproof.check.subjects.loading.stub_modules import StubObject
 from kvproof.check.subjects.sglang import loader
 from kvproof.check.subjects.sglang.hicache.machine import (
     PAGE,
@@ -99,12 +99,22 @@ class SGLangHiCache(StoreAdapter):
         self._cache, self._controller, self._host = self._tree.cache, self._tree.controller, self._tree.host
         self._threads = Threads(self._controller)
         for name in ("load_to_device_per_layer", "backup_from_device_all_layer"):
-            vars(self._host).update({name: nothing, f"{name}_physical": nothing})  # the judge keeps the bytes
+            vars(self._host).update({name: self._copied, f"{name}_physical": self._copied})
         if hasattr(self._controller, "storage_batch_size"):
             self._controller.storage_batch_size = 1
         self._forget()
 
+    def _copied(self, pool: Any, host: Any, device: Any, *others: Any, **options: Any) -> None:
+        """Pages are copied between the host and the device. The judge keeps the bytes; here is which pages."""
+        self._host_page |= dict(zip(pages_of(device), pages_of(host), strict=True))
+
+    def _slots_copied(self, keys: list[int], entries: dict[int, int]) -> list[int]:
+        """The page of the host to or from which each key was copied; that of its entry if it was not copied."""
+        on_device = self._pages(self._tree.device_value)
+        return [self._host_page.get(on_device.get(key, -1), entries[key]) for key in keys]
+
     def _forget(self) -> None:
+        self._host_page: dict[int, int] = {}  # by page of the device: with which page of the host it was copied
         self._fetches: dict[int, str] = {}  # transfer -> the request of its prefetch
         self._fetched: dict[str, list[int]] = {}  # such a request -> its keys
         self._written: dict[int, list[int]] = {}  # transfer -> the keys that it writes from the device
@@ -172,6 +182,7 @@ class SGLangHiCache(StoreAdapter):
             return Staged([], [])
         before, acks = self._entries(), self._controller.ack_write_queue
         num_acks = len(acks)
+        self._host_page.clear()
         Device.busy = True
         self._tree.insert(keys, slots)
         if hasattr(self._cache, "flush_pending_backups"):  # from 0.5.22 on
@@ -182,7 +193,7 @@ class SGLangHiCache(StoreAdapter):
         if new:
             self._written[transfer] = new
             self._events[transfer] = [ack.finish_event for ack in acks[num_acks:]]
-        return Staged(new, [entries[key] for key in new], from_device=True)
+        return Staged(new, self._slots_copied(new, entries), from_device=True)
 
     def end_store(self, transfer: int, request: int, stored: list[int], failed: list[int]) -> Copied | None:
         if transfer in self._fetches:
@@ -238,14 +249,14 @@ class SGLangHiCache(StoreAdapter):
         if len(acks) >= LOADS_MAX:
             self._land()
             cache.check_hicache_events()
+        self._host_page.clear()
         Device.busy = True
         batch = cache.ready_to_load_host_cache()
         Device.busy = False
         layers = self._controller.layer_done_counter.events
         self._events[transfer] = [] if batch < 0 else [acks[-1].finish_event, *layers[batch].load_events]
         self._locked[transfer] = lock
-        entries = self._entries()
-        return [entries[key] for key in keys]
+        return self._slots_copied(keys, self._entries())
 
     def end_load(self, transfer: int, request: int, keys: list[int]) -> None:
         if transfer in self._copies:
@@ -279,15 +290,20 @@ class SGLangHiCache(StoreAdapter):
 
     # Observing -----------------------------------------------------------------------------------------------------
 
-    def _entries(self) -> dict[int, int]:
-        entries: dict[int, int] = {}
+    def _pages(self, value_of: Callable[[Any], Any]) -> dict[int, int]:
+        """The page of each key, of the host or of the device."""
+        pages: dict[int, int] = {}
         for node in self._tree.nodes():
-            value = self._tree.host_value(node)
+            value = value_of(node)
             if value is not None:
                 keys, slots = self._tree.keys(node), pages_of(value)
                 if len(slots) != len(keys):
                     raise EngineFailure(f"the node of {keys_text(keys)} has slots {slots}")
-                entries.update(zip(keys, slots, strict=True))
+                pages.update(zip(keys, slots, strict=True))
+        return pages
+
+    def _entries(self) -> dict[int, int]:
+        entries = self._pages(self._tree.host_value)
         prefetches = self._tree.prefetches()
         for name, keys in self._fetched.items():
             indices = self._tree.prefetch(name).host_indices if name in prefetches else None
