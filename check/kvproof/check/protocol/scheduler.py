@@ -99,7 +99,7 @@ LIMITS = (  # the settings that a scheduler has in addition to the features and 
 )
 
 
-PADDING = -1  # a draft that nobody proposed, by which an engine fills a batch; it is rejected
+PADDING = -1  # a draft without value: with asynchronous steps that of the device, if it has one; else it is rejected
 
 
 class Chunk(NamedTuple):
@@ -297,7 +297,8 @@ class SpeculatingSubject(SchedulerSubject, Protocol):
     def propose(self, drafts: dict[int, list[int]]) -> None:
         """For each sequence that goes on after `complete`: its drafts, for the positions after its newest token.
 
-        Called after each `complete` if the configuration has drafts. A list may be empty.
+        Called after each `complete` if the configuration has drafts and no asynchronous steps; with these the drafts
+        are on the device, and a step verifies them without their values (`PADDING`). A list may be empty.
         """
 
 

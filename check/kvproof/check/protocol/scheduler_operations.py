@@ -27,6 +27,13 @@ from kvproof.check.protocol.operations import (
     smaller_numbers,
 )
 
+DraftsData = tuple[tuple[int, Ids, Count], ...]  # sequences, tokens, and how many of them are right
+
+
+def drafts_text(drafts: DraftsData) -> list[str]:
+    """What is proposed, for each sequence."""
+    return [f"proposes {list(tokens)}, {num_right} right, for {seq}" for seq, tokens, num_right in drafts]
+
 
 class SchedulerOperation(TypedOperation, frozen=True):
     """What users, the model and the worker do around a scheduler."""
@@ -88,16 +95,24 @@ class Schedule(SchedulerOperation, tag="schedule", frozen=True):
 
 
 class Launch(SchedulerOperation, tag="launch", frozen=True):
-    """The device starts the step that was scheduled last. tokens: what it samples, if the scheduler runs ahead."""
+    """The device starts the step that was scheduled last. tokens: what it samples, if the scheduler runs ahead.
+
+    drafts: as of `complete`, if the scheduler runs ahead.
+    """
 
     tokens: Ids | UnsetType = UNSET
+    drafts: DraftsData | UnsetType = UNSET
 
     def simpler(self) -> Iterator["Launch"]:
+        drafts = self.drafts or ()
+        for at in range(len(drafts)):
+            yield self.changed(drafts=drafts[:at] + drafts[at + 1 :])
         if self.tokens:
             yield from (self.changed(tokens=tokens) for tokens in one_zero(self.tokens))
 
     def text(self, config: Config) -> str:
-        return f"launch({samples_text(self.tokens) if self.tokens else ''})"
+        parts = [samples_text(self.tokens)] if self.tokens else []
+        return f"launch({', '.join([*parts, *drafts_text(self.drafts or ())])})"
 
 
 class Complete(SchedulerOperation, tag="complete", frozen=True):
@@ -114,7 +129,7 @@ class Complete(SchedulerOperation, tag="complete", frozen=True):
     stops: tuple[int, ...] | UnsetType = UNSET
     arrivals: tuple[int, ...] | UnsetType = UNSET
     copied: tuple[int, ...] | UnsetType = UNSET
-    drafts: tuple[tuple[int, Ids, Count], ...] | UnsetType = UNSET
+    drafts: DraftsData | UnsetType = UNSET
 
     def simpler(self) -> Iterator["Complete"]:
         names = "forks", "stops", "arrivals", "copied", "drafts"
@@ -132,7 +147,7 @@ class Complete(SchedulerOperation, tag="complete", frozen=True):
         parts += [f"ends sequence {seq}" for seq in self.stops or ()]
         parts += [f"the transfer of sequence {seq} is over" for seq in self.arrivals or ()]
         parts += [f"copies no. {', '.join(map(str, self.copied))} are over"] if self.copied else []
-        parts += [f"proposes {list(drafts)}, {right} right, for {seq}" for seq, drafts, right in self.drafts or ()]
+        parts += drafts_text(self.drafts or ())
         return f"complete({', '.join(parts)})"
 
 

@@ -115,7 +115,7 @@ class Narrowed:
         if fixed.get("connector") == "" or len(groups) > 1 or any(map(fixed.get, BESIDE_NO_CONNECTOR)):
             off["connectors"] = ()
         if fixed.get("speculative_tokens"):  # drafts are judged without these
-            off |= {"transfers": False, "connectors": (), "async_steps": 0}
+            off |= {"transfers": False, "connectors": ()}
         elif fixed.get("speculative_tokens") == 0 or any(map(fixed.get, BESIDE_NO_DRAFTS)):
             off["speculative_tokens"] = 0
         if fixed.get("max_loras") == 0 or fixed.get("keys") == PromptKeys.TOKENS:

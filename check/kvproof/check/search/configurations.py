@@ -37,7 +37,7 @@ VALUES: dict[Any, str] = {  # of a field of a configuration, by its type
     tuple: "a list",
     NoneType: "none",
 }
-BESIDE_NO_DRAFTS = "transfers", "connector", "async_steps"  # drafts are judged without these
+BESIDE_NO_DRAFTS = "transfers", "connector"  # drafts are judged without these
 MANAGER_FIELDS = frozenset(field.name for field in fields(Config))
 
 
@@ -111,7 +111,7 @@ def draw_for_scheduler(
         drawn["speculative_tokens"] = pick((0, *range(1, capabilities.speculative_tokens + 1)))
     drawn |= fixed
     if fixed.get("speculative_tokens"):
-        drawn |= {"transfers": False, "connector": "", "async_steps": 0} | fixed
+        drawn |= {"transfers": False, "connector": ""} | fixed
     elif any(map(drawn.get, BESIDE_NO_DRAFTS)):
         drawn["speculative_tokens"] = 0
     if drawn.get("connector") and "transfers" not in fixed:

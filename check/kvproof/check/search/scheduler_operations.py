@@ -98,7 +98,7 @@ class SchedulerOperations:
                 return self._reset()
             case "complete":
                 return self._complete()
-        return (kind, self._tokens()) if kind == "launch" and self.config.async_steps else (kind,)
+        return self._launch() if kind == "launch" else (kind,)
 
     def draw(self) -> Operation:
         """The next operation; it is enabled."""
@@ -129,7 +129,7 @@ class SchedulerOperations:
     def _step(self) -> Operation:
         judge = self.judge
         if judge.is_enabled("launch"):
-            return ("launch", self._tokens()) if self.config.async_steps else ("launch",)
+            return self._launch()
         may_go_ahead = judge.requests and judge.is_enabled("schedule")
         if not judge.under_way or (may_go_ahead and self.random.random() < self.ahead):
             return ("schedule",)
@@ -137,6 +137,12 @@ class SchedulerOperations:
 
     def _tokens(self) -> tuple[int, ...]:
         return self.samples[int(self.random.random() * 4)]
+
+    def _launch(self) -> Operation:
+        if not self.config.async_steps:
+            return ("launch",)
+        tokens = self._tokens()
+        return ("launch", tokens, self._drafts(-1)) if self.config.speculative_tokens else ("launch", tokens)
 
     def _complete(self) -> Operation:
         random, judge = self.random, self.judge
@@ -149,8 +155,8 @@ class SchedulerOperations:
             places = range(len(judge.host.ready()))
             copied = tuple(i for i in places if judge.last_step is not None or random.random() < self.arrivals)
             arrivals = ((), copied)
-        if self.config.speculative_tokens:
-            arrivals = ((), (), self._drafts())
+        if self.config.speculative_tokens and not self.config.async_steps:
+            arrivals = ((), (), self._drafts(0))
         if not (self.forks or self.stops):
             return ("complete", samples, (), (), *arrivals) if arrivals else ("complete", samples)
         forks: list[tuple[int, int]] = []
@@ -166,10 +172,10 @@ class SchedulerOperations:
                 stops.append(chunk.seq)
         return "complete", samples, tuple(forks), tuple(stops), *arrivals
 
-    def _drafts(self) -> tuple[Any, ...]:
-        """For most sequences of the step that ends: some tokens, and how many of them are right."""
+    def _drafts(self, place: int) -> tuple[Any, ...]:
+        """For most sequences of a step under way: some tokens, and how many of them are right."""
         random, most, drafts = self.random, self.config.speculative_tokens, []
-        for chunk in self.judge.under_way[0].step.chunks:
+        for chunk in self.judge.under_way[place].step.chunks:
             if random.random() < self.proposes:
                 tokens = self.prompts.some(random.randint(1, most))
                 drafts.append((chunk.seq, tokens, random.choice((0, len(tokens), random.randint(0, len(tokens))))))

@@ -131,6 +131,72 @@ class Pads(Verifies):
         return [PADDING] * max(0, min(room, num_left, 2)) if self.num_computed[seq] else []
 
 
+class Ahead(Verifies):
+    """A lawful scheduler that schedules a step before it knows which drafts of the last one are accepted."""
+
+    capabilities = SchedulerCan(preempts=False, speculative_tokens=3, async_steps=1, steps_in_order=True)
+
+    def make(self, config: SchedulerConfig) -> list[int]:
+        self.to_come: dict[int, int] = {}  # by sequence: tokens of steps under way, if all drafts are accepted
+        return super().make(config)
+
+    def takes_aborts(self) -> bool:
+        return not self.under_way or (self.config.async_steps > 0 and self.is_launched)
+
+    def num_known(self, seq: int) -> int:
+        return len(self.tokens[seq]) + self.to_come.get(seq, 0)
+
+    def next_step(self) -> tuple[Any, ScheduledStep]:
+        if not self.config.async_steps:
+            return super().next_step()
+        left, chunks, drafts = self.config.max_num_batched_tokens, [], dict[int, int]()
+        for seq in self.tokens:
+            num_new = self.num_known(seq) - self.num_computed[seq]
+            if num_new > left or not self.may_run(seq, len(self.tables)):
+                break
+            if not num_new or self.num_known(seq) > self.config.max_model_len:
+                continue
+            is_decode = self.num_computed[seq] > 0
+            room = min(left - num_new, self.config.max_model_len - self.num_known(seq))
+            drafts[seq] = min(self.config.speculative_tokens, room) if is_decode else 0
+            stop = self.num_known(seq) + drafts[seq]
+            table = self.tables.setdefault(seq, [])
+            while len(table) < self.slots_for(stop, 0):
+                table.append(self.scheduler.pop())
+            chunks.append(Chunk(seq, self.num_computed[seq], stop))
+            left -= stop - self.num_computed[seq]
+            self.num_computed[seq] = stop
+            self.to_come[seq] = self.to_come.get(seq, 0) + 1 + drafts[seq]
+        verified = [(seq, [PADDING] * num) for seq, num in drafts.items() if num]
+        return drafts, ScheduledStep(chunks, drafts=verified)
+
+    def take_results(self, output: Any, sampled: dict[int, int], finished: list[int]) -> None:
+        if not self.config.async_steps:
+            super().take_results(output, sampled, finished)
+            return
+        for seq, token in sampled.items():
+            right = self.right.get(seq, [])
+            self.num_computed[seq] -= self.num_taken_back(output[seq] - len(right))
+            self.to_come[seq] -= 1 + output[seq]
+            self.tokens[seq] += [*right, token]
+        for seq in finished:
+            self.end(seq)
+
+    def end(self, seq: int) -> None:
+        super().end(seq)
+        self.to_come.pop(seq, None)
+
+    def num_taken_back(self, num_rejected: int) -> int:
+        return num_rejected
+
+
+class KeepsRejected(Ahead):
+    """Rejected drafts stay computed."""
+
+    def num_taken_back(self, num_rejected: int) -> int:
+        return 0
+
+
 class SkipsOne(Verifies):
     """A rejected draft counts as computed: the next step begins one position too late."""
 
@@ -173,9 +239,10 @@ class ForgetsTheVictim(Verifies):
         return output, step._replace(chunks=chunks)
 
 
-@pytest.mark.parametrize("kind", [Verifies, VerifiesOne, GivesBack, Pads])
+@pytest.mark.parametrize("kind", [Verifies, VerifiesOne, GivesBack, Pads, Ahead])
 def test_a_lawful_scheduler_with_drafts_is_not_refuted(kind: type[Verifies]) -> None:
-    done = walk(SCHEDULERS, kind(), 1, max_operations=4_000, seconds=60, fixed={"speculative_tokens": 3})
+    fixed = {"speculative_tokens": 3, "async_steps": int(kind is Ahead)}
+    done = walk(SCHEDULERS, kind(), 1, max_operations=4_000, seconds=60, fixed=fixed)
     assert done.finding is None
     assert done.coverage["draft rejected"] > 100
     assert done.coverage["draft accepted"] > 100 or kind is Pads
@@ -189,10 +256,12 @@ def test_a_lawful_scheduler_with_drafts_is_not_refuted(kind: type[Verifies]) -> 
         (LacksSlots, "read-back"),
         (LeavesOneOut, "read-back"),
         (ForgetsTheVictim, "read-back"),
+        (KeepsRejected, "budget-kept"),
     ],
 )
 def test_a_scheduler_that_confuses_drafts_is_refuted(kind: type[Verifies], property: str) -> None:
-    done = walk(SCHEDULERS, kind(), 1, max_operations=4_000, seconds=60, fixed={"speculative_tokens": 3})
+    fixed = {"speculative_tokens": 3, "async_steps": int(issubclass(kind, Ahead))}
+    done = walk(SCHEDULERS, kind(), 1, max_operations=4_000, seconds=60, fixed=fixed)
     assert done.finding is not None
     assert done.finding.property == property
 

@@ -123,6 +123,8 @@ class UnderWay:
     is_launched: bool = False
     sampled: dict[int, int] = field(default_factory=dict)  # the token of each sequence that it computes to its end
     over: set[int] = field(default_factory=set)  # sequences that have all their tokens with that
+    accepted: dict[int, list[int]] = field(default_factory=dict)  # by sequence: drafts, before what is sampled
+    rejected: dict[int, int] = field(default_factory=dict)  # by sequence: how many drafts
 
 
 class SchedulerState:
@@ -148,10 +150,9 @@ class SchedulerState:
         if config.connector and (config.transfers or config.num_host_blocks or config.window or config.local_chunk):
             raise Unsupported("a connector is judged without other transfers, swap, windows and local attention")
         is_alone = config.group_size == 1 and not (config.cross or capabilities_of(subject).fork)
-        if config.speculative_tokens and (
-            self.moves_kv or config.async_steps or config.num_host_blocks or not is_alone
-        ):
-            raise Unsupported("drafts are judged of single sequences, without swap, transfers and asynchronous steps")
+        loses_tokens = config.async_steps and capabilities_of(subject).runs_ahead
+        if config.speculative_tokens and (self.moves_kv or loses_tokens or config.num_host_blocks or not is_alone):
+            raise Unsupported("drafts are judged of single sequences, without swap, transfers and lost tokens")
         if len(config.kv_groups) > 1 and (config.num_host_blocks or self.moves_kv):
             raise Unsupported("several KV groups of a scheduler are judged without swap and transfers")
         if config.has_states or len({*config.block_sizes}) > 1:
@@ -223,6 +224,10 @@ class SchedulerState:
         newest = next((under for under in reversed(self.under_way) if under.step.chunks), None)
         if newest and self.is_in_flight(request):
             newest.flights += self.pending.launch([seq for seq in request.everyone() if seq.slot >= 0], context)
+
+    def num_rejected_ahead(self, seq_id: int) -> int:
+        """How many drafts of a sequence the steps under way reject, which the scheduler does not know yet."""
+        return sum([under.rejected.get(seq_id, 0) for under in self.under_way])
 
     def to_come(self) -> Iterable[int]:
         """The sequences that requests will fork into."""

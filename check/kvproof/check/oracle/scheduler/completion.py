@@ -173,7 +173,7 @@ class CompletionJudge:
         if self.scheduler.host:
             received = self._end_copies(self.scheduler.host, copied)
         if self.drafts:
-            self.drafts.report(sampled)
+            self.call("total-calls", "accepted", {i: under.accepted.get(i, []) for i in sampled})
         refused = self.call("total-calls", "complete", sampled, forked, [seq.id for seq in ended]) or []
         self._judge_forks(too_many, refused)
         self.scheduler.pending.land(under.flights, COMPLETE)
@@ -183,9 +183,10 @@ class CompletionJudge:
             if self.scheduler.requests[seq.group.id].is_sent and seq.slot >= 0:
                 self.scheduler.sending[seq.id] = self.scheduler.pending.launch([seq], COMPLETE)
                 self.coverage["send"] += 1
-        self._completed(pairs, children, ended)
-        if self.drafts:
-            self.drafts.propose(drafts, {seq_id for seq_id in sampled if seq_id in self.seqs})
+        self._completed(under, pairs, children, ended)
+        if self.drafts and not self.config.async_steps:
+            proposed = self.drafts.propose(drafts, {seq_id for seq_id in sampled if seq_id in self.seqs})
+            self.call("total-calls", "propose", proposed)
         return True
 
     def _judge_forks(self, too_many: Sequence[tuple[int, int]], refused: Sequence[tuple[int, int]]) -> None:
@@ -252,6 +253,7 @@ class CompletionJudge:
 
     def _completed(
         self,
+        under: UnderWay,
         pairs: list[tuple[ExpectedSequence, ExpectedSequence]],
         children: list[ExpectedSequence],
         ended: list[ExpectedSequence],
@@ -270,7 +272,7 @@ class CompletionJudge:
         over = [r for r in self.scheduler.requests.values() if r.is_doomed and not self.scheduler.is_in_flight(r)]
         for request in over:
             self.scheduler.forget(request)
-        verified = [self.seqs[i] for i in self.scheduler.num_rejected if i in self.seqs and self.seqs[i].slot >= 0]
+        verified = [self.seqs[i] for i in under.rejected if i in self.seqs and self.seqs[i].slot >= 0]
         self.scheduler.observe_released(COMPLETE, [*children, *(child for _, child in born), *verified])
         for seq in verified:  # it may give the blocks of rejected drafts back
             if seq.slot >= 0 and explainer.observed.tables.get(seq.id) != seq.tables:

@@ -13,6 +13,10 @@ A step may verify the first ones of the drafts that were proposed. They are void
 until then they may be verified, also after a preemption. An engine may fill a batch with drafts that nobody proposed
 (`PADDING`), which are rejected. A sequence whose last token is accepted takes no further one, and the drafts after it
 are cut off.
+
+With asynchronous steps the drafts are on the device: they are proposed when a step is launched, and the next step
+verifies them without their values (`PADDING` stands for each). It is scheduled as if all drafts of the steps under way
+were accepted, so its positions are too large by those that are rejected.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,22 +38,24 @@ class Proposal(NamedTuple):
 
 
 class DraftModel:
-    """What is proposed for the sequences of one scheduler, and what the step under way verifies of it."""
+    """What is proposed for the sequences of one scheduler, and what the step that is scheduled last verifies of it."""
 
     def __init__(self, scheduler: SchedulerState) -> None:
         self.scheduler = scheduler
+        self.accepted: dict[int, list[int]] = {}  # by sequence
         self._proposed: dict[int, Proposal] = {}  # by sequence
-        self._accepted: dict[int, list[int]] = {}  # by sequence: of the drafts that the step under way verifies
 
     def verified(self, step: ScheduledStep) -> ScheduledStep:
         """The step without the drafts that it rejects; those that it accepts are tokens of their sequences now.
 
         Raises Finding if it verifies what is no draft of the sequence, or not behind its newest token.
         """
-        self._accepted.clear()
-        self.scheduler.num_rejected.clear()
-        drafts = dict(step.drafts)
-        chunks = [self._verify(chunk, drafts.pop(chunk.seq)) if chunk.seq in drafts else chunk for chunk in step.chunks]
+        self.accepted, self.scheduler.num_rejected = {}, {}
+        drafts, chunks = dict(step.drafts), []
+        for chunk in step.chunks:
+            ahead = self.scheduler.num_rejected_ahead(chunk.seq)
+            chunk = chunk._replace(start=chunk.start - ahead, stop=chunk.stop - ahead)
+            chunks.append(self._verify(chunk, drafts.pop(chunk.seq)) if chunk.seq in drafts else chunk)
         for seq_id in drafts:
             sentence = "a step verifies drafts of $sequence, and computes no token of it"
             raise Finding("read-back", sentence, call=SCHEDULE, sequence=f"sequence {seq_id}")
@@ -72,7 +78,9 @@ class DraftModel:
             )
         proposed = self._proposed.get(seq.id, Proposal([], 0))
         is_padding = all(token == PADDING for token in drafts)
-        if not is_padding and list(drafts) != proposed.tokens[: len(drafts)]:
+        if is_padding and self.scheduler.config.async_steps:
+            drafts = [*proposed.tokens[: len(drafts)], *drafts[len(proposed.tokens) :]]
+        elif not is_padding and list(drafts) != proposed.tokens[: len(drafts)]:
             sentence = "a step verifies $observed as drafts of $sequence, for which $expected was proposed"
             raise Finding(
                 "read-back",
@@ -82,10 +90,10 @@ class DraftModel:
                 observed=list(drafts),
                 sequence=seq.name,
             )
-        num_right = 0 if is_padding else min(proposed.num_right, len(drafts))
+        num_right = min(proposed.num_right, sum(token != PADDING for token in drafts))
         num_kept = min(num_right, self._room(seq))
         seq.grow_all(self.scheduler.oracle.identities, drafts[:num_kept])
-        self._accepted[seq.id] = list(drafts[:num_right])
+        self.accepted[seq.id] = list(drafts[:num_right])
         self.scheduler.num_rejected[seq.id] = len(drafts) - num_kept
         coverage = self.scheduler.coverage
         coverage["draft accepted"] += num_right
@@ -94,23 +102,20 @@ class DraftModel:
         return chunk._replace(stop=num_known + num_kept)
 
     def _room(self, seq: ExpectedSequence) -> int:
-        """How many tokens the sequence may still get."""
+        """How many tokens the sequence may still get; any number where steps go on before it is known to be over."""
+        if self.scheduler.config.async_steps:
+            return self.scheduler.config.speculative_tokens
         num_left = self.scheduler.requests[seq.group.id].num_left(seq)
         return max(0, min(num_left, self.scheduler.config.max_model_len - len(seq.tokens)))
 
-    def report(self, seqs: Iterable[int]) -> None:
-        """Tell the subject which drafts of these sequences are accepted; the drafts that were proposed are void."""
-        accepted = {seq_id: self._accepted.get(seq_id, []) for seq_id in seqs}
-        self.scheduler.call("total-calls", "accepted", accepted)
-        for seq_id in accepted:
-            self._proposed.pop(seq_id, None)
+    def propose(self, drafts: Iterable[Drafts], seqs: set[int]) -> dict[int, list[int]]:
+        """Propose these (sequence, tokens, number of right ones), of sequences that have a newer token now.
 
-    def propose(self, drafts: Iterable[Drafts], seqs: set[int]) -> None:
-        """Propose these (sequence, tokens, number of right ones), of the sequences that go on."""
-        most = self.scheduler.config.speculative_tokens
-        self._proposed = {i: proposal for i, proposal in self._proposed.items() if i in self.scheduler.seqs}
+        Returns the drafts of each sequence; those that were proposed before are void.
+        """
+        most, known = self.scheduler.config.speculative_tokens, self.scheduler.seqs
+        self._proposed = {i: one for i, one in self._proposed.items() if i in known and i not in seqs}
         for seq_id, tokens, num_right in drafts:
             if seq_id in seqs and tokens:
                 self._proposed[seq_id] = Proposal(list(tokens[:most]), num_right)
-        proposed = {i: self._proposed[i].tokens[:] if i in self._proposed else [] for i in sorted(seqs)}
-        self.scheduler.call("total-calls", "propose", proposed)
+        return {i: self._proposed[i].tokens[:] if i in self._proposed else [] for i in sorted(seqs)}

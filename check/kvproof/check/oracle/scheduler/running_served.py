@@ -13,6 +13,7 @@ These do not count against a scheduler:
 - with KV that comes and goes, a step in which somebody who runs lacks blocks: it may end there, and wait for blocks
   that a transfer or a step still uses;
 - a step in which a request ended for lack of room;
+- with drafts and asynchronous steps, any step: positions are counted as if all drafts were accepted, up to a limit;
 - a request that is over with a step under way: it has a token that nobody needs. The scheduler may not know this, and
   lack blocks for it.
 """
@@ -40,7 +41,8 @@ def judge_running_served(state: SchedulerState, step: ScheduledStep, left: Left)
     """Who runs and has a token to compute is in the step, unless tokens, places or blocks may be too few for it."""
     config, capabilities = state.config, state.capabilities
     slack = capabilities.refusal_slack
-    if not capabilities.serves_running or slack is None or step.failed:
+    is_ahead = bool(config.async_steps and config.speculative_tokens)  # it may wait to learn what was rejected
+    if not capabilities.serves_running or slack is None or step.failed or is_ahead:
         return
     num_batched = sum([chunk.stop - chunk.start for chunk in step.chunks])
     num_tokens, num_seqs = num_batched + left.num_tokens, len(step.chunks) + left.num_seqs

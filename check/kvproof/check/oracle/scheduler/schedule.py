@@ -222,6 +222,9 @@ class StepExplainer:
             seq.status, seq.computed, seq.hit = WAITING, 0, 0
         self.scheduler.drop_sampled(request)
         request.is_preempted = True
+        for under in self.scheduler.under_way:
+            for seq in request.members:
+                under.rejected.pop(seq.id, None)
         for seq in request.members:
             seq.num_prompt = len(seq.tokens)
         if not may_recompute(len(request.members)):

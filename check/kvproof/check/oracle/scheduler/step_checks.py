@@ -80,7 +80,7 @@ class Sampling:
                 seq.id in earlier.over for earlier in self.scheduler.under_way
             ):  # otherwise its result is not used
                 under.sampled[seq.id] = tokens[index % len(tokens)]
-                if not self._is_over(seq):  # else an accepted draft was its last token
+                if self.scheduler.config.async_steps or not self._is_over(seq):  # else a draft was its last token
                     seq.grow(self.scheduler.oracle.identities, under.sampled[seq.id])
                 if self._is_over(seq):
                     under.over.add(seq.id)

@@ -6,7 +6,7 @@ from functools import partial
 from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.scheduler.base import LAUNCH, SCHEDULE, SchedulerState, UnderWay, unfinished
-from kvproof.check.oracle.scheduler.drafts import DraftModel
+from kvproof.check.oracle.scheduler.drafts import DraftModel, Drafts
 from kvproof.check.oracle.scheduler.running_served import judge_running_served
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
 from kvproof.check.oracle.scheduler.service import (
@@ -98,7 +98,10 @@ class StepJudge:
         if held_up and self.judges_waiting and not self.steps.left.num_seqs:
             judge_left_waiting(self.scheduler, step, held_up, num_unused)
         flights = self.scheduler.pending.launch(self.scheduler.used_by_step.values(), SCHEDULE)
-        self.scheduler.under_way.append(UnderWay(outcome, frozenset(self.scheduler.used_by_step), flights))
+        under = UnderWay(outcome, frozenset(self.scheduler.used_by_step), flights)
+        if self.drafts:
+            under.accepted, under.rejected = self.drafts.accepted, dict(self.scheduler.num_rejected)
+        self.scheduler.under_way.append(under)
         if len(self.scheduler.under_way) > 1 and step.chunks:
             self.coverage["scheduled while another is under way"] += 1
         if self.config.chunked or self.worker.swap_in:
@@ -213,8 +216,11 @@ class StepJudge:
         return len(seq.tokens) > self.scheduler.requests[seq.group.id].num_prompt and seq.computed == len(seq.tokens)
 
     @enabled_when(lambda judge: not judge.scheduler.is_launched)
-    def op_launch(self, tokens: Sequence[int] = ()) -> bool:
-        """The worker executes the step, and every reader reads back; with `async_steps` it samples these tokens now."""
+    def op_launch(self, tokens: Sequence[int] = (), drafts: Sequence[Drafts] = ()) -> bool:
+        """The worker executes the step, and every reader reads back; with `async_steps` it samples these tokens now.
+
+        drafts: then, of sequences that go on, what the draft model guesses, as for `complete`.
+        """
         if self.config.async_steps and not tokens:
             return False
         under = self.scheduler.under_way[-1]
@@ -235,6 +241,8 @@ class StepJudge:
             self.sampling.sample(under, self.sampling.of(under.step), tokens)
             if self.capabilities.runs_ahead:
                 self.call("total-calls", "computed", dict(under.sampled))
+            if self.drafts:
+                self.drafts.propose(drafts, {*under.sampled})
         return True
 
 

@@ -12,7 +12,8 @@ while a step writes to it may be given away at once.
 With transfers the scheduler has a KV connector of ours (`Connector`); with a connector of its own,
 `offloading_connector` drives it.
 
-Drafts are those of a draft model that has no KV of its own (as n-grams); without asynchronous scheduling.
+Drafts are those of a draft model that has no KV of its own (as n-grams). With asynchronous scheduling they are on the
+device, and vLLM schedules placeholders for them.
 
 Limits: one sequence for each request, no images; KV cache groups of full attention, of one sliding window, or of local
 attention in chunks of one size; transfers only with one group of full attention.
