@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from kvproof.check.isolation.fork_server import _call
+from kvproof.check.isolation.fork_server import _done
+from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.remote_subject import answered
 from kvproof.check.oracle.replay import replay
 from kvproof.check.oracle.subject_calls import SubjectCalls
@@ -134,7 +135,7 @@ def test_whatever_offers_the_protocol_is_an_adapter(make: Callable[[], Any]) -> 
 def test_the_process_of_the_subject_sends_what_it_is(altered: Altered, share: Share, answer: str) -> None:
     subject = declaring(altered(share=share))()
     replay(lambda: subject, CONFIG, RUN[:3])
-    assert _call(subject, "fork", [1, 2])[0] == answer
+    assert _done(subject, "call", "fork", [1, 2], Journal())[0] == answer
 
 
 class Elsewhere:

@@ -40,6 +40,7 @@ from kvproof.check.protocol.adapter_fault import (
     require_fault_of_manager,
     where_raised,
 )
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.fault_attribution import StandInError, require_fault_of_subject
 from kvproof.check.protocol.finding import AdapterError, Finding, error_text
 from kvproof.check.protocol.manager import OutsideContract, Unsupported
@@ -53,75 +54,84 @@ from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.registry import Factory
 
 TEXT_MAX = 4000
+CHANGED = "a second subject of the same name declares other capabilities than the first: "
 
 NUM_NEW_OBJECTS = 200_000  # between two collections while a subject is imported, which makes hardly any garbage
 
 
-def serve(connection: Connection, factory: Factory, journal: Journal) -> None:
-    """Answer requests until the other process closes the connection."""
+def serve(connection: Connection, factory: Factory, journal: Journal, declared: Capabilities) -> None:
+    """Answer requests until the other process closes the connection.
+
+    declared: the capabilities of the first subject; what is expected of a run is made of them.
+    """
     leave_time_to_parent()
     subject: Any = None
+    changed = ""
     while (request := connection.receive()) is not None:
         try:
             if subject is None:
                 subject = factory()
+                changed = fields_that_differ(declared, capabilities_of(subject))
             kind, name, arguments = request
-            done = _call(subject, name, arguments) if kind == "call" else _search(subject, name, arguments, journal)
+            done = ["adapter", CHANGED + changed] if changed else _done(subject, kind, name, arguments, journal)
         except UnknownSubject as error:
             done = ["unknown", str(error)]
         connection.send(done)
 
 
-def _call(subject: Any, name: str, arguments: list[Any]) -> list[Any]:
+def _done(subject: Any, kind: str, name: str, arguments: list[Any], journal: Journal) -> list[Any]:
+    """The answer to a request. A subject that looks for who calls it finds here no function for calls alone."""
+    is_call, ends, given, named = kind == "call", inf, arguments, dict[str, Any]()
     try:
-        arguments = [unpack(argument) for argument in arguments]
-        return ["done", pack(getattr(subject, name)(*arguments))]
+        if is_call:
+            given = [unpack(argument) for argument in arguments]
+            work = getattr(subject, name)
+        else:
+            given, named = [subject, journal], {key: unpack(value) for key, value in arguments}
+            work, ends = SEARCHES[name], monotonic() + named.get("seconds", inf)
+        with calls_interrupted_after(ends - monotonic(), SubjectCalls.call.__code__):
+            return ["done", pack(work(*given, **named))]
     except Unsupported as error:
         return ["unsupported", _text(error)]
     except AdapterError as error:
         return ["adapter", _text(located(error, subject))]
-    except Finding as finding:
-        return ["finding", pack(finding)]
-    except BaseException as error:  # SystemExit too: it is the judge who says what that means
-        try:
-            if isinstance(error, OutsideContract) and is_outside_contract(error, name, subject):
-                return ["contract", error.assumption, str(error.sentence)[:TEXT_MAX]]
-            require_fault_of_subject(error, name)
-            require_fault_of_manager(error, call_text(name, tuple(arguments)), subject)
-        except StandInError as fault:
-            return ["stand-in", _text(fault)]
-        except AdapterError as fault:
-            return ["adapter", _text(fault)]
-        return ["raised", type(error).__name__, _text(error), about_refusals(name, subject), where_raised(error)]
+    except BaseException as error:
+        return _raised_by_call(error, subject, name, given) if is_call else _raised_by_search(error, ends)
+
+
+def _raised_by_call(error: BaseException, subject: Any, name: str, arguments: list[Any]) -> list[Any]:
+    """What is sent of an exception, SystemExit too: it is the judge who says what that means."""
+    if isinstance(error, Finding):
+        return ["finding", pack(error)]
+    try:
+        if isinstance(error, OutsideContract) and is_outside_contract(error, name, subject):
+            return ["contract", error.assumption, str(error.sentence)[:TEXT_MAX]]
+        require_fault_of_subject(error, name)
+        require_fault_of_manager(error, call_text(name, tuple(arguments)), subject)
+    except StandInError as fault:
+        return ["stand-in", _text(fault)]
+    except AdapterError as fault:
+        return ["adapter", _text(fault)]
+    return ["raised", type(error).__name__, _text(error), about_refusals(name, subject), where_raised(error)]
+
+
+def _raised_by_search(error: BaseException, ends: float) -> list[Any]:
+    """What is sent of an exception that ended a search. ends: its time. Raises what is no answer."""
+    if isinstance(error, OutOfTime) and monotonic() >= ends:
+        return ENDED
+    if isinstance(error, StandInError):
+        return ["stand-in", _text(error)]
+    if isinstance(error, MemoryError):
+        return ["memory"]
+    if not isinstance(error, Exception):  # of the subject, such as OutOfTime before it is time
+        raise error
+    if (place := foreign_place(error)) is not None:
+        return ["adapter", f"{place} raised {type(error).__name__} where no call was asked for: {_text(error)}"]
+    return ["fault", "".join(traceback.format_exception(error))[-TEXT_MAX:]]
 
 
 def _text(error: BaseException) -> str:
     return error_text(error)[:TEXT_MAX].encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _search(subject: Any, name: str, arguments: list[Any], journal: Journal) -> list[Any]:
-    named = {key: unpack(value) for key, value in arguments}
-    seconds = named.get("seconds", inf)
-    deadline = monotonic() + seconds
-    try:
-        with calls_interrupted_after(seconds, SubjectCalls.call.__code__):
-            return ["done", pack(SEARCHES[name](subject, journal, **named))]
-    except OutOfTime:
-        if monotonic() < deadline:  # the subject raised it
-            raise
-        return ENDED
-    except Unsupported as error:
-        return ["unsupported", _text(error)]
-    except AdapterError as error:
-        return ["adapter", _text(located(error, subject))]
-    except StandInError as error:
-        return ["stand-in", _text(error)]
-    except MemoryError:
-        return ["memory"]
-    except Exception as error:
-        if (place := foreign_place(error)) is not None:
-            return ["adapter", f"{place} raised {type(error).__name__} where no call was asked for: {_text(error)}"]
-        return ["fault", "".join(traceback.format_exception(error))[-TEXT_MAX:]]
 
 
 def _walk(subject: Any, journal: Journal, *, level: str, seed: int, options: dict[str, Any], **limits: Any) -> Any:
@@ -171,7 +181,8 @@ def main(descriptor: int) -> None:
         control.send(["unknown", str(error)])
         return
     level = level_of(subject)
-    offers = pack(capabilities_of(subject)), pack(tuple(subject.assumptions))
+    declared = capabilities_of(subject)
+    offers = pack(declared), pack(tuple(subject.assumptions))
     try:
         control.send(["made", level.name, subject.name, *offers])
     except UnicodeEncodeError as error:
@@ -181,9 +192,15 @@ def main(descriptor: int) -> None:
     def serve_fork(connection: Connection, journal: int) -> None:
         limit_memory(memory_bytes)
         write_frames_on_signal(journal)
-        serve(connection, factory, Journal(journal))
+        serve(connection, factory, Journal(journal), declared)
 
     ForkServer(control, Compiling(level).prepare, serve_fork).run()
+
+
+def fields_that_differ(one: Capabilities, other: Capabilities) -> str:
+    """The names of the capabilities that differ; empty if none does."""
+    names = Capabilities.__dataclass_fields__
+    return ", ".join(name for name in names if getattr(one, name) != getattr(other, name))
 
 
 class Compiling:

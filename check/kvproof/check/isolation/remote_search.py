@@ -8,13 +8,17 @@ that does not is ended, and what the journal has of its search is kept.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from kvproof.check.hosts.time_limit import OutOfTime, seconds_left
 from kvproof.check.isolation.remote_subject import CRASH, HANG, RemoteSubject
+from kvproof.check.isolation.repeated_outside import found_in_scope, found_in_walk
 from kvproof.check.isolation.search_process import (
+    CALLS_OF_OPERATION_MAX,
     JudgeFailed,
     OnAdvance,
     Stuck,
@@ -49,6 +53,7 @@ def walk(
 ) -> SearchResult:
     """`random_walk.walk`, where the subject lives. Its result is the same if a process of the subject was only slow.
 
+    If it finds nothing in the process of the subject, some of its runs are done again from here (`repeated_outside`).
     If the judge failed in the process of the subject, it judges the walk here, where the subject cannot change it.
     """
     if not isinstance(subject, RemoteSubject):
@@ -79,6 +84,8 @@ def walk(
             total.continue_with(remote.run_here())
         if remote.is_over:
             break
+    if total.finding is None:
+        total.counterexample = remote.found_outside()
     total.seconds = time.monotonic() - remote.began
     return total
 
@@ -124,6 +131,19 @@ class RemoteWalk:
     def run_here(self) -> SearchResult:
         """The next run, judged in this process, call by call."""
         return self._walked(replace(self._options(), pause_after=1))
+
+    def found_outside(self) -> Counterexample | None:
+        """What a sample of the runs refutes when they are done again from this process; None without time for it."""
+        if self.is_late:
+            return None
+        limits = {"seconds": self._limits()["seconds"], "fixed": self.fixed}
+
+        def search() -> SearchResult:
+            options = replace(self.options, begin=DEFAULT_OPTIONS.begin, keep=DEFAULT_OPTIONS.keep)
+            return SearchResult(found_in_walk(self.strategy, self.subject, self.seed, self.total, options, **limits))
+
+        with as_patient_as_a_search(self.subject):
+            return despite_a_late_answer(self.subject, search).counterexample
 
     def _walked(self, options: WalkOptions) -> SearchResult:
         return despite_a_late_answer(
@@ -183,7 +203,8 @@ def explore(
     for _ in range(NUM_PROCESSES):
         request = {"level": strategy.level.name, "scope": scope, **bounds}
         try:
-            return result_of(SearchResult, subject, "explore", request, _no_progress)
+            done = result_of(SearchResult, subject, "explore", request, _no_progress)
+            return _with_paths_from_here(strategy, subject, scope, done, past)
         except Finding as finding:
             return SearchResult(Counterexample(strategy.level.config(), [], finding))
         except Stuck as stuck:
@@ -197,6 +218,18 @@ def explore(
                 found.num_operations, found.seconds = stuck.num_runs, time.monotonic() - began
                 return found
     return exhaustive.explore(strategy, subject, scope, progress=progress, **bounds)
+
+
+def _with_paths_from_here(
+    strategy: Strategy, subject: RemoteSubject, scope: Scope, done: SearchResult, past: tuple[FindingKey, ...]
+) -> SearchResult:
+    """The result of a search in the process of the subject, with what paths in the scope refute from this process."""
+    if done.finding is None and seconds_left() > 0:
+        paths = partial(found_in_scope, strategy, subject, scope, done, past)
+        with as_patient_as_a_search(subject):
+            done.counterexample = despite_a_late_answer(subject, lambda: SearchResult(paths())).counterexample
+        done.is_exhausted = done.is_exhausted and done.counterexample is None
+    return done
 
 
 def shortest(
@@ -249,6 +282,20 @@ def despite_a_late_answer(subject: Any, search: Callable[[], SearchResult]) -> S
     except OutOfTime:
         return done
     return search() if again is None else done
+
+
+@contextmanager
+def as_patient_as_a_search(subject: RemoteSubject) -> Iterator[None]:
+    """Within the block, a call may take as long as a search in the process of the subject waits for an operation.
+
+    So what is done again is not refuted for a call that was only slow in the search.
+    """
+    limits = subject.server.limits
+    subject.server.limits = replace(limits, call_seconds=limits.call_seconds * CALLS_OF_OPERATION_MAX)
+    try:
+        yield
+    finally:
+        subject.server.limits = limits
 
 
 def _no_progress(runs: int, operations: int) -> None:
