@@ -1,6 +1,7 @@
 """What every host must stand: each kind of host, and everything that the process behind it can do."""
 
 import secrets
+import signal
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -19,6 +20,8 @@ from tests.check.hosts.hosts_under_test import (
     pool,
     ray_worker,
 )
+
+from kvproof.check.hosts.program import how_it_ended_by_itself
 
 Host = Callable[[], AbstractContextManager[Ask]]
 LOCAL: list[Host] = [fork, pipe, executor, pool]
@@ -74,8 +77,10 @@ BEHAVIOURS: dict[str, tuple[str, str]] = {
     "closes its channel and ends": (f"{CLOSE}\ntime.sleep(0.3)\nos._exit(9)", "ended with exit code 9"),
 }
 OTHERWISE: dict[tuple[Host, str], str] = {
-    (pool, "closes its channel and goes on"): "closed its connection"
-}  # its words for a broken connection
+    (pool, "closes its channel and goes on"): "closed its connection",  # its words for a broken connection
+    (fork, "is killed"): how_it_ended_by_itself(-signal.SIGKILL),  # these know that it was not kvproof
+    (pool, "is killed"): how_it_ended_by_itself(-signal.SIGKILL),
+}
 
 
 @pytest.fixture

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from tests.check.forgetful import FORGETFUL
 
+from kvproof.check.hosts.workers import UnitLost
 from kvproof.check.hunting import campaign as head
 from kvproof.check.hunting import unit as unit_module
 from kvproof.check.hunting.campaign import Campaign, CampaignResult, Watch
 from kvproof.check.hunting.plan import Plan, PlannedSearch
 from kvproof.check.hunting.store import ResultStore
-from kvproof.check.hunting.unit import Judged
+from kvproof.check.hunting.unit import Judged, shorten_unit
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError
 from kvproof.check.subjects.registry import find
@@ -93,6 +94,39 @@ def test_a_campaign_that_is_killed_twice_ends_with_the_table_of_one_that_is_not(
     assert {path.name for path in (plan.folder / "crashes").iterdir() if path.suffix == ".json"} == {
         Path(one.trace).name for _, one in expected.findings if one.trace
     }
+
+
+class Lossy(Here):
+    """Workers that a subject ends, whatever they do with it."""
+
+    def results(self, do: Callable[[Any], Any], units: Iterable[Any], *_: Any, **__: Any) -> Generator[Any, None, None]:
+        for unit in units:
+            is_lost = unit.subject.name.endswith(":Forgetful")
+            yield UnitLost("was ended", is_next=True) if is_lost else do(unit)
+
+
+def test_a_subject_that_ends_its_workers_costs_its_own_searches(plan: Plan) -> None:
+    expected = run(replace(plan, folder=plan.folder / "other"), Here())
+    lossy = run(plan, Lossy())
+    reason = "3 workers ended while they did the same unit, the last was ended"
+    assert [one.reason for one in lossy.searches] == [reason, reason, "", ""]
+    assert lossy.searches[2:] == expected.searches[2:]
+    assert lossy.is_complete
+    assert not any(one.subject.endswith(":Forgetful") for one, _ in lossy.findings)
+    assert run(plan, Lossy()) == lossy  # after a restart, too
+    assert run(plan, Here()) == expected  # nothing of it was kept
+
+
+def test_a_finding_whose_shortest_run_was_lost_is_kept_as_it_was_found(plan: Plan) -> None:
+    class LosesTheShortest(Here):
+        def results(
+            self, do: Callable[[Any], Any], units: Iterable[Any], *_: Any, **__: Any
+        ) -> Generator[Any, None, None]:
+            for unit in units:
+                yield UnitLost("was ended", is_next=True) if do is shorten_unit else do(unit)
+
+    done = run(plan, LosesTheShortest())
+    assert [one.property for _, one in done.findings] == ["refcount-exact", "total-calls"]
 
 
 def test_a_limit_of_units_ends_a_campaign_and_the_next_start_goes_on(plan: Plan) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.check.forgetful import FORGETFUL
 
+from kvproof.check.hosts.workers import UnitLost
 from kvproof.check.hunting import unit as unit_module
 from kvproof.check.hunting.explore_stage import subject_stage
 from kvproof.check.hunting.findings import Saving
@@ -94,6 +95,41 @@ def test_a_walk_that_stops_at_the_first_finding_stops_at_that_of_the_first_unit(
     expected = report(subject, tmp_path / "one", Head(Here(1)), keeps_going=False)
     assert report(subject, tmp_path / "many", Head(Here(6)), keeps_going=False) == expected
     assert len(refuted(expected)) == 1
+
+
+class Lossy(Here):
+    """Workers that end with the unit of this number."""
+
+    def results(self, do: Callable[[Any], Any], units: Iterable[Any], *_: Any, **__: Any) -> Generator[Any, None, None]:
+        for number, unit in enumerate(units):
+            yield UnitLost("was ended", is_next=True) if number == self.num_ahead else do(unit)
+
+
+LOST = "3 workers ended while they did the same unit, the last was ended"
+
+
+def test_a_walk_whose_unit_ends_every_worker_is_undecided_from_there_on(subject: str, tmp_path: Path) -> None:
+    checks = [one for one in report("kvproof", tmp_path, Head(Lossy(2))) if isinstance(one, Check)]
+    decided = [one for one in checks if one.verdict is not Verdict.UNSUPPORTED]
+    assert decided
+    assert {one.verdict for one in decided} == {Verdict.UNKNOWN}
+    assert {one.text for one in decided} == {f"200 of 1,500 operations; then {LOST}"}
+
+
+@pytest.mark.parametrize("is_hunt", [True, False])
+def test_a_scope_that_ends_every_worker_is_undecided(tmp_path: Path, is_hunt: bool) -> None:
+    make = find("kvproof")
+    saving = Saving(make, "kvproof", 1, Store(tmp_path))
+    scopes = {name: MANAGERS.exhaustive.hunted[name] for name in ("cache-2x1x3", "window-3x1x3")}
+    units = ScopeUnits(Lossy(0), Judged("kvproof", isolation=False))
+    stage = subject_stage(make, make(), scopes, saving, 1.0, is_hunt, is_hunt, 100, units)
+    texts: dict[str, set[tuple[Verdict, str]]] = {name: set() for name in scopes}
+    for one in outputs_of(stage):
+        if isinstance(one, Check) and one.verdict is not Verdict.UNSUPPORTED:
+            texts[one.id.rpartition("/")[2]].add((one.verdict, one.text))
+    lost = {(Verdict.UNKNOWN, LOST)}
+    assert texts["cache-2x1x3"] == lost
+    assert (texts["window-3x1x3"] == lost) is is_hunt  # the scopes of a hunt are one unit
 
 
 def test_a_unit_gives_the_same_whenever_it_is_done_and_another_one_gives_other_runs(subject: str) -> None:

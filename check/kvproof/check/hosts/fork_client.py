@@ -21,6 +21,7 @@ from kvproof.check.hosts.program import (
     Running,
     ended,
     how_it_ended,
+    how_it_ended_by_itself,
     started,
 )
 from kvproof.check.hosts.time_limit import AGAIN_SECONDS_MIN, OutOfTime, Patience, require_time, seconds_left
@@ -89,7 +90,7 @@ class ForkingProcess:
         if code is None:
             self.process.kill()
             return "does not answer"
-        return how_it_ended(code)
+        return how_it_ended_by_itself(code)
 
     def fork(self, request: bytes, shared: Shared) -> "Fork":
         """A new fork. request: one byte. shared: what the fork gets. Raises ServerGone, OutOfTime."""
@@ -173,13 +174,14 @@ class Fork:
         self.is_alive = False
         self.connection.close()
         status = self.server.status(self.pid, BY_ITSELF_SECONDS) if has_gone else None
+        words = how_it_ended if status is None else how_it_ended_by_itself
         if status is None:
             self._kill()
             status = self.server.status(self.pid, KILLED_SECONDS)
         if status is None:
             return ENDED_SERVER if self.server.has_ended else "does not end"
         try:
-            return how_it_ended(os.waitstatus_to_exitcode(status))
+            return words(os.waitstatus_to_exitcode(status))
         except (ValueError, OverflowError):  # the subject changed its server
             return "ended with a status that no process has"
 

@@ -18,6 +18,7 @@ Streams = tuple[int | None, int | None, int | None]  # standard input, output an
 
 LAST_WORDS_SECONDS = 0.5  # for a program whose input has ended to write the rest, and to end
 BY_ITSELF_SECONDS = 2.0  # for a process whose connection has ended, or whose work is over
+NOT_OURS = "kvproof sent none, so another process did, or the system because memory is short"
 KILLED_SECONDS = 10.0  # for a process that was killed, or that first ends what it has started
 
 
@@ -106,6 +107,15 @@ def how_it_ended(code: int) -> str:
         return f"was ended by signal {-code} ({signal.Signals(-code).name})"
     except ValueError:
         return f"was ended by signal {-code}"
+
+
+def how_it_ended_by_itself(code: int) -> str:
+    """The exit code of a process that kvproof did not kill.
+
+    No fault of a program ends it by SIGKILL, but the system does when memory is short. What follows the semicolon is no
+    part of the identity of a finding.
+    """
+    return how_it_ended(code) + (f"; {NOT_OURS}" if code == -signal.SIGKILL else "")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Any
 from kvproof.check.hosts.channel import ChannelError
 from kvproof.check.hosts.descendants import MARK, end_marked, end_with
 from kvproof.check.hosts.interrupt import deaf_to_interrupts
-from kvproof.check.hosts.program import BY_ITSELF_SECONDS, how_it_ended, variable
+from kvproof.check.hosts.program import BY_ITSELF_SECONDS, how_it_ended_by_itself, variable
 from kvproof.check.hosts.workers import Lost, Make, Request, done, value_of
 
 LOOK_SECONDS = 0.005
@@ -79,7 +79,7 @@ class WorkerProcess:
             self.kill()
             return "closed its connection"
         end_marked(self._mark)
-        return how_it_ended(self._process.exitcode)
+        return how_it_ended_by_itself(self._process.exitcode)
 
     def kill(self) -> None:
         """Kill the process, and wait until it has ended."""

@@ -46,6 +46,7 @@ class Handling:
 
 
 USUAL = Handling()
+LOSS_IS_A_RESULT = Handling(is_loss_a_result=True)
 UNORDERED = Handling(is_ordered=False)
 
 
@@ -56,6 +57,9 @@ class UnitLost:
 
     how: str
     is_next: bool
+
+    def __str__(self) -> str:
+        return f"{NUM_TRIES_MAX} workers ended while they did the same unit, the last {self.how}"
 
 
 class NoWorkers(Exception):

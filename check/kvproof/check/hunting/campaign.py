@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from kvproof.check.hosts.workers import Workers
+from kvproof.check.hosts.workers import LOSS_IS_A_RESULT, UnitLost, Workers
 from kvproof.check.hunting.findings import Saving, features_of_both
 from kvproof.check.hunting.head import Head, Taken
 from kvproof.check.hunting.plan import Plan, PlannedSearch
@@ -225,8 +225,9 @@ class Campaign:
         """Shorten findings; save and report those that no search of their subject has reported."""
         units = [self._saving(one.place).unit_of(one.found) for one in candidates]
         left = list({unit.key: unit for unit in units if self.store.find(unit.key) is None}.values())
-        for unit, short in zip(left, self.workers.results(shorten_unit, left), strict=True):
-            self.store.add(unit.key, "", 0.0, short)
+        for unit, short in zip(left, self.workers.results(shorten_unit, left, LOSS_IS_A_RESULT), strict=True):
+            if not isinstance(short, UnitLost):  # else this process shortens it
+                self.store.add(unit.key, "", 0.0, short)
         for one, unit in zip(candidates, units, strict=True):
             name = self.plan.searches[one.place].subject
             if is_duplicate(self._reported[name], one.found):

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from kvproof.check.hosts.time_limit import search_ends_after, time_limit_of
+from kvproof.check.hosts.workers import WorkerLost
 from kvproof.check.hunting.findings import Saving
 from kvproof.check.hunting.scope_unit import EXPLORER, OnCount, Past, ScopeUnits, Search, kept, key_of_scope
 from kvproof.check.isolation.remote_search import explore
@@ -95,6 +96,9 @@ class Searches:
                 continue
             try:
                 done, found, num_done = self._past_excused(name, deadline, num_left, budget.further(num_states))
+            except WorkerLost as error:
+                yield from self._decided(name, JudgeOutcome(Verdict.UNKNOWN, {}, 0.0, str(error)))
+                continue
             except Unsupported as error:  # of a subject that had the configuration when it was asked
                 refused[name] = _without(str(error))
                 if not self.is_hunt:

@@ -6,6 +6,9 @@ knowledge. So the results are those of units that are done one by one, whoever d
 and beside other walks.
 
 A result that is in the store is not searched again. So a hunt that was killed and is resumed ends as one that was not.
+
+A unit whose workers were lost one after the other ends its walk, as it ends one worker after the other; other walks go
+on. The unit is not in the store, so it is tried again when the hunt is resumed.
 """
 
 import time
@@ -14,7 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from kvproof.check.hosts.workers import USUAL, Handling, Lack, Workers, results_in
+from kvproof.check.hosts.workers import LOSS_IS_A_RESULT, USUAL, Handling, Lack, UnitLost, Workers, results_in
 from kvproof.check.hunting.store import ResultStore
 from kvproof.check.hunting.unit import INFINITE, Done, Walk, WalkUnit, walk_unit, walked
 from kvproof.check.isolation.messages import pack, unpack
@@ -64,8 +67,9 @@ class _Given(NamedTuple):
 class Head:
     """Who does the units of walks, and where their results are kept.
 
-    lacks: is called with a walk whose units no worker can do, and the reason. on_progress: is called while this process
-    does a unit, with the operations of the unit so far. cuts_units: whether the end of the time ends units, too.
+    lacks: is called with a walk that has a unit which no worker can do, and the reason. on_progress: is called while
+    this process does a unit, with the operations of the unit so far. cuts_units: whether the end of the time ends
+    units, too.
     """
 
     workers: Workers
@@ -89,14 +93,19 @@ class Head:
         ends: the number of the unit before which each walk ends.
         """
         given, over = deque[_Given](), set[Walk]()
-        results = self.workers.results(self.do, self._units(walks, ends, deadline, given, over))
+        units = self._units(walks, ends, deadline, given, over)
+        results = self.workers.results(self.do, units, LOSS_IS_A_RESULT)
         try:
             for done in results:
                 yield from self._kept(given, over)
                 walk, unit, _ = given.popleft()
-                if isinstance(done, Lack):
-                    over.add(walk)
-                    self.lacks(walk, done.reason)
+                if isinstance(done, Lack | UnitLost):
+                    if walk not in over:
+                        over.add(walk)
+                        walk.lost = done.reason if isinstance(done, Lack) else str(done)
+                        self.lacks(walk, walk.lost)
+                    if len(over) == len(walks):
+                        return
                     continue
                 result = done.answer if isinstance(done.answer, SearchResult) else unpack(done.answer)
                 if self.store is not None and done.is_whole:

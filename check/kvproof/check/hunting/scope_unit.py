@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvproof.check.hosts.time_limit import search_ends_after
-from kvproof.check.hosts.workers import Workers
+from kvproof.check.hosts.workers import LOSS_IS_A_RESULT, UnitLost, WorkerLost, Workers
 from kvproof.check.hunting.store import ResultStore
 from kvproof.check.hunting.unit import Judged, factory_of, key_of, unless_killed
 from kvproof.check.isolation.messages import pack, unpack
@@ -98,9 +98,9 @@ class ScopeUnits:
                 return self._again(scope, seconds, num_left, past)
             if not begun:
                 left = [*scopes.values()][[*scopes.values()].index(scope) :]  # those before it are in the store
-                results = self.workers.results(explore_unit, self._units(left, max_transitions, seconds))
-                begun.append(zip(left, results, strict=False))
-            return _result(next(packed for one, (packed,) in begun[0] if one == scope))
+                units = self._units(left, max_transitions, seconds)
+                begun.append(zip(left, self.workers.results(explore_unit, units, LOSS_IS_A_RESULT), strict=False))
+            return _result(next(done for one, done in begun[0] if one == scope))
 
         return search
 
@@ -119,7 +119,7 @@ class ScopeUnits:
             nonlocal left
             left = tuple(scopes.values())[first:]
             unit = ScopeUnit(self.subject, left, num_left, seconds, stops_at_first)
-            begun.append(self.workers.results(explore_unit, [unit]))
+            begun.append(self.workers.results(explore_unit, [unit], LOSS_IS_A_RESULT))
 
         if scopes and not is_resumed and self.is_beside_the_walk(stops_at_first):
             begin(0, max_transitions, math.inf)
@@ -131,7 +131,9 @@ class ScopeUnits:
             if not found:
                 if not begun:
                     begin(places[scope], num_left, seconds)
-                found.extend(zip(left, next(begun.pop()), strict=False))
+                done = next(begun.pop())
+                each = [done] * len(left) if isinstance(done, UnitLost) else [[packed] for packed in done]
+                found.extend(zip(left, each, strict=False))
                 _pass_over(found, scope)
             return _result(found.popleft()[1])
 
@@ -140,7 +142,7 @@ class ScopeUnits:
     def _again(self, scope: Scope, seconds: float, num_left: int, past: Past) -> SearchResult:
         """The search of one scope once more, which goes past these findings."""
         unit = ScopeUnit(self.subject, (scope,), num_left, seconds, past=past)
-        return _result(next(iter(self.workers.results(explore_unit, [unit])))[0])
+        return _result(next(iter(self.workers.results(explore_unit, [unit], LOSS_IS_A_RESULT))))
 
     def is_beside_the_walk(self, stops_at_first: bool) -> bool:
         """Whether the search of a hunt is done beside its walk, and not before it."""
@@ -158,8 +160,11 @@ def _pass_over(found: deque[tuple[Scope, Any]], scope: Scope) -> None:
         found.popleft()
 
 
-def _result(packed: Any) -> SearchResult:
-    """The result of one scope. Raises Unsupported."""
+def _result(done_of_unit: list[Any] | UnitLost) -> SearchResult:
+    """The result of a unit of one scope. Raises Unsupported, and WorkerLost if the unit was lost."""
+    if isinstance(done_of_unit, UnitLost):
+        raise WorkerLost(str(done_of_unit))
+    (packed,) = done_of_unit
     if isinstance(packed, str):
         raise Unsupported(packed)
     done: SearchResult = unpack(packed)

@@ -154,7 +154,8 @@ def num_units_of(max_operations: int) -> int:
 class Walk:
     """A walk, and how far it is.
 
-    known: the findings that its runs avoid from now on. found: what ended its units. total: what these did.
+    known: the findings that its runs avoid from now on. found: what ended its units. total: what these did. lost: why a
+    unit of it cannot be done, which ends the walk.
     """
 
     subject: Judged
@@ -164,6 +165,7 @@ class Walk:
     known: list[KnownFailure] = field(default_factory=list)
     found: list[Counterexample] = field(default_factory=list)
     total: SearchResult = field(default_factory=SearchResult)
+    lost: str = ""
     index: int = 0  # of the next unit
     _begin: int = 0  # the operations of the units before it
     _part: SearchResult = field(default_factory=SearchResult)  # what was done of it, up to a finding
@@ -171,7 +173,7 @@ class Walk:
     @property
     def is_left(self) -> bool:
         """Whether a unit is left."""
-        return self._begin < self.max_operations
+        return self._begin < self.max_operations and not self.lost
 
     def avoid(self, found: Counterexample, features: Features) -> None:
         """Later runs avoid this finding, which needs these features."""

@@ -125,7 +125,10 @@ class WalkReport:
         outcome, total, planned = self.outcome, self.walk.total, self.walk.max_operations
         outcome.seconds = total.seconds
         outcome.counts = {"operations": total.num_operations, "runs": total.num_runs}
-        if total.is_unsupported:
+        if self.walk.lost:
+            done = f"{total.num_operations:,} of {planned:,} operations"
+            outcome.verdict, outcome.text = Verdict.UNKNOWN, f"{done}; then {self.walk.lost}"
+        elif total.is_unsupported:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, NOTHING_ACCEPTED + total.refusal
         elif not total.num_operations and not outcome.refutations:
             outcome.verdict, outcome.text = Verdict.UNKNOWN, NO_TIME
