@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from kvproof.check.cli import device_process
+from kvproof.check.cli import own_process
 from kvproof.check.cli.app import app
 from kvproof.reports.document import write
 from kvproof.reports.result import Check, Run
@@ -19,10 +19,10 @@ ID = "data plane/swap-mapping/mover.py:move"
 # The process until the executor is called; the planted faults before that take seconds.
 PROCESS = """
 import os, signal, sys, time
-from kvproof.check.cli import device_process
+from kvproof.check.cli import own_process
 assert sys.argv[2:] == ["device", "--device", "simulated", "--executor", "mover.py:move", "--seed", "1", "--out", "out"]
-device_process.open_record(record := int(sys.argv[1]))
-device_process.report_work("mover.py:move: nhd, float16, empty")
+own_process.open_record(record := int(sys.argv[1]))
+own_process.report_work("mover.py:move: nhd, float16, empty")
 """
 Ending = Callable[[str], Result]
 
@@ -31,7 +31,7 @@ Ending = Callable[[str], Result]
 def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ending:
     """Runs the command with an executor that does this in its process."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(device_process, "PROCESS", "ending")
+    monkeypatch.setattr(own_process, "PROCESS", "ending")
     Path("out").mkdir()
     others = [Check("data plane/cow-copied/mover.py:move", "data plane", "cow-copied", Verdict.REFUTED, text="before")]
     mine = Check(ID, "data plane", "swap-mapping", Verdict.UNKNOWN, text="not run")
@@ -66,7 +66,7 @@ def test_an_executor_that_ends_the_process_is_refuted(ending: Ending, code: str,
 
 
 def test_the_exit_code_that_the_process_records_is_that_of_the_command(ending: Ending) -> None:
-    done = ending("device_process.report_end(4); os._exit(7)")
+    done = ending("own_process.report_end(4); os._exit(7)")
     assert (done.exit_code, done.stderr) == (4, "")
 
 

@@ -12,13 +12,13 @@ from kvproof.check.cli.baseline import baseline
 from kvproof.check.cli.campaign import campaign
 from kvproof.check.cli.config import ANY_ARGUMENTS, config, configure, require_effective
 from kvproof.check.cli.device import devices
-from kvproof.check.cli.device_process import is_apart
 from kvproof.check.cli.examples import examples
 from kvproof.check.cli.explore import explore
 from kvproof.check.cli.faults import faults, faults_command
 from kvproof.check.cli.history import compare, history
 from kvproof.check.cli.hunt import hunt
 from kvproof.check.cli.init import init
+from kvproof.check.cli.own_process import is_apart, of_the_user
 from kvproof.check.cli.prove import prove
 from kvproof.check.cli.record import record
 from kvproof.check.cli.replay import bisect, replay
@@ -109,6 +109,7 @@ def _open_closed_streams() -> None:
 
 def main() -> None:
     """Entry point of the `kvproof` command."""
+    of_the_user(sys.argv[1:])
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kvproof.check.cli.config import options_to_repeat, place_in
-from kvproof.check.cli.device_process import is_apart, report_work, run_apart
+from kvproof.check.cli.device_process import run_apart
 from kvproof.check.cli.options import (
     DEFAULT_FOLDER,
     HistoryOption,
@@ -17,6 +17,7 @@ from kvproof.check.cli.options import (
     seconds_option,
     settled_seed,
 )
+from kvproof.check.cli.own_process import is_apart, report_work
 from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.spec.extras import require_extra
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from kvproof.check.cli.config import place_in
+from kvproof.check.cli.own_process import run_apart_without_isolation
 from kvproof.check.hosts.choice import NUM_PROCESSES_MAX, RAY, RAY_CLIENT, is_valid
 from kvproof.check.runs.errors import UsageError, fail
 from kvproof.check.runs.number_limits import BUDGET_SECONDS_MAX, BUDGET_SECONDS_MIN, SEED_MAX
@@ -203,6 +204,7 @@ IsolationOption = Annotated[
     bool | None,
     typer.Option(
         "--isolation/--no-isolation",
+        callback=run_apart_without_isolation,
         help="Run the subject in a process of its own, with limits on time and memory. "
         "By default every subject but kvproof's own is isolated.",
         show_default=False,

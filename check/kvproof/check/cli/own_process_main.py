@@ -1,6 +1,6 @@
-"""The process that `device_process` starts: the command, its exit code in the record, and the end.
+"""The process that `own_process` starts: the command, its exit code in the record, and the end.
 
-It ends at once, without waiting for the threads and the exit handlers of the executors.
+It ends at once, without waiting for the threads and the exit handlers of the user's code.
 """
 
 import os
@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 
 from kvproof.check.cli.app import main
-from kvproof.check.cli.device_process import open_record, report_end
+from kvproof.check.cli.own_process import open_record, report_end
 from kvproof.spec.verdict import Exit
 
 if __name__ == "__main__":
