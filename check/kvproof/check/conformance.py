@@ -89,20 +89,8 @@ def run_conformance(
         name = name or subject.name
         if config is None and strategy.can_explore:
             _explore(strategy, make, name, limit * EXPLORE_SHARE, seed, Path(crashes))
-        head, hunted = (
-            here(lambda: subject, call_seconds=ANSWER_SECONDS_MAX),
-            Walk(Judged(name), seed, operations, config),
-        )
-        deadline = monotonic() + limit
-        outside = set[str]()  # kinds of operation of which a call was outside the contract
-        for one in head.walk_on(hunted, deadline):
-            if (found := one.counterexample) is None:
-                continue
-            if not found.finding.contract or not (found := confirm(make, found)).finding.contract:
-                _fail(make, name, "walker", hunted.total, seed, Path(crashes))
-            short = shortened(found, make, seed, SHORTEN_OPERATIONS_MAX)
-            hunted.avoid(found, features_of_both(found, short))
-            outside.add(found.operations[-1][0])
+        deadline, hunted = monotonic() + limit, Walk(Judged(name), seed, operations, config)
+        outside = _walk(hunted, subject, make, deadline, Path(crashes))
         done = hunted.total
         expected = _default_witnesses(strategy, subject, config or {}, done) if expect is None else set(expect)
         unended = [kind for kind in sorted(outside) if not done.kinds[kind]]
@@ -161,6 +149,21 @@ def _explored(
     strategy: Strategy, make: Callable[[], Any], scope: Scope, seconds: float, past: tuple[FindingKey, ...]
 ) -> SearchResult:
     return explore(strategy, make(), scope, seconds=seconds, transition_seconds=ANSWER_SECONDS_MAX, past=past)
+
+
+def _walk(hunted: Walk, subject: Any, make: Callable[[], Any], deadline: float, folder: Path) -> set[str]:
+    """Walk past calls outside the contract; their kinds of operation. Raises AssertionError for any other finding."""
+    __tracebackhide__ = True
+    head, outside, seed = here(lambda: subject, call_seconds=ANSWER_SECONDS_MAX), set[str](), hunted.seed
+    for one in head.walk_on(hunted, deadline):
+        if (found := one.counterexample) is None:
+            continue
+        if not found.finding.contract or not (found := confirm(make, found)).finding.contract:
+            _fail(make, hunted.subject.name, "walker", hunted.total, seed, folder)
+        short = shortened(found, make, seed, SHORTEN_OPERATIONS_MAX)
+        hunted.avoid(found, features_of_both(found, short))
+        outside.add(found.operations[-1][0])
+    return outside
 
 
 def _default_witnesses(strategy: Strategy, subject: Any, config: dict[str, Any], done: SearchResult) -> set[str]:
