@@ -8,6 +8,7 @@ import pytest
 
 from kvproof.check.counterexample import changed_lines as compared
 from kvproof.check.counterexample.changed_lines import changed_lines, fields_of, marked
+from kvproof.check.hosts import git as git_host
 from kvproof.check.oracle.method_called import Blame
 from kvproof.spec.trace import EnteredCode
 
@@ -118,7 +119,7 @@ def test_a_repository_that_does_not_answer_in_time_says_nothing(manager: Path, m
     slow.write_text("#!/bin/sh\nexec sleep 60\n")
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{manager.parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(compared, "GIT_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(git_host, "SECONDS_MAX", 0.1)
     assert changed_lines(str(manager)) == ("", set())
 
 

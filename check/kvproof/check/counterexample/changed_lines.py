@@ -2,11 +2,9 @@
 
 The base is where the checkout left the default branch, or HEAD if it has not left it; then changes that are not
 committed are found. Git is only asked for a revision and for the content of a file there, and the comparison is made
-here. So nothing that a repository configures is run: no hook, filter, external diff, monitor or fetch. Without git, in
-a repository that is broken or belongs to somebody else, and for a very large file nothing is said.
+here. Nothing is said without git, in a repository that is broken or somebody else's, and of a very large file.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
@@ -14,18 +12,14 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from kvproof.check.hosts.program import finished
+from kvproof.check.hosts.git import asked_of_git
 from kvproof.check.oracle.method_called import Blame
 from kvproof.reports.source import repository_root
 from kvproof.spec.trace import EnteredCode
 
-GIT_SECONDS_MAX = 5.0  # for one question
 BYTES_MAX, LINES_MAX = 2 << 20, 20_000  # of a file that is compared
 MIDDLE_MAX = 3_000  # lines between the first and the last difference
 DEFAULT_BRANCHES = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
-OPTIONS = ("--no-pager", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
-# A file that is missing in a partial clone is not fetched: no transport is allowed.
-ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 NAME_CHARACTERS = 10  # of a commit
 
 
@@ -67,26 +61,32 @@ def changed_lines(file: str) -> tuple[str, set[int]]:
 
 def _base(root: Path) -> tuple[str, str]:
     """The base of a checkout in words, and its commit; both empty if there is none."""
-    head = _git(root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    head = _commit(root, "HEAD")
     if not head:
         return "", ""
     for branch in DEFAULT_BRANCHES:
-        if _git(root, "rev-parse", "--verify", "--quiet", f"{branch}^{{commit}}"):
-            base = _git(root, "merge-base", "HEAD", branch)
+        if _commit(root, branch):
+            base = (asked_of_git(root, "merge-base", "HEAD", branch) or "").strip()
             if base and base != head:
                 return f"{base[:NAME_CHARACTERS]} of {branch}", base
             break
     return f"HEAD ({head[:NAME_CHARACTERS]})", head
 
 
+def _commit(root: Path, name: str) -> str:
+    """The commit with this name; empty if there is none."""
+    return (asked_of_git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") or "").strip()
+
+
 def _content(root: Path, revision: str, name: str) -> list[bytes] | None:
     """The lines of a file at a revision, none if it is new there; None if git has no such file, or it is too large."""
-    size = _git(root, "cat-file", "-s", f"{revision}:{name}")
+    size = asked_of_git(root, "cat-file", "-s", f"{revision}:{name}")
     if not size:
-        return [] if _git(root, "ls-files", "--", name) else None
+        return [] if asked_of_git(root, "ls-files", "--", name) else None
     if int(size) > BYTES_MAX:
         return None
-    return _git(root, "cat-file", "blob", f"{revision}:{name}", is_stripped=False).encode("latin-1").splitlines()
+    content = asked_of_git(root, "cat-file", "blob", f"{revision}:{name}")
+    return None if content is None else content.encode("latin-1").splitlines()
 
 
 def _different(before: list[bytes], now: list[bytes]) -> set[int]:
@@ -105,13 +105,3 @@ def _different(before: list[bytes], now: list[bytes]) -> set[int]:
         return set(range(first + 1, first + len(new) + 1)) if not old else set()
     blocks = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     return {first + line for tag, _, _, begin, end in blocks if tag != "equal" for line in range(begin + 1, end + 1)}
-
-
-def _git(root: Path, *words: str, is_stripped: bool = True) -> str:
-    """What git answers, as text of one byte a character; empty if it fails. Raises OSError, TimeoutError."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    command = ("git", *OPTIONS, "-C", str(root), *words)
-    done = finished(command, GIT_SECONDS_MAX, {**kept, **ENVIRONMENT}, encoding="latin-1")
-    if done.code:
-        return ""
-    return done.output.strip() if is_stripped else done.output

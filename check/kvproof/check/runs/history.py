@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from kvproof.check.hosts.program import finished
+from kvproof.check.hosts.git import asked_of_git, may_be_changed
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import StoreError, explained, fault_of_kvproof
 from kvproof.check.runs.terminal import say
@@ -40,7 +40,6 @@ APPLICATION_ID = 0x6B767066  # "kvpf"
 SECONDS_MAX = 30.0  # to wait for another run that writes
 HOST_VARIABLE = "KVPROOF_HOST"
 REVISION_VARIABLES = ("GITHUB_SHA", "CI_COMMIT_SHA")  # of GitHub's and GitLab's runners
-GIT_SECONDS_MAX = 10.0
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -259,16 +258,11 @@ def revision_of_folder(subject: str = "") -> str:
     for name in REVISION_VARIABLES:
         if value := os.environ.get(name, "").strip():
             return value[:40]
-    revision = _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     file, _, _ = subject.rpartition(":")
-    is_committed = not file.endswith(".py") or bool(_git("ls-files", "--error-unmatch", "--", file))
-    return f"{revision}{DIRTY}" if revision and not is_committed and not revision.endswith(DIRTY) else revision
-
-
-def _git(*command: str) -> str:
-    """What git prints; empty if it fails."""
+    here = Path.cwd()
     try:
-        done = finished(("git", *command), GIT_SECONDS_MAX)
-    except (OSError, ValueError):  # TimeoutError is an OSError; ValueError: a NUL in a name, or what is no UTF-8
+        revision = (asked_of_git(here, "rev-parse", "--verify", "HEAD^{commit}") or "").strip()
+        is_foreign = file.endswith(".py") and not asked_of_git(here, "ls-files", "--error-unmatch", "--", file)
+        return f"{revision}{DIRTY}" if revision and (is_foreign or may_be_changed(here)) else revision
+    except OSError:  # no git, no folder, or no answer in time
         return ""
-    return done.output.strip() if done.code == 0 else ""
