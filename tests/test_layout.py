@@ -275,7 +275,7 @@ def test_work_in_another_process_is_built_twice() -> None:
     }
     assert users == {
         "subprocess": {"program"},
-        "multiprocessing": {"worker_process", "pool", "interrupt"},
+        "multiprocessing": {"worker_process", "pool"},
         "os.fork": {"fork_server", "descendants"},
         "ray": {"ray_cluster", "on_ray"},
     }

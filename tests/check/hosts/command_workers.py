@@ -16,7 +16,6 @@ from typing import Any
 
 from kvproof.check.hosts.line_host import Ended, LineHost, LineTooLong
 from kvproof.check.hosts.output import SubjectOutput
-from kvproof.check.hosts.program import same_path
 from kvproof.check.hosts.worker_process import LocalActors
 from kvproof.check.hosts.workers import (
     USUAL,
@@ -80,7 +79,11 @@ class CommandWorkers:
     def _try(self, do: Callable[[Any], Any], unit: Any, handling: Handling) -> Outcome | str:
         """What came of the unit; how the worker was lost, if it was."""
         if self._host is None:
-            self._host = LineHost(self._command, SubjectOutput(is_printed=False), variables=same_path())
+            self._host = LineHost(
+                self._command,
+                SubjectOutput(is_printed=False),
+                variables={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
         try:
             outcome: Outcome = _unpacked(self._host.ask(_packed((do, unit)), handling.seconds))
             return outcome

@@ -21,13 +21,14 @@ from kvproof.check.hosts.fork_server import ForkServer
 from kvproof.check.hosts.line_host import Ended, LineHost, LineTooLong, NotRead
 from kvproof.check.hosts.output import SubjectOutput
 from kvproof.check.hosts.pool import LocalWorkers
-from kvproof.check.hosts.program import same_path
 from kvproof.check.hosts.worker_process import LocalActors
 from kvproof.check.hosts.workers import Handling, Lost, UnitLost, Workers
 
 Ask = Callable[[str], str]
 SECONDS = 3.0  # for an answer
 DESCRIPTORS_MAX = 512  # a process of tests has many open, and so the numbers of a channel may be large
+# Of a process that is started to run a function of this file.
+PATH = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 NO_ANSWER, NO_MESSAGE, NOT_READ = "no answer", "no message", "not read"
 
 
@@ -95,13 +96,13 @@ def fork() -> Iterator[Ask]:
 @contextmanager
 def _path() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PYTHONPATH", same_path()["PYTHONPATH"])
+        patched.setenv("PYTHONPATH", PATH["PYTHONPATH"])
         yield
 
 
 @contextmanager
 def _lines(command: list[str], over_arguments: bool) -> Iterator[Ask]:
-    host = LineHost(command, SubjectOutput(is_printed=False), over_arguments=over_arguments, variables=same_path())
+    host = LineHost(command, SubjectOutput(is_printed=False), over_arguments=over_arguments, variables=PATH)
 
     def ask(code: str) -> str:
         try:

@@ -5,7 +5,6 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from multiprocessing import resource_tracker
 
 import pytest
 from tests.attacks.processes import MARK, left_after
@@ -85,8 +84,7 @@ OTHERWISE: dict[tuple[Host, str], str] = {
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A mark of everything that this test starts, but for a process of Python's that lasts."""
-    resource_tracker.ensure_running()
+    """A mark of everything that this test starts."""
     mark = secrets.token_hex(8)
     monkeypatch.setenv(MARK, mark)
     return mark

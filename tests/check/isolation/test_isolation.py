@@ -14,12 +14,13 @@ import pytest
 
 from kvproof.check.hosts import time_limit
 from kvproof.check.hosts.channel import Connection
+from kvproof.check.hosts.program import module
 from kvproof.check.hosts.time_limit import Limits
 from kvproof.check.isolation import remote_search
 from kvproof.check.isolation.factory import factory_for, is_foreign
 from kvproof.check.isolation.journal import Journal
 from kvproof.check.isolation.messages import Foreign, pack, unpack
-from kvproof.check.isolation.remote_subject import COMMAND, Raised, RemoteFactory
+from kvproof.check.isolation.remote_subject import FORK_SERVER, Raised, RemoteFactory
 from kvproof.check.oracle.repetition import confirm
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Admission, Config, Observation, Refused, Unsupported
@@ -373,6 +374,6 @@ def test_the_process_of_a_subject_ends_if_its_parent_ended_before_it_began(tmp_p
 def _served(there: socket.socket) -> tuple[int, str]:
     """How the process of a subject ends with this end of its connection, and what it prints."""
     with there:
-        command = [*COMMAND, str(there.fileno())]
+        command = [*module(FORK_SERVER), str(there.fileno())]
         ended = subprocess.run(command, pass_fds=[there.fileno()], capture_output=True, text=True, timeout=60)
     return ended.returncode, ended.stderr

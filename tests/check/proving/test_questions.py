@@ -1,6 +1,5 @@
 """Questions that workers answer decide every obligation once, share an answer, and are unknown if a worker is lost."""
 
-import multiprocessing
 import os
 import signal
 import time
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 import z3
 
+from kvproof.check.hosts.descendants import children
 from kvproof.check.hosts.workers import UnitLost, Workers
 from kvproof.check.proving.questions import decide_by, deciding
 from kvproof.models.obligation import Hypothesis, Obligation
@@ -118,19 +118,20 @@ OPEN = obligation("open", X * X * X + Y * Y * Y + Z * Z * Z != 114)  # whether i
 def interrupted(answers: Iterator[ProofOutcome]) -> Iterator[ProofOutcome]:
     """The answers; a Ctrl-C reaches the processes after the first, in which case only this process may stop."""
     yield next(answers)
-    for process in multiprocessing.active_children():
-        os.kill(process.pid or 0, signal.SIGINT)
+    for pid in children():
+        os.kill(pid, signal.SIGINT)
     yield from answers
 
 
 def test_processes_decide_every_obligation_once_and_leave_interrupts_to_their_parent() -> None:
+    before = children()
     wanted = [obligation(f"number {number}", Y + number > number, positive=Y > 0) for number in range(40)]
     decided = list(interrupted(decided_by(2, [*wanted, WRONG, TRUE], Settings())))
     verdicts = {one.obligation.claim: one.answer.verdict for one in decided}
     assert len(decided) == 42
     assert verdicts.pop("wrong") is Verdict.REFUTED
     assert set(verdicts.values()) == {Verdict.PROVED}
-    assert multiprocessing.active_children() == []
+    assert children() == before
 
 
 def test_a_question_that_waits_for_its_answer_is_asked_once_for_all_obligations_that_share_it() -> None:
@@ -189,7 +190,8 @@ def test_other_work_is_done_to_its_end_after_the_last_question_is_made_and_also_
 
 
 def test_whoever_stops_listening_ends_the_processes() -> None:
+    before = children()
     answers = decided_by(1, [EASY, OPEN], Settings(timeout_seconds=60))
     assert next(iter(answers)).obligation is EASY
     answers.close()
-    assert multiprocessing.active_children() == []
+    assert children() == before

@@ -90,7 +90,7 @@ def run_again(words: list[str]) -> Ended:
 
     Raises KeyboardInterrupt if a signal that was sent to this process ended the other one before it had an exit code.
     """
-    from kvproof.check.hosts.program import module, same_path
+    from kvproof.check.hosts.program import module
     from kvproof.check.hosts.supervised_command import SupervisedCommand, signals_passed_on
 
     with tempfile.TemporaryFile() as file:
@@ -99,7 +99,6 @@ def run_again(words: list[str]) -> Ended:
             module(PROCESS, str(record), *words),
             streams=(0, 1, 2),
             inherited=(record,),
-            variables=same_path(os.getcwd()),
         )
         try:
             with signals_passed_on(lambda: _pid(record)) as passed_on:

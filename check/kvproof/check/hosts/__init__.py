@@ -14,6 +14,7 @@ Nothing that it does holds this process up, and nothing that it sends is believe
 
 What they have in common is here once: the limits of a call, which do not count the time in which a process waits for a
 processor, and memory (`time_limit`), signals (`interrupt`), what a process prints (`output`), and framed messages
-(`channel`). Other programs, such as git and pip, are run by `program`, which also words how a process has ended.
+(`channel`). Other programs, such as pip, are run by `program`, which also words how a process has ended, and starts the
+modules of kvproof without a look into the working folder (`begin`); `git` asks about a repository.
 `tests/test_layout.py` holds that no other folder starts or signals a process.
 """

@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing import resource_tracker
 from types import FrameType
 
 from kvproof.check.hosts.time_limit import OutOfTime, seconds_left
@@ -110,7 +109,6 @@ def deaf_to_interrupts() -> Iterator[None]:
 
     At a terminal Ctrl-C goes to all processes, and the one that started them ends them.
     """
-    resource_tracker.ensure_running()  # started later, it would end the effect of this block
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -10,8 +10,10 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
+BEGIN = Path(__file__).with_name("begin.py")
 SAME, DISCARDED, PIPED = None, subprocess.DEVNULL, subprocess.PIPE  # as this process has it, nothing, or a pipe to it
 Running = subprocess.Popen[bytes]
 Streams = tuple[int | None, int | None, int | None]  # standard input, output and error; also descriptors
@@ -90,13 +92,10 @@ def ended(process: Running, seconds: float) -> int | None:
 
 
 def module(name: str, *arguments: str) -> list[str]:
-    """The command that runs a module of kvproof."""
-    return [sys.executable, "-m", name, *arguments]
-
-
-def same_path(*before: str) -> dict[str, str]:
-    """The variables with which a module is imported from these folders, and from the same ones as in this process."""
-    return {"PYTHONPATH": os.pathsep.join(folder for folder in (*before, *sys.path) if folder)}
+    """The command that runs a module of kvproof: this kvproof's, and nothing of the working folder (`begin`)."""
+    folders, path = list(sys.modules["kvproof"].__path__), list(filter(None, sys.path))
+    numbers = str(len(folders)), str(len(path))
+    return [sys.executable, "-P", str(BEGIN), name, *numbers, *folders, *path, *arguments]
 
 
 def how_it_ended(code: int) -> str:

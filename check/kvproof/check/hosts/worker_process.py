@@ -3,23 +3,29 @@
 An actor is such a process, which holds an object and runs its methods.
 """
 
-import multiprocessing
 import os
 import secrets
+import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
 from kvproof.check.hosts.channel import ChannelError
 from kvproof.check.hosts.descendants import MARK, end_marked, end_with
 from kvproof.check.hosts.interrupt import deaf_to_interrupts
-from kvproof.check.hosts.program import BY_ITSELF_SECONDS, how_it_ended_by_itself, variable
+from kvproof.check.hosts.program import (
+    BY_ITSELF_SECONDS,
+    DISCARDED,
+    SAME,
+    ended,
+    how_it_ended_by_itself,
+    module,
+    started,
+)
 from kvproof.check.hosts.workers import Lost, Make, Request, done, value_of
 
-LOOK_SECONDS = 0.005
 Serve = Callable[..., None]
 
 
@@ -33,19 +39,23 @@ class WorkerProcess:
 
     def __init__(self, folder: str, serve: Serve, *arguments: Any) -> None:
         # Not a fork: a subject may have started threads here, and a solver is not to be shared.
-        context = multiprocessing.get_context("spawn")
         self.connection: Connection[Any, Any]
-        self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=_begin, args=(theirs, os.getpid(), folder, serve, arguments))
+        self.connection, theirs = Pipe()
         self._mark = secrets.token_hex(8)
-        with deaf_to_interrupts(), variable(MARK, self._mark):
-            self._process.start()
-        theirs.close()
+        with theirs, deaf_to_interrupts():
+            self._process = started(
+                module(__name__, str(theirs.fileno()), str(os.getpid())),
+                (DISCARDED, SAME, SAME),
+                [theirs.fileno()],
+                {**os.environ, MARK: self._mark},
+            )
+        self.send((folder, sys.path))
+        self.send((serve, arguments))
 
     @property
     def pid(self) -> int:
         """Its process id."""
-        return self._process.pid or 0
+        return self._process.pid
 
     def send(self, message: Any) -> bool:
         """Send a message. Returns whether the process has not closed its connection."""
@@ -72,29 +82,28 @@ class WorkerProcess:
 
     def end(self) -> str:
         """Wait for the end of a process that was left; kill it if it does not end. Returns how it ended, in words."""
-        deadline = time.monotonic() + BY_ITSELF_SECONDS
-        while self._process.exitcode is None and time.monotonic() < deadline:
-            time.sleep(LOOK_SECONDS)  # `join` may wait for ever for a process that has closed its descriptors
-        if self._process.exitcode is None:
+        code = ended(self._process, BY_ITSELF_SECONDS)
+        if code is None:
             self.kill()
             return "closed its connection"
         end_marked(self._mark)
-        return how_it_ended_by_itself(self._process.exitcode)
+        return how_it_ended_by_itself(code)
 
     def kill(self) -> None:
         """Kill the process, and wait until it has ended."""
         self._process.kill()
-        self._process.join()
+        self._process.wait()
         self.connection.close()
         end_marked(self._mark)
 
 
-def _begin(
-    connection: "Connection[Any, Any]", parent: int, folder: str, serve: Serve, arguments: tuple[Any, ...]
-) -> None:
+def main(descriptor: int, parent: int) -> None:
+    """Serve the connection with this descriptor."""
     end_with(parent)
-    tempfile.tempdir = folder
-    with suppress(EOFError, OSError):
+    connection: Connection[Any, Any] = Connection(descriptor)
+    with suppress(EOFError, OSError), connection:
+        tempfile.tempdir, sys.path[:] = connection.recv()
+        serve, arguments = connection.recv()
         serve(connection, *arguments)
 
 
@@ -151,3 +160,7 @@ class Actor:
         """The outcome of a method of the object."""
         is_made, held, _ = self._made
         return done(lambda _: getattr(held, name)(*arguments), None) if is_made else self._made
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

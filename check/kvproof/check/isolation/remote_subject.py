@@ -39,7 +39,7 @@ from kvproof.check.subjects import SubjectNotReady, UnknownSubject
 from kvproof.check.subjects.registry import outside_table
 from kvproof.spec.trace import NO_ANSWER, names_code
 
-COMMAND = module("kvproof.check.isolation.fork_server")
+FORK_SERVER = "kvproof.check.isolation.fork_server"
 LEVEL_NAMES = frozenset(level.name for level in LEVELS)
 WROTE_TO_CHANNEL = "it wrote to descriptors of its process that are not its own"
 
@@ -59,7 +59,7 @@ class ForkClient:
         self._start()
 
     def _start(self) -> None:
-        self.server = ForkingProcess(COMMAND)
+        self.server = ForkingProcess(module(FORK_SERVER))
         self.level, self.name, self.capabilities, self.assumptions = self._handshake()
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-from kvproof.check.hosts.program import DISCARDED, ended, module, same_path, started
+from kvproof.check.hosts.program import DISCARDED, ended, module, started
 from kvproof.check.recording import ring
 from kvproof.check.recording.format import Header, KeyedDigests, RecordedCall
 from kvproof.check.recording.recording_file import RecordingFile, RecordingRefused, opened
@@ -162,8 +162,7 @@ class Handover:
             self._encode(HandoverSettings(header, str(path), key, file, os.getpid(), sizes), self._message)
             self._put(self._message)
             command = module("kvproof.check.recording.scribe", str(memory))
-            environment = {**os.environ, **same_path()}
-            self._process = started(command, (DISCARDED,) * 3, (memory, file), environment)
+            self._process = started(command, (DISCARDED,) * 3, (memory, file))
         finally:
             os.close(memory)
 

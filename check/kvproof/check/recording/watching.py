@@ -7,7 +7,6 @@ The program only writes its recording; `watcher` judges it in a process of its o
 is informed once and the program goes on.
 """
 
-import os
 import shutil
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from typing import Any
 import msgspec
 
 from kvproof.check.hosts.interrupt import end_this_process
-from kvproof.check.hosts.program import PIPED, SAME, how_it_ended, module, same_path, started
+from kvproof.check.hosts.program import PIPED, SAME, how_it_ended, module, started
 from kvproof.check.recording.recorder import Recorder
 from kvproof.check.recording.recording_file import RecordingRefused
 from kvproof.check.recording.segments import SegmentWriter
@@ -79,7 +78,7 @@ class JudgeProcess:
         self._on_stop = on_stop if on_finding == STOP else None
         settings = WatchSettings(str(self.live), str(out), on_finding, metrics)
         command = module("kvproof.check.recording.watcher", msgspec.json.encode(settings).decode())
-        self._process = started(command, (PIPED, PIPED, SAME), environment={**os.environ, **same_path()})
+        self._process = started(command, (PIPED, PIPED, SAME))
         first = self._next_event()
         if first is None or first.kind != READY:
             self._clear_up()

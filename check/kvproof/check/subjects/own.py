@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -126,10 +127,16 @@ def _place_here(where: str) -> Path:
 
 
 def _imported(module: str) -> ModuleType:
-    """Import a module; the working folder is searched as well, which a console script does not have on its path."""
-    here = os.getcwd()
+    """Import a module that is looked for in the working folder first; it can import its neighbours.
+
+    That folder is the last one on the path, so that no file in it is taken for a module of the system or of kvproof.
+    """
+    here, package = os.getcwd(), module.partition(".")[0]
     if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
+        sys.path.append(here)
+    spec = None if package in sys.modules else PathFinder.find_spec(package, [here])
+    if spec is not None and spec.loader is not None and spec.origin is not None:
+        _executed(spec)
     return importlib.import_module(module)
 
 
@@ -142,7 +149,17 @@ def _from_file(path: Path) -> ModuleType:
         raise ImportError("it is not a Python file")
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
+    return _executed(spec)
+
+
+def _executed(spec: ModuleSpec) -> ModuleType:
+    """A new module."""
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(spec.name, None)
+        raise
     return module

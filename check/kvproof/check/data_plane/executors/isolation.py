@@ -22,7 +22,7 @@ from kvproof.check.data_plane.speed.stopwatch import TakenThere
 from kvproof.check.data_plane.steps.moves import Moves, PoolId
 from kvproof.check.hosts.line_host import Ended, LineHost, LineTooLong
 from kvproof.check.hosts.output import SubjectOutput
-from kvproof.check.hosts.program import DISCARDED, how_it_ended, module, same_path
+from kvproof.check.hosts.program import DISCARDED, how_it_ended, module
 from kvproof.check.hosts.supervised_command import SupervisedCommand
 from kvproof.check.hosts.time_limit import require_time
 from kvproof.check.subjects.probe_process import FOUND
@@ -110,9 +110,7 @@ class Isolation:
     def _started(self) -> LineHost:
         output = SubjectOutput(is_printed=False)
         shared = tuple(self._memory.values())
-        return LineHost(
-            module(_PROCESS, self.name), output, over_arguments=True, inherited=shared, variables=same_path(os.getcwd())
-        )
+        return LineHost(module(_PROCESS, self.name), output, over_arguments=True, inherited=shared)
 
     def _ask(self, request: dict[str, object], seconds_max: float) -> _Answer:
         process = self._process
@@ -153,9 +151,7 @@ def require_function(name: str, seconds_max: float = START_SECONDS_MAX) -> None:
     here, there = os.pipe()
     with os.fdopen(here, "rb") as answer:
         command = module(_PROBE, name, str(there))
-        process = SupervisedCommand(
-            command, streams=(DISCARDED,) * 3, inherited=[there], variables=same_path(os.getcwd())
-        )
+        process = SupervisedCommand(command, streams=(DISCARDED,) * 3, inherited=[there])
         os.close(there)
         try:
             code = process.wait(seconds_max)

@@ -45,7 +45,7 @@ runpy.run_module("pip", run_name="__main__", alter_sys=True)
 """
 CACHE = "KVPROOF_CACHE"  # the variable that names the folder of the releases
 OPTIONS = ("--no-deps", "--no-input", "--no-color", "--progress-bar", "off")
-PIP = (sys.executable, "-c", WITHOUT_PROCESSES, "download", *OPTIONS)
+PIP = (sys.executable, "-P", "-c", WITHOUT_PROCESSES, "download", *OPTIONS)
 FROM_SOURCE = ("--no-binary", ":all:", "--no-build-isolation", "--no-clean")
 FROM_WHEEL = ("--only-binary", ":all:")
 
