@@ -26,7 +26,7 @@ STEPS_MAX = 600  # of a run, in a text; a run that could not be made shorter may
 ENTERED_MAX = 4  # functions that a method entered, in a text
 FIRST_STEPS = 100  # of a run with more than that
 REPEAT, SAVED, SIGNATURE = "Repeat:", "Saved:", "Signature:"  # how the lines begin that are copied, and never wrapped
-SIDES = re.compile(r"^\s*expected: (.*?)\s{3,}observed: (.*)$")
+SIDES = re.compile(r"^\s*expected: (.*?)(?<!\s)\s{3,}observed: (.*)")
 CALL_ENDS = re.compile(r"\s{3,}|\n")  # in the text of a step; what the subject did follows
 NOT_IN_A_NAME = r"[^A-Za-z0-9_]"  # of a Python module; for the name of the regression test
 

@@ -12,7 +12,6 @@ selects a step, and the state of that step: tables, blocks, copies; and the comm
 page lists all steps as text. The page of a run has the same parts.
 """
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from kvproof.reports.printable import cut, printable
 from kvproof.reports.template import render
 
 BYTES_MAX = 30 << 20  # of a page that is read back
-ELEMENT = re.compile(rb'<script type="application/json" class="frames">(.*?)</script>', re.DOTALL)
+BEGIN, END = b'<script type="application/json" class="frames">', b"</script>"  # of the element with the frames
 IN_A_SCRIPT = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
 
 TEMPLATE = "counterexample_page.html"
@@ -47,8 +46,9 @@ def frames_as_json(replay: ReplayFrames) -> str:
 def frames_beside(trace: Path) -> str | None:
     """The frames of the page beside a trace, as JSON; None if there is no page, or it is none of kvproof."""
     try:
-        found = ELEMENT.search(read_bytes(page_of(trace), BYTES_MAX))
-        data = None if found is None else msgspec.json.decode(found[1], type=ReplayFrames)
+        _, _, rest = read_bytes(page_of(trace), BYTES_MAX).partition(BEGIN)
+        element, end, _ = rest.partition(END)
+        data = msgspec.json.decode(element, type=ReplayFrames) if end else None
     except (DocumentError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if data is None or not data.frames:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SCRIPT = "page_script.js"
 CODE = re.compile(r"`([^`]+)`")
-PLACES = re.compile(r"[/:_]+(?=\w)")  # after which a long name may go on in the next line
+PLACES = re.compile(r"(?<![/:_])[/:_]+(?=\w)")  # after which a long name may go on in the next line
 
 
 def render(name: str, filters: dict[str, Callable[..., Any]], **values: Any) -> str:

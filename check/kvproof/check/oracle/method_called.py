@@ -23,7 +23,7 @@ from kvproof.spec.trace import CodePlace, EarlierChange, EnteredCode, Operation
 
 ONLY_LOOK = (*OBSERVES, "step_scheduled")  # calls that change nothing
 QUESTIONS = ("can_admit", "can_append", "can_swap_out", "can_swap_in", "hits", "forget")
-CALL = re.compile(r"(\w+)(?:\(| only asks)")  # how a finding names one
+CALL = re.compile(r"\b(\w+)(?:\(| only asks)")  # how a finding names one
 ADAPTERS = "kvproof.check.subjects."
 ENTERED_MAX = 8  # functions that a report names
 Methods = list[tuple[str, CodePlace]]  # each with the call of the protocol in which it was called

@@ -27,7 +27,7 @@ from kvproof.check.protocol.finding import error_text
 
 OURS, BUILT_IN = "kvproof.check.subjects.", ("kvproof.check.subjects.builtin.", "kvproof.check.subjects.own")
 QUOTED = re.compile(r"'([\w.]+)'")
-CALLED = re.compile(r"(\w+)[\w.<>]*\(\) (?:takes|got|missing)")  # the first part of the name of what was called
+CALLED = re.compile(r"(\w+)(?:[.<>][\w.<>]*)?\(\) (?:takes|got|missing)")  # the first name in that of what was called
 WORD = re.compile(r"\w+")
 MESSAGE_CHARACTERS = 300
 LACKS = {  # what the machine, or a limit of this process, does not give

@@ -188,8 +188,8 @@ def place_of(path: Path, text: str, key: str, position: int = 1) -> str:
     base, header = (TABLE, "") if path.name == PROJECT.name else ("", "")
     whole = f"{base}.{key}".lstrip(".")
     for number, line in enumerate(text.splitlines(), start=1):
-        if found := re.match(r"\s*\[+\s*([\w.\"' -]+?)\s*\]+\s*(?:#.*)?$", line):
-            header = found[1].replace(" ", "")
+        if found := re.match(r"\[{1,2}([\w.\"' \t-]+)\]{1,2}\s*(?:#|$)", line.strip()):
+            header = "".join(found[1].split())
             position -= header == whole
         elif found := re.match(r"""\s*["']?([\w-]+)["']?\s*[=.]""", line):
             position -= f"{header}.{found[1]}".lstrip(".") == whole
