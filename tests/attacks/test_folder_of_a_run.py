@@ -101,7 +101,7 @@ def test_the_judge_and_the_writer_of_a_recording_import_no_file_of_the_folder(ru
         ("explore", "--workers", "2", "--effort", "quick"),
         ("verify", "--subject", "kvproof.py:Adapter", "--effort", "50", "--seed", "1"),
         ("prove", "--only", "mapping*", "--no-cache"),
-        ("device", "--device", "cpu", "--executor", "own:move", "--effort", "quick", "--seed", "1"),
+        ("device", "--device", "cpu", "--executor", "own:move", "--budget", "20", "--seed", "1"),
         ("record", "--out", "r.jsonl", "--", sys.executable, "../server/serve.py"),
     ],
     ids=" ".join,

@@ -60,12 +60,14 @@ def test_a_divergence_is_reported_with_its_line_and_the_lines_before(
 def test_the_worst_of_several_files_counts(kvproof: Command, serve: Serve, tmp_path: Path) -> None:
     good = serve(1, 20)
     header, *calls = good.read_text().splitlines()
-    late, bare, foreign = tmp_path / "late", tmp_path / "bare", tmp_path / "foreign"
+    late, bare, killed, foreign = (tmp_path / name for name in ("late", "bare", "killed", "foreign"))
     late.write_text("\n".join([header.replace('"is_fresh":true', '"is_fresh":false'), *calls]) + "\n")
-    bare.write_text(header + "\n")
+    bare.write_text("\n".join([header, calls[-1].replace(f'"n":{len(calls)}', '"n":1')]) + "\n")
+    killed.write_text("\n".join([header, *calls[:-1]]) + "\n")
     foreign.write_text("no\n")
     assert kvproof("validate", bare).exit_code == 5
     assert kvproof("validate", late).exit_code == 4
+    assert kvproof("validate", killed).exit_code == 4
     assert kvproof("validate", good, late).exit_code == 4
     assert kvproof("validate", good, foreign).exit_code == 2
     assert kvproof("validate", tmp_path / "none").exit_code == 2

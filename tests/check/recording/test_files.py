@@ -73,18 +73,19 @@ def test_a_line_that_was_cut_within_the_file_is_reported_with_its_column(lines: 
     )
 
 
-def test_a_torn_last_line_is_left_out_with_a_note(lines: list[str], tmp_path: Path) -> None:
+def test_a_recording_with_a_torn_last_line_is_not_judged_to_its_end(lines: list[str], tmp_path: Path) -> None:
     path = tmp_path / "torn.jsonl"
     path.write_text("\n".join([*lines[:20], lines[20][:15]]))
     done = validate(path)
-    assert (done.finding, done.reason, done.num_calls) == (None, "", 19)
-    assert done.notes == [f"{path}: the last line, 21, is incomplete and was ignored"]
+    assert (done.finding, done.line, done.num_calls) == (None, 21, 19)
+    assert done.reason.startswith("its last line is incomplete, and it has no end line: ")
 
 
-def test_a_recording_without_an_end_is_accepted_with_a_note(lines: list[str], tmp_path: Path) -> None:
-    done = validate(written(tmp_path, lines[:-1]))
-    assert (done.finding, done.reason) == (None, "")
-    assert "has no end" in done.notes[0]
+@pytest.mark.parametrize("num_lines", [1, 2, 20, -1])
+def test_a_recording_without_an_end_is_not_judged_to_its_end(num_lines: int, lines: list[str], tmp_path: Path) -> None:
+    done = validate(written(tmp_path, lines[:num_lines]))
+    assert (done.finding, done.line) == (None, num_lines % len(lines))
+    assert done.reason.startswith("it has no end line: ")
 
 
 @pytest.mark.parametrize("data", [b"\x00\xff\xfe\x80" * 50, b'{"subject": "x"}\n', b"[]\n", b"hello\n"])

@@ -92,7 +92,7 @@ def test_a_recording_is_judged_while_it_grows_and_takes_two_segments_of_disk(ser
     watched.lines.close()
     assert (list(folder.iterdir()), watched.copy.read_bytes()) == ([], whole.read_bytes())
     assert watched.judging.done.kinds == validate(whole).kinds
-    assert (watched.judging.done.finding, watched.judging.done.notes) == (None, [])
+    assert (watched.judging.done.finding, watched.judging.done.reason) == (None, "")
 
 
 def test_the_last_lines_before_a_finding_are_kept_as_a_recording(
@@ -205,7 +205,7 @@ def test_calls_that_a_full_disk_keeps_from_the_judge_are_not_called_consistent(
     (tmp_path / "program.py").write_text(FULL_DISK)
     done = CliRunner().invoke(app, ["watch", "--", sys.executable, "program.py"])
     assert done.exit_code == Exit.INCONCLUSIVE
-    assert done.stderr.splitlines()[-1] == "kvproof: exit code 4: a recording could not be judged to its end"
+    assert done.stderr.splitlines()[-1] == "kvproof: exit code 4: a manager was not judged to its end"
     assert "were judged, but not to the end" in done.stderr
     assert "was not written whole: calls after it are not recorded" in capfd.readouterr().err
 

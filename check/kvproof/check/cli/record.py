@@ -45,8 +45,9 @@ def record(
     kvproof, each manager of vLLM's offloading to host memory, and each paged cache of transformers' continuous batching
     that it creates, from its creation. The first manager is recorded to FILE, the second to FILE-2, and so on; a number
     that a file has already is left out. kvproof must be installed in that Python. The exit code is that of the command,
-    but 5 if the command succeeds and nothing was recorded. Two lines in your own process do the same without
-    environment variables: `from kvproof.check.recording import record`, `record(manager, FILE)`.
+    but if the command succeeds, 5 if nothing was recorded, and 4 if a manager was not, or not to its end. Two lines in
+    your own process do the same without environment variables: `from kvproof.check.recording import record`,
+    `record(manager, FILE)`.
 
     With --subject, one of kvproof's own subjects is driven in this process, with a configuration drawn from the seed.
     This makes an example, and serves as a check in a CI.
@@ -65,7 +66,7 @@ def _recorded_command(command: list[str], out: Path, shows_pool: bool, digest_ke
 
     from kvproof.check.hosts.program import finished_at_terminal
     from kvproof.check.recording.import_hook import environment, is_recorded, numbered
-    from kvproof.check.recording.recording_file import RecordingRefused, require_replaceable
+    from kvproof.check.recording.recording_file import RecordingRefused, State, require_replaceable, state_of
     from kvproof.check.recording.segments import wait_until_written
     from kvproof.check.runs.store import explained
     from kvproof.check.runs.terminal import output, say
@@ -89,12 +90,18 @@ def _recorded_command(command: list[str], out: Path, shows_pool: bool, digest_ke
     console = output()
     written = [path for path in (out, *numbered(out)) if path.exists() and path not in earlier]
     wait_until_written(written)
-    if written:
-        names = shlex.join(str(path) for path in written)
-        say(console, f"recorded: {', '.join(str(path) for path in written)}; judge with: kvproof validate {names}")
-    else:
+    states = {path: state_of(path) for path in written}
+    recorded = [str(path) for path, state in states.items() if state is not State.EMPTY]
+    if recorded:
+        say(console, f"recorded: {', '.join(recorded)}; judge with: kvproof validate {shlex.join(recorded)}")
+    elif not written:
         say(console, "nothing was recorded: no Python process of the command created a block manager")
-        code = code or Exit.NOTHING_CHECKED
+    for path, state in states.items():
+        if state is not State.WHOLE:
+            say(console, f"{path}: {state.value}")
+    if not code:
+        is_whole = all(state is State.WHOLE for state in states.values())
+        code = Exit.NOTHING_CHECKED if not recorded else Exit.OK if is_whole else Exit.INCONCLUSIVE
     return code if code >= 0 else 128 - code
 
 

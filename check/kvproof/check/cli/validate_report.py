@@ -19,7 +19,6 @@ def add(result: Result, done: Validation, scope: str) -> None:
     """Add the verdicts on one recording to a result. scope: identifies the recording; empty if there is only one."""
     result.checks += _checks(done, scope)
     result.witnesses += witness_counts(JUDGE, done.witnesses, {})
-    result.messages += done.notes
     for one in done.assumptions:
         text = f"{one.name}: {one.sentence}"
         if text not in result.run.assumptions:

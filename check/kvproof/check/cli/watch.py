@@ -19,7 +19,7 @@ PORT_MAX = 65_535
 REASONS = {
     Exit.OK: "no finding",
     Exit.REFUTED: "there is a finding",
-    Exit.INCONCLUSIVE: "a recording could not be judged to its end",
+    Exit.INCONCLUSIVE: "a manager was not judged to its end",
     Exit.NOTHING_CHECKED: "nothing was judged",
 }
 
@@ -57,7 +57,7 @@ def watch(
 
     Every Python process of the command records its managers as with `kvproof record`. A process beside it judges the
     lines, and the command never waits for it. The exit code is that of the command, but if that is 0 or the finding
-    stopped the command: 1 after a finding, 4 if a recording could not be judged, 5 if there was no manager. If the
+    stopped the command: 1 after a finding, 4 if a manager was not judged to its end, 5 if no call was judged. If the
     judge itself ends early, that is printed once and the command goes on unwatched. Messages go to standard error.
     """
     with error_boundary():
@@ -125,11 +125,11 @@ def _verdict(judge: "JudgeProcess", is_whole: bool) -> Exit:
     done = judge.last
     if judge.findings:
         return Exit.REFUTED
-    if not is_whole:
-        return Exit.OK
-    if done.num_unjudged:
+    if not is_whole or done.num_unjudged:
         return Exit.INCONCLUSIVE
-    return Exit.OK if done.num_lines else Exit.NOTHING_CHECKED
+    if not done.num_lines:
+        return Exit.NOTHING_CHECKED
+    return Exit.INCONCLUSIVE if done.num_refused else Exit.OK
 
 
 def _ending(code: int, stopped: bool) -> str:
@@ -144,13 +144,17 @@ def _watched_lines(judge: "JudgeProcess") -> str:
     from kvproof.check.protocol.operations import count
 
     done = judge.last
+    refused = f"{count(done.num_refused, 'manager')} could not be recorded" if done.num_refused else ""
     if not done.num_recordings:
-        return "nothing was watched, because no Python process of it created a block manager"
+        why = refused or "no Python process of it created a block manager"
+        return f"nothing was watched, because {why}"
     watched = f"{done.num_lines:,} lines of {count(done.num_recordings, 'manager')} were judged"
     if done.num_findings:
         lines = f"; the last lines before it: {', '.join(judge.last_lines)}" if judge.last_lines else ""
         return f"{watched}: {count(done.num_findings, 'finding')}{lines}"
-    return f"{watched}, but not to the end" if done.num_unjudged else f"{watched}: consistent"
+    if done.num_unjudged or refused:
+        return f"{watched}, but {refused or 'not to the end'}"
+    return f"{watched}: consistent" if done.num_lines else watched
 
 
 def _address(text: str) -> tuple[str, int]:

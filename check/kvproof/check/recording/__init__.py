@@ -71,14 +71,27 @@ def watch(
     return watch_with(recorder_of(manager), manager, Path(out), on_finding, metrics, digest_key, shows_pool)
 
 
+ENGINES: dict[str, type[Recorder]] = {  # by the beginning of the names of their modules
+    "vllm.core.": V0Recorder,
+    "vllm.v1.core.": V1Recorder,
+    "vllm.v1.kv_offload.": OffloadRecorder,
+    "lmcache.": L1Recorder,
+    "sglang.": RadixRecorder,
+    "transformers.": CacheRecorder,
+}
+INTERFACES: dict[str, type[Recorder]] = {  # by a name that no other interface has
+    "prepare_store": OffloadRecorder,
+    "reserve_write": L1Recorder,
+    "cache_allocators": CacheRecorder,
+    "token_to_kv_pool_allocator": RadixRecorder,
+    "allocate_slots": V1Recorder,
+}
+
+
 def recorder_of(manager: Any) -> type[Recorder]:
-    """The kind of recorder for this manager."""
-    if hasattr(manager, "prepare_store"):
-        return OffloadRecorder
-    if hasattr(manager, "reserve_write"):
-        return L1Recorder
-    if hasattr(manager, "cache_allocators"):
-        return CacheRecorder
-    if hasattr(manager, "token_to_kv_pool_allocator"):
-        return RadixRecorder
-    return V1Recorder if hasattr(manager, "allocate_slots") else V0Recorder
+    """The kind of recorder for this manager: that of the engine whose class it is, or else of what it has."""
+    for kind in type(manager).__mro__:
+        for begin, recorder in ENGINES.items():
+            if kind.__module__.startswith(begin):
+                return recorder
+    return next((recorder for name, recorder in INTERFACES.items() if hasattr(manager, name)), V0Recorder)

@@ -21,6 +21,7 @@ import msgspec
 SCHEMA_VERSION = 1
 NUM_TOKENS_MAX = 10_000_000  # of a sequence
 NUM_SEQS_MAX = 10_000  # of a request
+LINE_BYTES_MAX = 1 << 25
 Position = Annotated[int, msgspec.Meta(ge=0, le=NUM_TOKENS_MAX)]
 Moment = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 VLLM_V0, VLLM_V1 = "vllm-v0", "vllm-v1"

@@ -8,7 +8,8 @@ each manager after its `__init__`. It imports no engine module itself.
 import functools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -62,9 +63,11 @@ def _follow(loader: Loader, class_name: str) -> None:
         execute(module)
         kind = getattr(module, class_name, None)
         if kind is not None:
-            kind.__init__ = _recording(kind.__init__)
+            with _noting_what_is_not_recorded(f"{module.__name__}.{class_name} takes no recorder"):
+                kind.__init__ = _recording(kind.__init__)
 
-    loader.exec_module = exec_module  # type: ignore[method-assign]
+    with _noting_what_is_not_recorded(f"{class_name}: {type(loader).__name__} takes no recorder"):
+        loader.exec_module = exec_module  # type: ignore[method-assign]
 
 
 def _recording(make: Callable[..., None]) -> Callable[..., None]:
@@ -76,15 +79,33 @@ def _recording(make: Callable[..., None]) -> Callable[..., None]:
     return made
 
 
+@contextmanager
+def _noting_what_is_not_recorded(what: str) -> Iterator[None]:
+    """If the block fails, say so, and leave an empty file where the recording would be. The program continues."""
+    try:
+        yield
+    except Exception as error:
+        print(f"kvproof: not recorded: {what}: {type(error).__name__}: {error}", file=sys.stderr)
+        with suppress(OSError):
+            _place()
+
+
+def _place() -> Path:
+    """The empty file of the next recording. Raises OSError."""
+    from kvproof.check.recording.segments import claimed
+
+    return claimed(Path(os.environ[FILE]))
+
+
 def _record(manager: Any) -> None:
-    """Record a manager. An error is printed, and the program continues."""
+    """Record a manager. An error is printed, and the program continues; the file of the recording stays empty."""
     from kvproof.check.recording import recorder_of
     from kvproof.check.recording.recording_file import RecordingRefused
-    from kvproof.check.recording.segments import SegmentWriter, claimed
+    from kvproof.check.recording.segments import SegmentWriter
 
     key = os.environ.get(DIGEST_KEY)
     try:
-        path = claimed(Path(os.environ[FILE]))
+        path = _place()
         segments = SegmentWriter(path) if IS_WATCHED in os.environ else None
         recorder_of(manager)(manager, path, key.encode() if key else None, SHOWS_POOL in os.environ, segments)
     except (RecordingRefused, OSError) as error:

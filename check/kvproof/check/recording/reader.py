@@ -14,11 +14,10 @@ from typing import IO, Protocol, TypeVar
 
 import msgspec
 
-from kvproof.check.recording.format import INTERFACES, SCHEMA_VERSION, Header, RecordedCall
+from kvproof.check.recording.format import INTERFACES, LINE_BYTES_MAX, SCHEMA_VERSION, Header, RecordedCall
 from kvproof.reports.document import DocumentError
 
 GZIP = b"\x1f\x8b"
-LINE_BYTES_MAX = 1 << 25
 NUM_BLOCKS_MAX = 1_000_000  # of both devices; judging them takes about 80 MB
 BLOCK_SIZE_MAX = 1 << 16
 STANDARD_INPUT = "-"

@@ -25,12 +25,35 @@ from typing import Any
 
 from kvproof.check.recording.format import DIGESTS, ENDED, IDS, STOPPED, Header, KeyedDigests, RecordedCall
 from kvproof.check.recording.handover import Directly, Handover, Line, Sink
+from kvproof.check.recording.recording_file import RecordingRefused
 from kvproof.check.recording.segments import SegmentWriter
 from kvproof.check.recording.sequence_lines import RawSequence
 from kvproof.check.subjects.loading.partial_import import installed_version
 
 TEXT_MAX = 300  # characters of the text of an exception
 _RECORDERS: "weakref.WeakSet[Recorder]" = weakref.WeakSet()  # of this process
+
+
+class Covered:
+    """Methods of objects, in front of which there are others."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[Any, str, Any]] = []
+
+    def put(self, of: Any, name: str, method: Callable[..., Any]) -> None:
+        """Put a method in front of another one of an object. Raises what the object raises."""
+        before = vars(of).get(name)
+        setattr(of, name, method)
+        self._before.append((of, name, before))
+
+    def restore(self) -> None:
+        """Leave all objects as they were."""
+        while self._before:
+            of, name, before = self._before.pop()
+            if before is None:
+                delattr(of, name)
+            else:
+                setattr(of, name, before)
 
 
 class Recorder:
@@ -57,9 +80,12 @@ class Recorder:
         self._digests = KeyedDigests(key)
         self.digest = self._digests.text
         self.num_lines = 0
-        self.is_on = True
+        self.is_on = False
         self._is_inside = False
-        header = self.header()
+        try:
+            header = self.header()
+        except (AttributeError, TypeError, ArithmeticError, LookupError) as error:
+            raise RecordingRefused(f"{type(manager).__name__} is not as kvproof knows it: {text_of(error)}") from error
         header.tokens = DIGESTS if self.has_digests else IDS
         header.version = installed_version("kvproof")
         if shows_pool:
@@ -67,14 +93,25 @@ class Recorder:
         header.started = datetime.now(UTC).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
         self._process = os.getpid()
         _RECORDERS.add(self)
-        self._sink: Sink = (
-            Handover(path, header, segments, key) if self.hands_over else Directly(path, header, segments)
-        )
+        self.covered = Covered()
+        try:
+            for name in self.calls:
+                if hasattr(manager, name):
+                    self.covered.put(manager, name, self._recorded(name, getattr(manager, name)))
+            self.follow()
+        except Exception as error:
+            self.covered.restore()
+            raise RecordingRefused(f"{type(manager).__name__} takes no recorder: {text_of(error)}") from error
+        try:
+            self._sink: Sink = (
+                Handover(path, header, segments, key) if self.hands_over else Directly(path, header, segments)
+            )
+        except BaseException:
+            self.covered.restore()
+            raise
         self._put = self.line_sink()
-        self._wrapped = {name: vars(manager).get(name) for name in self.calls if hasattr(manager, name)}
-        for name in self._wrapped:
-            setattr(manager, name, self._recorded(name, getattr(manager, name)))
-        atexit.register(self.close)
+        self.is_on = True
+        self._at_exit = _calling_at_exit(self.close)
 
     def __enter__(self) -> "Recorder":
         return self
@@ -84,15 +121,10 @@ class Recorder:
 
     def close(self) -> None:
         """End the recording, and restore the methods of the manager. A normal end of the process does so as well."""
-        atexit.unregister(self.close)
+        self._at_exit()
         if os.getpid() != self._process:
             return  # a child process; the recording belongs to its parent
-        for name, before in self._wrapped.items():
-            if before is None:
-                delattr(self.manager, name)
-            else:
-                setattr(self.manager, name, before)
-        self._wrapped = {}
+        self.covered.restore()
         if self.is_on:
             self._end(RecordedCall(self.num_lines + 1, ENDED))
 
@@ -111,6 +143,9 @@ class Recorder:
     def show_pool(self, described: Any) -> None:
         """Add the state of the whole pool to a line."""
         described.refs, described.free_ids = self.pool()
+
+    def follow(self) -> None:
+        """Cover the calls of other objects, such as the pool of the manager, in `covered`."""
 
     def line_sink(self) -> Callable[[Any], object]:
         """What takes a line: the sink itself, so that a call has one function less."""
@@ -187,6 +222,23 @@ class Recorder:
             self._sink.end(line, waits)
         except Exception as error:
             self._warn(f"its last line: {text_of(error)}")
+
+
+def _calling_at_exit(call: Callable[[], None]) -> Callable[[], None]:
+    """Call this at the end of the process. Returns what makes that undone.
+
+    Before Python 3.13 a process that multiprocessing forks calls nothing of `atexit`.
+    """
+    atexit.register(call)
+    util = sys.modules.get("multiprocessing.util")
+    finalize = None if util is None else util.Finalize(None, call, exitpriority=0)
+
+    def forget() -> None:
+        atexit.unregister(call)
+        if finalize is not None:
+            finalize.cancel()
+
+    return forget
 
 
 def _leave_to_the_parent() -> None:

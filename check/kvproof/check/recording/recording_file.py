@@ -1,11 +1,17 @@
 """The file of a recording, or its segments, as its writer has them."""
 
 import os
+import re
+from enum import Enum
 from pathlib import Path
 
-from kvproof.check.recording.segments import SegmentWriter
+from kvproof.check.recording.format import ENDED
+from kvproof.check.recording.segments import SegmentWriter, opened_to_read
 
 FIRST_BYTES = b'{"kvproof_recording":'  # of every recording
+
+LAST_BYTES = 1 << 10
+LAST_LINE = re.compile(rb'"call":"%s"[^\n]*\n\Z' % ENDED.encode())
 
 
 class RecordingRefused(Exception):
@@ -23,6 +29,27 @@ def require_replaceable(path: Path) -> None:
         raise RecordingRefused(f"{path} cannot be read: {error.strerror}") from error
     if first not in (b"", FIRST_BYTES):
         raise RecordingRefused(f"{path} exists and is not a recording of kvproof; name another file, or remove it")
+
+
+class State(Enum):
+    """What a recording is when nobody writes to it any more."""
+
+    EMPTY, UNFINISHED, WHOLE = "not recorded", "not recorded to its end", "whole"
+
+
+def state_of(path: Path) -> State:
+    """Whether the recording has its last line, or any."""
+    try:
+        descriptor = opened_to_read(path)
+    except OSError:
+        return State.UNFINISHED
+    with os.fdopen(descriptor, "rb") as file:
+        num_bytes = file.seek(0, os.SEEK_END)
+        file.seek(max(0, num_bytes - LAST_BYTES))
+        last = file.read(LAST_BYTES)
+    if not num_bytes:
+        return State.EMPTY
+    return State.WHOLE if LAST_LINE.search(last) else State.UNFINISHED
 
 
 def opened(path: Path) -> int:

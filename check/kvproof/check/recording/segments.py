@@ -10,11 +10,14 @@ A file of a recording is locked for as long as lines may follow. The lock ends w
 
 import fcntl
 import os
+import stat
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
+
+from kvproof.check.recording.format import LINE_BYTES_MAX
 
 SEGMENT_BYTES = 16 << 20
 NUM_SEGMENTS_MAX = 64  # that are not judged yet
@@ -42,8 +45,17 @@ def is_locked(file: int) -> bool:
 def wait_until_written(paths: Iterable[Path]) -> None:
     """Wait until nobody writes to these recordings any more."""
     for path in paths:
-        with suppress(OSError), path.open("rb") as file:
+        with suppress(OSError), os.fdopen(opened_to_read(path), "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
+
+
+def opened_to_read(path: Path) -> int:
+    """The descriptor of a file that may be anybody's. Raises OSError for what is no file, which might never end."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(f"{path} is no file")
+    return file
 
 
 def segment_at(path: Path, number: int) -> Path:
@@ -106,7 +118,7 @@ class SegmentWriter:
 class SegmentReader:
     """Reads the whole lines that are there, and removes each segment that it has read.
 
-    keep: gets a copy of all bytes. keep_error: why the copy ended early, if it did.
+    keep: gets a copy of all bytes. keep_error: why the copy ended early, if it did. Raises OSError.
     """
 
     def __init__(self, path: Path, keep: IO[bytes] | None = None) -> None:
@@ -114,25 +126,26 @@ class SegmentReader:
         self.number = 0
         self.num_bytes_gone = 0  # of the segments before this one
         self.num_bytes_given = 0
-        self._file = os.open(path, os.O_RDONLY)
+        self.is_closed = False
+        self._file = opened_to_read(path)
         self._lines: deque[bytes] = deque()
-        self._begun = b""  # of a line whose end is not there yet
+        self._begun = bytearray()  # of a line whose end is not there yet
 
     def readline(self, limit: int) -> bytes:
         """The next line; empty if no whole line is there yet. The first `limit` bytes of a line that is longer."""
         while not self._lines and len(self._begun) < limit and self._read():
             pass
         if not self._lines:
-            return self._begun[:limit] if len(self._begun) >= limit else b""
+            return bytes(self._begun[:limit]) if len(self._begun) >= limit else b""
         line = self._lines.popleft()
         self.num_bytes_given += len(line)
         return line
 
     def has_line(self) -> bool:
-        """Whether a whole line is there."""
-        while not self._lines and self._read():
+        """Whether a whole line is there, or more of one than a recording has."""
+        while not self._lines and len(self._begun) < LINE_BYTES_MAX and self._read():
             pass
-        return bool(self._lines)
+        return bool(self._lines) or len(self._begun) >= LINE_BYTES_MAX
 
     def is_torn(self) -> bool:
         """Whether a line is there whose end is not."""
@@ -140,13 +153,19 @@ class SegmentReader:
 
     def has_writer(self) -> bool:
         """Whether a process beside the program still writes lines."""
+        if self.is_closed:
+            return False
         return is_locked(self._file) or segment_at(self.path, self.number + 1).exists()
 
     def discard(self) -> None:
         """Skip everything that is there."""
         self.stop_keeping()
-        while self.has_line():
-            self.readline(CHUNK_BYTES)
+        if self.is_closed:
+            return
+        self._lines.clear()
+        self._begun = bytearray()
+        self.num_bytes_given = self.num_bytes_gone + os.lseek(self._file, 0, os.SEEK_END)
+        self._read()  # goes to the next segment, if there is one
 
     def num_bytes_left(self) -> int:
         """How many bytes were written and not given as lines yet. May be called from another thread."""
@@ -164,13 +183,18 @@ class SegmentReader:
             self.keep = None
 
     def close(self) -> None:
-        """Close the files, and remove the segment that was read last."""
+        """Close the files, and remove the segment that was read last. It may be called again."""
         self.stop_keeping()
+        if self.is_closed:
+            return
+        self.is_closed = True
         os.close(self._file)
         segment_at(self.path, self.number).unlink(missing_ok=True)
 
     def _read(self) -> bool:
         """Read a part of the current segment, or go to the next one; False if there is nothing more to read now."""
+        if self.is_closed:
+            return False
         next_segment = segment_at(self.path, self.number + 1)
         is_whole = next_segment.exists()  # asked before the read, so that nothing is written after an empty one
         data = os.read(self._file, CHUNK_BYTES)
@@ -178,7 +202,7 @@ class SegmentReader:
             self._take(data)
             return True
         if is_whole:
-            file = os.open(next_segment, os.O_RDONLY)
+            file = opened_to_read(next_segment)
             self.num_bytes_gone += os.fstat(self._file).st_size
             os.close(self._file)
             segment_at(self.path, self.number).unlink(missing_ok=True)
@@ -194,8 +218,8 @@ class SegmentReader:
                 self.stop_keeping()
         *lines, begun = data.split(b"\n")
         if lines:
-            self._lines.append(self._begun + lines[0] + b"\n")
+            self._lines.append(bytes(self._begun) + lines[0] + b"\n")
             self._lines.extend(line + b"\n" for line in lines[1:])
-            self._begun = begun
+            self._begun = bytearray(begun)
         else:
             self._begun += begun

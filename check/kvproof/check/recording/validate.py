@@ -45,13 +45,16 @@ LINE_CHARACTERS = 300
 EVERY = 1000  # lines between two reports of progress
 
 
+NO_END = "no end line: the process was killed, is still running, or could not record to its end"
+
+
 @dataclass
 class Validation:
     """The result of validating one recording.
 
     finding: the first divergence, which is at line `line` and about `call`. last: the lines up to it, with their
     numbers. reason: why it could not be judged from line `line` on. num_calls: the number of explained
-    calls. kinds: the calls by name. notes: remarks about the file. is_interrupted: whether the user ended it at `line`.
+    calls. kinds: the calls by name. is_interrupted: whether the user ended it at `line`.
     """
 
     path: str
@@ -66,7 +69,6 @@ class Validation:
     kinds: Counter[str] = field(default_factory=Counter)
     witnesses: Counter[str] = field(default_factory=Counter)
     missed_hits: int = 0
-    notes: list[str] = field(default_factory=list)
     is_interrupted: bool = False
 
     @property
@@ -145,12 +147,9 @@ class LineJudging:
         done.last = [(number, _shortened(raw)) for number, raw in list(self.kept)[-NUM_LAST_LINES:]]
         if judge is not None:
             done.witnesses, done.missed_hits = judge.coverage, judge.notes["hit-complete"]
-        if self.reading.is_torn:
-            done.notes.append(f"{done.path}: the last line, {self.reading.number}, is incomplete and was ignored")
-        elif not self.has_end and not done.finding and not done.reason:
-            done.notes.append(
-                f"{done.path}: the recording has no end line: the process was killed, or is still running"
-            )
+        if not self.has_end and not done.finding and not done.reason:
+            cut = "its last line is incomplete, and it has" if self.reading.is_torn else "it has"
+            done.line, done.reason = self.reading.number, f"{cut} {NO_END}"
         self.is_over = True
 
     def interrupt(self) -> None:

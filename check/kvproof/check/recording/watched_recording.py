@@ -19,7 +19,7 @@ class WatchedRecording:
     """One recording that grows.
 
     caught_up_at: when its last line was judged at the latest, in monotonic seconds. tail: the file of the last lines
-    before a finding, if it could be written.
+    before a finding, if it could be written. is_over: the program has ended. Raises OSError for what is no file.
     """
 
     def __init__(self, path: Path, settings: WatchSettings) -> None:
@@ -30,11 +30,17 @@ class WatchedRecording:
         self.problem = ""  # why it is not a recording
         self.caught_up_at = time.monotonic()
         self.tail: Path | None = None
+        self.is_over = False
 
     @property
     def is_judged(self) -> bool:
         """Whether further lines are judged."""
         return not self.problem and (self.judging is None or not self.judging.is_over)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether there is nothing in it: a recorder refused the manager, or could not begin."""
+        return self.judging is None and not self.problem
 
     @property
     def num_lines(self) -> int:
@@ -46,15 +52,18 @@ class WatchedRecording:
 
     def advance(self) -> int:
         """Judge some of the lines that are there; how many. Returns 0 at once if the judging is over."""
-        if not self.is_judged:
-            self.lines.discard()
-            return 0
         try:
+            if not self.is_judged:
+                self.lines.discard()
+                return 0
             if self.judging is None and self.lines.has_line():
                 self.judging = LineJudging(RecordingReader(Path(self.name), self.lines), NUM_LINES_KEPT)
             number = 0 if self.judging is None else self.judging.advance(NUM_LINES_IN_TURN)
         except RecordingError as error:
             self.problem = f"{error}; the program goes on unwatched"
+            return 0
+        except OSError as error:  # about a segment that another writer has put there
+            self.problem = self.problem or f"{self.name} cannot be read: {error.strerror or error}"
             return 0
         if number < NUM_LINES_IN_TURN:
             self.caught_up_at = time.monotonic()
@@ -64,10 +73,10 @@ class WatchedRecording:
         """The program has ended, so no line follows. A line that is there in part shows that its recorder stopped."""
         if not self.is_judged:
             return
+        self.is_over = True
         if self.judging is not None:
             self.judging.finish()
-        is_decided = self.judging is not None and (self.judging.done.finding or self.judging.done.reason)
-        if self.lines.is_torn() and not is_decided:
+        if self.lines.is_torn() and not (self.judging is not None and self.judging.done.finding):
             where = f"line {self.num_lines + 2:,}" if self.judging else "the header"
             self.problem = f"{self.name}: {where} was not written whole: calls after it are not recorded"
 
@@ -77,7 +86,8 @@ class WatchedRecording:
         done, reading = self.judging.done, self.judging.reading
         self.judging.finish()
         if done.finding is None:
-            return f"{self.name}: not judged from line {done.line:,} on: {done.reason}; the program goes on unwatched"
+            goes_on = "" if self.is_over else "; the program goes on unwatched"
+            return f"{self.name}: not judged from line {done.line:,} on: {done.reason}{goes_on}"
         head = f"{done.finding.property} is refuted for {done.header.manager}."
         try:
             self.tail = self.write_tail(reading.header)

@@ -37,6 +37,7 @@ class Watcher:
     def __init__(self, settings: WatchSettings) -> None:
         self.settings = settings
         self.recordings: dict[Path, WatchedRecording] = {}
+        self.no_recordings: dict[Path, OSError] = {}  # what cannot be read, and why
         self.is_program_over = False
         self.num_findings = self.num_unjudged = 0
 
@@ -45,9 +46,7 @@ class Watcher:
         has_said = False
         while True:
             was_over = self.is_program_over and not self._has_writer()  # before the look, so that it sees the last line
-            for path in Path(self.settings.live).glob("*.jsonl"):
-                if path not in self.recordings:
-                    self.recordings[path] = WatchedRecording(path, self.settings)
+            self._open_new_ones()
             number = sum(self._advance(one) for one in self.recordings.values())
             if was_over and not number:
                 break
@@ -61,8 +60,25 @@ class Watcher:
             if was_judged:
                 self._note(one)
             one.lines.close()
-        numbers = (len(self.recordings), self.num_findings, self.num_unjudged)
-        _tell(WatchEvent(DONE, "", "", sum(one.num_lines for one in self.recordings.values()), *numbers))
+        for path, error in list(self.no_recordings.items())[:1]:
+            others = f" and {len(self.no_recordings) - 1:,} others" if len(self.no_recordings) > 1 else ""
+            _say(f"{path.name}{others} cannot be read: {error.strerror or error}")
+        recordings, num_unjudged = self.recordings.values(), self.num_unjudged + len(self.no_recordings)
+        num_refused = sum(one.is_refused for one in recordings)
+        numbers = (len(recordings) - num_refused, self.num_findings, num_unjudged, num_refused)
+        _tell(WatchEvent(DONE, "", "", sum(one.num_lines for one in recordings), *numbers))
+
+    def _open_new_ones(self) -> None:
+        live = Path(self.settings.live)
+        try:
+            paths = set(live.glob("*.jsonl")) - self.recordings.keys() - self.no_recordings.keys()
+        except OSError as error:
+            paths, self.no_recordings[live] = set(), error
+        for path in paths:
+            try:
+                self.recordings[path] = WatchedRecording(path, self.settings)
+            except OSError as error:  # it is no file, or this process has too many open
+                self.no_recordings[path] = error
 
     def _advance(self, one: WatchedRecording) -> int:
         was_judged = one.is_judged
@@ -86,7 +102,7 @@ class Watcher:
             _say(one.report())
 
     def _has_writer(self) -> bool:
-        return any(one.lines.has_writer() for one in self.recordings.values())
+        return any(one.is_judged and one.lines.has_writer() for one in self.recordings.values())
 
     def _look_at_input(self, seconds: float) -> None:
         if self.is_program_over:

@@ -42,7 +42,7 @@ class WatchEvent(msgspec.Struct, omit_defaults=True):
 
     kind: READY with the address of the metrics, if any; FINDING with the sentence and the file of the last lines, if it
     could be written; REFUSED with the reason; DONE with the numbers of lines, recordings, findings and recordings that
-    could not be judged to their end.
+    could not be judged to their end, and of managers that were not recorded.
     """
 
     kind: str
@@ -52,6 +52,7 @@ class WatchEvent(msgspec.Struct, omit_defaults=True):
     num_recordings: int = 0
     num_findings: int = 0
     num_unjudged: int = 0
+    num_refused: int = 0
 
 
 class JudgeProcess:

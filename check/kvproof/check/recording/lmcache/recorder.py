@@ -51,8 +51,10 @@ class L1Recorder(Recorder):
         self._lock = threading.RLock()
         with self._lock:
             super().__init__(*arguments)
-            for name, follow in (("allocate", self._allocated), ("free", self._freed)):
-                setattr(self._memory, name, self._following(getattr(self._memory, name), follow))
+
+    def follow(self) -> None:
+        for name, follow in (("allocate", self._allocated), ("free", self._freed)):
+            self.covered.put(self._memory, name, self._following(getattr(self._memory, name), follow))
 
     def header(self) -> Header:
         """The configuration, from that of the manager. Raises RecordingRefused before release 0.5.6."""
@@ -80,8 +82,6 @@ class L1Recorder(Recorder):
 
     def close(self) -> None:
         with self._lock:
-            for name in ("allocate", "free"):
-                vars(self._memory).pop(name, None)
             super().close()
 
     def free(self) -> tuple[int, int]:

@@ -11,7 +11,6 @@ an insert, the whole prompt. `raw_lines` makes the line from them.
 
 from array import array
 from collections.abc import Callable
-from os import getpid
 from typing import Any
 
 from kvproof.check.recording.format import SCHEMA_VERSION, SGLANG, STOPPED, Header, RecordedCall
@@ -53,16 +52,19 @@ class RadixRecorder(Recorder):
     )
 
     def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
         self._is_in_pool = False
-        self._followed = [name for name in OF_POOL if hasattr(self._pool, name)]
-        for name in self._followed:
-            setattr(self._pool, name, self._recorded_in_pool(name, getattr(self._pool, name)))
+        super().__init__(*arguments)
+
+    def follow(self) -> None:
+        for name in OF_POOL:
+            if hasattr(self._pool, name):
+                self.covered.put(self._pool, name, self._recorded_in_pool(name, getattr(self._pool, name)))
 
     def header(self) -> Header:
         """The configuration, from the tree and its pool. Raises RecordingRefused for what no judge explains."""
         cache, kind = self.manager, type(self.manager).__name__
-        self._pool = pool = cache.token_to_kv_pool_allocator
+        pool: Any = getattr(cache, "token_to_kv_pool_allocator", None)
+        self._pool = pool
         if kind not in CACHES or type(pool).__name__ not in POOLS:
             what = f"{kind} over {type(pool).__name__}"
             raise RecordingRefused(f"{what} is not recorded; of SGLang's caches, these are: {', '.join(CACHES)}")
@@ -87,13 +89,6 @@ class RadixRecorder(Recorder):
             is_fresh=free[0] == self._num_pages,
             caching=self._is_tree,
         )
-
-    def close(self) -> None:
-        if getpid() == self._process:
-            for name in self._followed:
-                vars(self._pool).pop(name, None)
-            self._followed = []
-        super().close()
 
     def free(self) -> tuple[int, int]:
         return self._pool.available_size() // self._page, 0
