@@ -3,7 +3,6 @@
 `concurrent.futures` gives up every unit when one of its processes is killed; here a new process does the unit again.
 """
 
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -14,7 +13,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from kvproof.check.hosts.channel import ChannelError
-from kvproof.check.hosts.worker_process import LocalActors, WorkerProcess
+from kvproof.check.hosts.worker_process import LocalActors, ScratchFolder, WorkerProcess
 from kvproof.check.hosts.workers import USUAL, Handling, Make, Outcome, UnitLost, WorkerLost, done, results_in
 
 NUM_AHEAD = 4  # units for each worker, begun before the last result of the oldest one is there
@@ -74,7 +73,7 @@ class LocalWorkers:
         self._workers: list[_Worker] = []
         self._streams: list[_Stream] = []
         self._again = deque[_Ticket]()  # those whose worker was lost
-        self._folder = tempfile.TemporaryDirectory(prefix="kvproof-workers-")
+        self._folder = ScratchFolder("kvproof-workers-")
 
     @property
     def process_ids(self) -> list[int]:

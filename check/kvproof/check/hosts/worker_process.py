@@ -107,12 +107,31 @@ def main(descriptor: int, parent: int) -> None:
         serve(connection, *arguments)
 
 
+class ScratchFolder:
+    """A temporary folder, which is removed also if this process is killed: a shell waits for the end of its input."""
+
+    def __init__(self, prefix: str) -> None:
+        self.name = tempfile.mkdtemp(prefix=prefix)
+        ends, self._lifeline = os.pipe()
+        command = ("sh", "-c", 'read -r _; exec rm -rf -- "$0"', self.name)
+        try:
+            self._shell = started(command, (ends, DISCARDED, DISCARDED), is_in_own_session=True)
+        finally:
+            os.close(ends)
+
+    def cleanup(self) -> None:
+        """Remove the folder. It may be called again."""
+        if self._shell.returncode is None:
+            os.close(self._lifeline)
+            self._shell.wait()
+
+
 class LocalActors:
     """Actors that are processes of this machine. make: must be picklable."""
 
     def __init__(self, num: int, make: Make) -> None:
         self.num, self._make = num, make
-        self._folder = tempfile.TemporaryDirectory(prefix="kvproof-actors-")
+        self._folder = ScratchFolder("kvproof-actors-")
         self._processes = [self._started(number) for number in range(num)]
 
     @property
