@@ -20,9 +20,11 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 DEEP = json.loads("[" * 200 + "]" * 200)
+RUNS = ["1" * 20_000, "[" + " " * 20_000, "a." * 20_000 + "a", "'" * 20_000]  # for what tries a run again and again
 HOSTILE: list[Any] = [
     None, True, False, 0, 1, -1, 2**31, 2**63, 2**64, -(2**63) - 1, 10**40, 0.5, -0.0, 1e308, 1e-320,
-    "", "\0", "\ud800", "\x1b]0;x\x07", "../../etc/passwd", "/dev/zero", "a" * 5000, "pipe:false", "this:s", "./x.py:f",
+    "", "\0", "\ud800", "\x1b]0;x\x07", "../../etc/passwd", "/dev/zero", "a" * 5000, *RUNS,
+    "pipe:false", "this:s", "./x.py:f",
     [], {}, [[]], [None], {"": None}, [0] * 300, list(range(300)), DEEP, [-1], [[1, 1], [1, 1]],
 ]  # fmt: skip
 TEXTS = [value for value in HOSTILE if isinstance(value, str)]
@@ -39,6 +41,7 @@ BYTES = [
     b"NaN",
     b"9" * 5000,
     b"[" * 5000,
+    *(run.encode() for run in RUNS),
     b"\r\n",
 ]
 

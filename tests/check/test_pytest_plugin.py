@@ -116,6 +116,13 @@ def test_a_trace_chooses_no_code(pytester: pytest.Pytester, trace: Path, argumen
     assert not (pytester.path / "ran").exists()
 
 
+def test_the_name_of_a_subject_does_nothing_in_the_terminal(pytester: pytest.Pytester, trace: Path) -> None:
+    trace.write_text(json.dumps(json.loads(trace.read_text()) | {"subject": "\x1b[31m.py:Adapter"}))
+    text = pytester.runpytest_inprocess(str(trace), "--color=no").stdout.str()
+    assert "\\x1b[31m.py:Adapter" in text
+    assert "\x1b" not in text
+
+
 def test_what_no_one_configured_or_named_is_left_alone(pytester: pytest.Pytester, trace: Path) -> None:
     pytester.makepyfile("def test_one(): pass")
     (pytester.path / "data.json").write_text("{}")

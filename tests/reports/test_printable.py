@@ -4,6 +4,7 @@ import io
 import sys
 from dataclasses import replace
 from pathlib import Path
+from xml.dom import minidom
 
 import pytest
 from hypothesis import given
@@ -69,7 +70,7 @@ def hostile(refuted: Result, tmp_path: Path) -> Result:
     text = f"{ACTS}\n{COMMANDS}\n{'x' * 1_000_000}"
     path = tmp_path / "crashes" / "one.json"
     write(path, replace(read(path, Trace), text=text, steps=[text, text]))
-    run = replace(refuted.run, subject=f"mine {ACTS}")
+    run = replace(refuted.run, subject=f"mine {ACTS}", host={**refuted.run.host, ACTS: ACTS})
     checks = [replace(check, text=text, signature=text) for check in refuted.checks]
     return replace(refuted, run=run, checks=checks, messages=[text])
 
@@ -84,6 +85,7 @@ def test_no_report_acts_or_grows_with_the_text(hostile: Result, tmp_path: Path) 
         "junit": junit(hostile, tmp_path).decode(),
         "sarif": sarif(hostile, tmp_path).decode(),
     }
+    assert minidom.parseString(reports["junit"])
     for name, report in reports.items():
         assert "\x1b" not in report, name
         assert len(report) < 300_000, name

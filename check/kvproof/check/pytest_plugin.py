@@ -133,7 +133,9 @@ class TraceItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The argument itself: a traceback through the plugin says nothing."""
         if isinstance(excinfo.value, (Refuted, NotReplayed)):
-            return str(excinfo.value)
+            from kvproof.reports.printable import printable
+
+            return printable(str(excinfo.value))
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:

@@ -30,7 +30,7 @@ def junit(result: Result, folder: Path) -> bytes:
     """The result as one test suite."""
     suite = TestSuite(_safe(f"kvproof {result.run.command}"))
     for name, value in _properties(result).items():
-        suite.add_property(name, _safe(value))
+        suite.add_property(_safe(name), _safe(value))
     if result.run.started:
         suite.timestamp = _safe(result.run.started)
     found = {example.check.id: example for example in counterexamples(result, folder)}

@@ -80,3 +80,15 @@ def test_the_schema_accepts_the_file_and_refuses_an_unknown_key() -> None:
     validator = Draft202012Validator(json.loads(schema_text()))
     assert list(validator.iter_errors(tomllib.loads(GOOD))) == []
     assert list(validator.iter_errors(tomllib.loads(GOOD.replace("units", "unit")))) != []
+
+
+def test_a_key_of_many_parts_is_refused_before_it_is_read_and_a_long_list_of_releases_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text("# one\n" + "a." * 30_000 + "b = 1\n")
+    with pytest.raises(DocumentError, match=r"plan\.toml:2: there are too many dots for the keys of TOML"):
+        read_plan(path)
+    releases = [f"0.{number}.0" for number in range(400)]
+    path.write_text(
+        f'[[search]]\nsubjects = ["vllm-v0"]\nseeds = [1]\nefforts = [9]\nreleases = {json.dumps(releases)}\n'
+    )
+    assert len(read_plan(path).searches) == 400

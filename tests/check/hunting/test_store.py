@@ -168,3 +168,12 @@ def test_damage_that_is_found_by_the_read_of_a_row_is_one_message(tmp_path: Path
             database.execute("UPDATE results SET key = CAST(x'ff' AS TEXT) WHERE key = 'key 7'")
     with closing(ResultStore(file)) as damaged, pytest.raises(StoreError, match=r"units\.sqlite cannot be used: "):
         damaged.check()
+
+
+def test_a_result_of_many_megabytes_is_not_read_into_memory(tmp_path: Path) -> None:
+    file = tmp_path / "units.sqlite"
+    ResultStore(file).close()
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("INSERT INTO results VALUES ('key', '', 0.0, zeroblob(30000000))")
+    with closing(ResultStore(file)) as store, pytest.raises(StoreError, match="too big"):
+        store.find("key")

@@ -377,3 +377,8 @@ def _served(there: socket.socket) -> tuple[int, str]:
         command = [*module(FORK_SERVER), str(there.fileno())]
         ended = subprocess.run(command, pass_fds=[there.fileno()], capture_output=True, text=True, timeout=60)
     return ended.returncode, ended.stderr
+
+
+def test_a_file_whose_name_is_no_text_is_refused_by_one_sentence() -> None:
+    with pytest.raises(UnknownSubject, match=r"^sub\\udcff\.py:Adapter: the name is no text"):
+        factory_for("sub\udcff.py:Adapter")

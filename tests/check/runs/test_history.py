@@ -1,8 +1,10 @@
 """The file of the history: whole runs only, two at once, and one clear message for whatever is wrong with it."""
 
+import os
 import sqlite3
 import subprocess
 import threading
+import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -294,3 +296,39 @@ def test_a_recorded_run_may_have_every_optional_part_missing(tmp_path: Path, res
         [],
         "interrupted",
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("UPDATE runs SET subject = zeroblob(30000000)", "string or blob too big"),
+        (
+            "INSERT INTO findings (run) WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 200001) "
+            "SELECT x FROM n",
+            "has 200,00. findings, which are too many to show",
+        ),
+    ],
+    ids=["value", "rows"],
+)
+def test_a_history_is_not_read_into_memory_whatever_its_size(
+    tmp_path: Path, result: Result, change: str, says: str
+) -> None:
+    file = tmp_path / "history.db"
+    record(file, result, Exit.OK)
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute(change)
+    tracemalloc.start()
+    try:
+        with pytest.raises(HistoryError, match=says):
+            recorded_runs(file)
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_history_that_is_too_large_is_not_opened(tmp_path: Path, result: Result) -> None:
+    file = tmp_path / "history.db"
+    record(file, result, Exit.OK)
+    os.truncate(file, 1 << 30)
+    with pytest.raises(HistoryError, match="has more than 100 MB"):
+        recorded_runs(file)

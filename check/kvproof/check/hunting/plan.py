@@ -18,7 +18,6 @@ The file chooses code, as a configuration does: run only a file that you trust.
 """
 
 import re
-import tomllib
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -29,18 +28,17 @@ from msgspec import Meta
 
 from kvproof.check.runs.arguments import fixed_fields
 from kvproof.check.runs.configuration import (
-    BYTES_MAX,
     ConfigurationError,
     FixedValue,
     Text,
     fix_options,
     in_folder,
     place_of,
+    read_toml,
 )
 from kvproof.check.runs.effort import effort_of
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.runs.number_limits import SEED_MAX
-from kvproof.reports.document import read_bytes
 
 SEARCH, SEARCHES_MAX = "search", 10_000
 Fixed = dict[str, FixedValue]
@@ -113,12 +111,7 @@ class Plan:
 
 def read_plan(path: Path) -> Plan:
     """Read the file of a campaign. Raises DocumentError if it cannot be used; the message names the line."""
-    data = read_bytes(path, BYTES_MAX)
-    try:
-        text = data.decode("utf-8")
-        found: Any = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{path} is not TOML: {error}") from error
+    text, found = read_toml(path)
     _require_known_keys(path, text, found)
     tables = found.get(SEARCH)
     for number, table in enumerate(tables if isinstance(tables, list) else [], start=1):

@@ -28,6 +28,7 @@ from kvproof.spec.verdict import Exit
 CAMPAIGN, HUNT, VERIFY = "campaign.sqlite", "hunt.sqlite", "verify.sqlite"
 DOCUMENT = "campaign.json"
 APPLICATION_ID = 0x6B767063  # "kvpc"
+VALUE_BYTES_MAX = 16 << 20  # of a result
 TABLE = "CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, worker TEXT, seconds REAL, result BLOB)"
 Result = TypeVar("Result")
 
@@ -48,6 +49,7 @@ class ResultStore:
             self._database = sqlite3.connect(self.file, timeout=0.0, isolation_level=None)
             with ExitStack() as on_error:
                 on_error.callback(self._database.close)
+                self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
                 self._prepare()
                 on_error.pop_all()
         except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged name in a message of SQLite

@@ -29,6 +29,8 @@ def factory_for(name: str, isolation: bool | None = None, limits: Limits | None 
 
     isolation: whether to use a separate process; None isolates foreign subjects.
     """
+    if (text := name.encode(errors="backslashreplace").decode()) != name:
+        raise UnknownSubject(f"{text}: the name is no text, so no result can name it; rename the file")
     if name.startswith(PIPE):
         from kvproof.check.isolation.pipe.subject import factory_of
 

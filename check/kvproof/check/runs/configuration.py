@@ -44,7 +44,7 @@ FILE, PROJECT = Path("kvproof.toml"), Path("pyproject.toml")
 TABLE = "tool.kvproof"  # of a pyproject.toml
 KNOWN, TRUSTED = "known", "trusted_subjects"
 BYTES_MAX = 1 << 20
-LINE_DOTS_MAX = 50  # reading a key of many thousand parts takes minutes: the time grows with their square
+DOTS_MAX = 2_000_000  # the sum of the squares of the dots in a line: so grow the time and the memory for dotted keys
 ROOT = 0  # the user who may write everywhere
 
 Text = Annotated[str, Meta(pattern=r"\S")]
@@ -202,17 +202,23 @@ def place_of(path: Path, text: str, key: str, position: int = 1) -> str:
 # Reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_configuration(path: Path) -> ConfigurationFile:
-    """Read a file, of whose keys only the names are checked. Raises DocumentError, or its ConfigurationError."""
+def read_toml(path: Path) -> tuple[str, Any]:
+    """The text of a TOML file that anybody may have written, and what it says. Raises DocumentError."""
     data = read_bytes(path, BYTES_MAX)
     try:
         text = data.decode("utf-8")
-        for number, line in enumerate(text.split("\n"), start=1):
-            if line.count(".") > LINE_DOTS_MAX:
-                raise ConfigurationError(f"{path}:{number}: the line has more than {LINE_DOTS_MAX} dots")
-        found: Any = tomllib.loads(text)
+        dots = [line.count(".") for line in text.split("\n")]
+        if sum(number**2 for number in dots) > DOTS_MAX:
+            place = f"{path}:{dots.index(max(dots)) + 1}"
+            raise ConfigurationError(f"{place}: there are too many dots for the keys of TOML")
+        return text, tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: what is not TOML, not UTF-8, or a number too long
         raise ConfigurationError(f"{path} is not TOML: {error}") from error
+
+
+def read_configuration(path: Path) -> ConfigurationFile:
+    """Read a file, of whose keys only the names are checked. Raises DocumentError, or its ConfigurationError."""
+    text, found = read_toml(path)
     if path.name == PROJECT.name:
         tools = found.get("tool", {})
         found = tools.get("kvproof", {}) if isinstance(tools, dict) else {}

@@ -37,6 +37,8 @@ from kvproof.reports.result import Result
 from kvproof.spec.database import has_tables_of
 
 APPLICATION_ID = 0x6B767066  # "kvpf"
+VALUE_BYTES_MAX, FILE_BYTES_MAX = 4 << 20, 100 << 20
+ROWS_MAX = 200_000, 20_000  # of another table, and of runs
 SECONDS_MAX = 30.0  # to wait for another run that writes
 HOST_VARIABLE = "KVPROOF_HOST"
 REVISION_VARIABLES = ("GITHUB_SHA", "CI_COMMIT_SHA")  # of GitHub's and GitLab's runners
@@ -138,6 +140,9 @@ def recorded_runs(file: Path) -> list[RecordedRun]:
             )
         database.execute("BEGIN")  # one state of the file, while runs write to it
         database.row_factory = sqlite3.Row
+        for table in ("runs", *PARTS):
+            if (number := database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) > ROWS_MAX[table == "runs"]:
+                raise HistoryError(f"{file} has {number:,} {table}, which are too many to show; begin another history")
         rows = list(database.execute("SELECT * FROM runs ORDER BY started, rowid"))
         runs: dict[str, dict[str, Any]] = {row["id"]: dict(row) for row in rows}
         for part in PARTS:
@@ -175,10 +180,13 @@ def _opened(file: Path, mode: str, seconds: float | None = None) -> Iterator[sql
     """
     if file.exists() and not file.is_file():
         raise HistoryError(f"{file} is no regular file; --history needs the name of a file")
+    if file.exists() and file.stat().st_size > FILE_BYTES_MAX:
+        raise HistoryError(f"{file} has more than {FILE_BYTES_MAX >> 20} MB; begin another history")
     try:
         address = f"{file.absolute().as_uri()}?mode={mode}"
         with closing(_connected(address, seconds)) as database:
             database.execute("PRAGMA trusted_schema = OFF")  # the file may come from anybody
+            database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
             yield database
     except sqlite3.Error as error:
         raise HistoryError(f"{file} cannot be used as a history: {error}{_what_to_do(str(error))}") from error
