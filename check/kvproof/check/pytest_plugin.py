@@ -116,6 +116,7 @@ class TraceItem(pytest.Item):
         from kvproof.check.counterexample.replay import ReplayStatus
         from kvproof.check.runs.replay import replay, trust
         from kvproof.reports.document import DocumentError
+        from kvproof.reports.printable import printable
 
         try:
             trusted = trust(command=COMMAND)
@@ -123,7 +124,7 @@ class TraceItem(pytest.Item):
             raise NotReplayed(str(error)) from error
         self._done = replay(self.path, self.config.getoption("--kvproof-subject"), trusted=trusted)
         if self._done.status is ReplayStatus.ERROR:
-            raise NotReplayed(self._done.text)
+            raise NotReplayed(printable(self._done.text))
 
     def runtest(self) -> None:
         """Raises Refuted, with the text of the replay, if the counterexample still fails."""
@@ -133,9 +134,7 @@ class TraceItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The argument itself: a traceback through the plugin says nothing."""
         if isinstance(excinfo.value, (Refuted, NotReplayed)):
-            from kvproof.reports.printable import printable
-
-            return printable(str(excinfo.value))
+            return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:

@@ -174,3 +174,16 @@ def test_a_divided_search_that_fills_the_disk_ends_with_one_line(small_disk: Pat
     assert "fault of kvproof" not in done.stdout + done.stderr
     assert done.returncode == Exit.INTERNAL
     assert [file.name for file in small_disk.iterdir()] == ["ballast"]
+
+
+def test_the_folder_of_workers_is_removed_also_if_their_head_is_killed(tmp_path: Path) -> None:
+    code = "import os; from kvproof.check.hosts.worker_process import ScratchFolder as Folder; " \
+        "print(Folder('kvproof-').name, flush=True); os.kill(os.getpid(), 9)"  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert Path(done.stdout.strip()).parent == tmp_path
+    deadline = time.monotonic() + 60
+    while list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert list(tmp_path.iterdir()) == []
