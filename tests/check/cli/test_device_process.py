@@ -31,6 +31,7 @@ Ending = Callable[[str], Result]
 def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ending:
     """Runs the command with an executor that does this in its process."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(own_process, "PROCESS", "ending")
     Path("out").mkdir()
     others = [Check("data plane/cow-copied/mover.py:move", "data plane", "cow-copied", Verdict.REFUTED, text="before")]

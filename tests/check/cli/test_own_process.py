@@ -24,6 +24,7 @@ Ending = Callable[[str], Result]
 def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ending:
     """Runs the command of a user with a subject that does this in the process of the run."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(own_process, "PROCESS", "ending")
     monkeypatch.setattr(own_process, "_command", [])
     own_process.of_the_user(WORDS)

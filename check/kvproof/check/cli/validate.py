@@ -24,8 +24,8 @@ def validate(
     """Check recordings of live block managers against the specification. Reports the first line that diverges.
 
     Exits with 0 if every recording is consistent, 1 if one diverges; else with 2 if a file is not a recording; else
-    with 4 if one could not be judged to its end (it starts in the middle of a run, uses a feature that is not judged,
-    or the command was interrupted), and with 5 if there was no call to judge.
+    with 4 if one could not be judged to its end (it starts in the middle of a run, has no end line, uses a feature that
+    is not judged, or the command was interrupted), and with 5 if there was no call to judge.
     """
     with error_boundary(json):
         import time

@@ -71,9 +71,9 @@ class Watcher:
     def _open_new_ones(self) -> None:
         live = Path(self.settings.live)
         try:
-            paths = set(live.glob("*.jsonl")) - self.recordings.keys() - self.no_recordings.keys()
+            paths = sorted(set(live.glob("*.jsonl")) - self.recordings.keys() - self.no_recordings.keys())
         except OSError as error:
-            paths, self.no_recordings[live] = set(), error
+            paths, self.no_recordings[live] = [], error
         for path in paths:
             try:
                 self.recordings[path] = WatchedRecording(path, self.settings)
