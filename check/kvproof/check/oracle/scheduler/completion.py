@@ -144,19 +144,8 @@ class CompletionJudge:
             return False
         under = self.scheduler.under_way.pop(0)
         sampling = self.sampling.of(under.step)
-        pairs, children, too_many = [], [], []
-        for parent_id, child_id in forks:
-            parent = next((seq for seq in sampling if seq.id == parent_id), None)
-            if parent is None or not self._may_fork(parent, child_id):
-                continue
-            if not fits_a_step(len(parent.group.members) + 1, self.config.max_num_seqs):
-                too_many.append((parent_id, child_id))
-            else:
-                child = parent.forked(child_id)
-                pairs.append((parent, child))
-                children.append(child)
-                parent.group.members.append(child)
-                self.seqs[child_id] = child
+        pairs, too_many = self._forked(forks, sampling)
+        children = [child for _, child in pairs]
         if not self.config.async_steps:
             self.sampling.sample(under, sampling + children, tokens)
         sampled = {i: t for i, t in under.sampled.items() if (s := self.seqs.get(i)) and not self.sampling.is_doomed(s)}
@@ -188,6 +177,24 @@ class CompletionJudge:
             proposed = self.drafts.propose(drafts, {seq_id for seq_id in sampled if seq_id in self.seqs})
             self.call("total-calls", "propose", proposed)
         return True
+
+    def _forked(
+        self, forks: Sequence[Sequence[int]], sampling: Sequence[ExpectedSequence]
+    ) -> tuple[list[Birth], list[tuple[int, int]]]:
+        """The sequences that fork, with their children, and the (parent, child) pairs that the scheduler refuses."""
+        pairs, too_many = list[Birth](), list[tuple[int, int]]()
+        for parent_id, child_id in forks:
+            parent = next((seq for seq in sampling if seq.id == parent_id), None)
+            if parent is None or not self._may_fork(parent, child_id):
+                continue
+            if not fits_a_step(len(parent.group.members) + 1, self.config.max_num_seqs):
+                too_many.append((parent_id, child_id))
+            else:
+                child = parent.forked(child_id)
+                pairs.append((parent, child))
+                parent.group.members.append(child)
+                self.seqs[child_id] = child
+        return pairs, too_many
 
     def _judge_forks(self, too_many: Sequence[tuple[int, int]], refused: Sequence[tuple[int, int]]) -> None:
         """The scheduler refuses exactly those forks that make a request larger than a step can run."""
