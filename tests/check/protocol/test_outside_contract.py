@@ -155,3 +155,17 @@ def test_another_process_is_believed_only_for_a_name_that_was_declared_at_first(
     assert found.value.contract == "no-forks"
     with pytest.raises(AdapterError, match="does not declare"):
         calls.call("total-calls", "fork", "declared-later")
+
+
+class Bare:
+    """A subject that says nothing of assumptions."""
+
+    capabilities = BuiltIn.capabilities
+
+    def fork(self) -> None:
+        raise OutsideContract("no-forks", "nothing is forked")
+
+
+def test_a_subject_without_assumptions_declares_none() -> None:
+    with pytest.raises(AdapterError, match=r"does not declare .it declares: none."):
+        SubjectCalls(Bare()).call("total-calls", "fork")  # type: ignore[arg-type]

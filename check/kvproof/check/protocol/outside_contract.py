@@ -30,7 +30,7 @@ def is_outside_contract(error: OutsideContract, call: str, subject: Any) -> bool
     if not isinstance(error, OutsideThere) and not is_raised_by_subject(error, adapter):
         return False
     name = getattr(error, "assumption", None)
-    declared = [one.name for one in adapter.assumptions]
+    declared = [one.name for one in getattr(adapter, "assumptions", ())]
     if type(name) is not str or name not in declared:
         names = ", ".join(declared) or "none"
         text = f"{call} raised OutsideContract of {name!r}, which `assumptions` does not declare (it declares: {names})"
