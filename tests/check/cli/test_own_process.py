@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli import own_process
-from kvproof.check.cli.app import app
+from kvproof.check.cli.app import app, main
 
 WORDS = ["hunt", "--subject", "mine.py:Adapter", "--no-isolation"]
 PROCESS = f"""
@@ -26,12 +26,11 @@ def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ending:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(own_process, "PROCESS", "ending")
-    monkeypatch.setattr(own_process, "_command", [])
-    own_process.of_the_user(WORDS)
 
     def run(code: str) -> Result:
         Path("ending.py").write_text(PROCESS + code)
-        return CliRunner().invoke(app, WORDS)
+        with own_process.of_the_user(WORDS):
+            return CliRunner().invoke(app, WORDS)
 
     return run
 
@@ -51,3 +50,13 @@ def test_the_exit_code_of_the_run_is_that_of_the_command(ending: Ending, code: i
 
 def test_a_signal_is_passed_on_to_the_run(ending: Ending) -> None:
     assert ending(f"os.kill({os.getpid()}, signal.SIGTERM); time.sleep(60)").exit_code == 130
+
+
+def test_a_command_that_a_test_has_run_is_over_for_the_next_test(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["kvproof", "--version"])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().out.startswith("kvproof ")
+    assert own_process.run_apart_without_isolation(isolation=False) is False

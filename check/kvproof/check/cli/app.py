@@ -109,7 +109,6 @@ def _open_closed_streams() -> None:
 
 def main() -> None:
     """Entry point of the `kvproof` command."""
-    of_the_user(sys.argv[1:])
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -123,7 +122,8 @@ def main() -> None:
         sys.exit(Exit.USAGE)
     try:
         try:
-            app()
+            with of_the_user(sys.argv[1:]):
+                app()
         except SystemExit as done:
             if isinstance(done.__context__, BrokenPipeError):  # click ends then as a refutation does
                 raise done.__context__ from None

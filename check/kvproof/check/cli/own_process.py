@@ -8,7 +8,8 @@ and with a subject that has no process of its own, by `--no-isolation`.
 
 import os
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import typer
@@ -116,9 +117,14 @@ def run_again(words: list[str]) -> Ended:
 _command: list[list[str]] = []  # the words of this command, if it is the user's
 
 
-def of_the_user(words: list[str]) -> None:
-    """Note that this process is a command that a user typed, and not a test that calls one."""
+@contextmanager
+def of_the_user(words: list[str]) -> Iterator[None]:
+    """Within the block, this process is a command that a user typed, and not a test that calls one."""
     _command.append(words)
+    try:
+        yield
+    finally:
+        _command.pop()
 
 
 def run_apart_without_isolation(isolation: bool | None) -> bool | None:
