@@ -245,6 +245,7 @@ REDUNDANT = {
     ("finish", "require(state.live[seq]"),  # a sequence without entries may end
     ("finish", "state.num_filled[seq] = 0"),  # nothing is filled without an entry
     ("finish", "state.done_filled[seq] = 0"),
+    ("follow_entry", "require(not holds(state, seq, twin)"),  # who shares a block has it at the same place
     ("follow_entry", "require(state.live[seq]"),  # at rest the next entry is NONE, and no leader has it
     ("fork", "state.ending[child] = False"),  # as `finish` left it
     ("fork", "state.moving[child] = NONE"),
