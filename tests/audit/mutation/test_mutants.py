@@ -247,6 +247,7 @@ REDUNDANT = {
     ("finish", "state.done_filled[seq] = 0"),
     ("follow_entry", "require(not holds(state, seq, twin)"),  # who shares a block has it at the same place
     ("follow_entry", "require(state.live[seq]"),  # at rest the next entry is NONE, and no leader has it
+    ("hit", "require(not holds(state, seq, block)"),  # no two entries of a sequence have one content
     ("fork", "state.ending[child] = False"),  # as `finish` left it
     ("fork", "state.moving[child] = NONE"),
     ("promote", "require(not state.cached[block]"),  # its holders have the content already

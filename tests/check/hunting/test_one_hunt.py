@@ -125,10 +125,7 @@ def test_results_are_resumed_from_one_store() -> None:
         if path.parent.name == "hunting" or path.name == "fault_store.py"
         for module, _ in imported
     }
-    assert {(name, module) for name, module in keeping if module in formats} == {
-        ("store.py", "sqlite3"),
-        ("plan.py", "tomllib"),  # what the user writes
-    }
+    assert {(name, module) for name, module in keeping if module in formats} == {("store.py", "sqlite3")}
 
 
 @cache
