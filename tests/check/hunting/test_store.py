@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -125,8 +126,12 @@ def test_a_second_run_in_a_folder_is_refused_and_what_the_first_keeps_stays(
 
 
 def test_a_campaign_says_what_it_found_also_when_it_is_begun_once_more(folder: Path, command: Command) -> None:
-    """One subject is wrong, one is not there."""
-    (folder / "nightly.toml").write_text(CAMPAIGN.replace('"kvproof"', f'"{WRONG}:Adapter", "{WRONG}:Nobody"'))
+    """One subject is wrong, one is not there. Their names have one length in every checkout."""
+    for name in ("forty_lines.py", WRONG.name):
+        shutil.copy(WRONG.with_name(name), folder)
+    (folder / "nightly.toml").write_text(
+        CAMPAIGN.replace('"kvproof"', f'"{WRONG.name}:Adapter", "{WRONG.name}:Nobody"')
+    )
     for _ in range(2):
         assert command(*COMMANDS["campaign"]).exit_code == Exit.REFUTED
         gc.collect()  # it ends the lock of this run, as the end of a process does
