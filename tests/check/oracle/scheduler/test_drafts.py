@@ -6,6 +6,7 @@ import pytest
 
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.protocol.capabilities import SchedulerCan
+from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Observation, Unsupported
 from kvproof.check.protocol.scheduler import PADDING, Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
@@ -282,3 +283,16 @@ def test_a_sequence_ends_with_the_last_token_that_it_may_have_though_more_drafts
 def test_a_subject_that_verifies_no_drafts_gets_none() -> None:
     with pytest.raises(Unsupported, match="the subject does not verify so many drafts of one sequence"):
         SchedulerJudge(BuiltInScheduler(), CONFIG)
+
+
+@pytest.mark.parametrize("drafts", [5, [1], [(1, 2)], [("a", [1])], [(10, ["x"])], [(10, [1], 1)]])
+def test_drafts_of_another_form_are_the_adapters_fault(drafts: Any) -> None:
+    class Malformed(Verifies):
+        def next_step(self) -> tuple[Any, ScheduledStep]:
+            output, step = super().next_step()
+            return output, step._replace(drafts=drafts)
+
+    judge = SchedulerJudge(Malformed(), CONFIG)
+    judge.apply(("add", 1, (10,), (5,), 3))
+    with pytest.raises(AdapterError, match=r"schedule\(\)\.drafts must be a list of \(sequence, tokens\); it is"):
+        judge.apply(("schedule",))

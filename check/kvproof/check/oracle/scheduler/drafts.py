@@ -20,11 +20,12 @@ were accepted, so its positions are too large by those that are rejected.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.oracle.scheduler.base import SCHEDULE, SchedulerState
-from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.adapter_check import short
+from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.scheduler import PADDING, Chunk, ScheduledStep
 
 Drafts = tuple[int, Sequence[int], int]  # of a sequence: tokens, and how many of them are right
@@ -35,6 +36,19 @@ class Proposal(NamedTuple):
 
     tokens: list[int]
     num_right: int
+
+
+def require_drafts(drafts: Any) -> None:
+    """Raise AdapterError unless these are sequences, each with the drafts that a step verifies."""
+    if not isinstance(drafts, (list, tuple)) or not all(map(_is_drafts, drafts)):
+        text = f"schedule().drafts must be a list of (sequence, tokens); it is {short(drafts)}"
+        raise AdapterError(text, "schedule")
+
+
+def _is_drafts(one: Any) -> bool:
+    if not isinstance(one, (list, tuple)) or len(one) != 2 or not isinstance(one[1], (list, tuple)):
+        return False
+    return all(type(number) is int for number in (one[0], *one[1]))
 
 
 class DraftModel:

@@ -6,7 +6,7 @@ from functools import partial
 from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.scheduler.base import LAUNCH, SCHEDULE, SchedulerState, UnderWay, unfinished
-from kvproof.check.oracle.scheduler.drafts import DraftModel, Drafts
+from kvproof.check.oracle.scheduler.drafts import DraftModel, Drafts, require_drafts
 from kvproof.check.oracle.scheduler.running_served import judge_running_served
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
 from kvproof.check.oracle.scheduler.service import (
@@ -114,6 +114,8 @@ class StepJudge:
         num_most = max(1, len(self.seqs)) * self.explainer.num_blocks
         for name, pairs in (("swap_in", step.swap_in), ("swap_out", step.swap_out), ("copies", step.copies)):
             check_pairs(f"schedule().{name}", pairs, num_most)
+        if step.drafts:
+            require_drafts(step.drafts)
 
     def _judge_loads(self, step: ScheduledStep) -> None:
         """A load that begins with a step may write its blocks before or after the step moves blocks."""
