@@ -245,9 +245,7 @@ REDUNDANT = {
     ("finish", "require(state.live[seq]"),  # a sequence without entries may end
     ("finish", "state.num_filled[seq] = 0"),  # nothing is filled without an entry
     ("finish", "state.done_filled[seq] = 0"),
-    ("follow_entry", "require(not holds(state, seq, twin)"),  # who shares a block has it at the same place
     ("follow_entry", "require(state.live[seq]"),  # at rest the next entry is NONE, and no leader has it
-    ("hit", "require(not holds(state, seq, block)"),  # no two entries of a sequence have one content
     ("fork", "state.ending[child] = False"),  # as `finish` left it
     ("fork", "state.moving[child] = NONE"),
     ("promote", "require(not state.cached[block]"),  # its holders have the content already
@@ -256,8 +254,14 @@ REDUNDANT = {
     ("widen", "require(state.window[seq] == 1"),  # whatever it was, nothing that was left is read afterwards
 }
 
-# What these keep are ghosts, and what follows looks like a state seen before; only a proof needs them.
-SEEN_BY_PROOFS_ALONE = {("unpin", "state.pinner[block][state.pin_rank[flight]] = last")}
+# Only a proof needs these: it begins in any state that the invariants allow, and a run does not come to each of them.
+SEEN_BY_PROOFS_ALONE = {
+    ("unpin", "state.pinner[block][state.pin_rank[flight]] = last"),  # a ghost; what follows looks like a state before
+    ("follow_entry", "require(not holds(state, seq, twin)"),  # who shares a block has it at the same place
+    ("hit", "require(not holds(state, seq, block)"),  # in a run no two entries of a sequence have one content
+    ("rehit_entry", "require(not holds(state, seq, twin)"),
+    ("share", "require(not holds(state, seq, block)"),
+}
 
 
 @pytest.mark.long
