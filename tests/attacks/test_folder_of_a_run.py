@@ -19,7 +19,8 @@ from kvproof.spec.verdict import Exit
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ALSO = {"kvproof", "ray", "triton", "vllm", "sitecustomize", "usercustomize"}
-NAMES = sorted((set(sys.stdlib_module_names) | set(packages_distributions()) | ALSO) - {"tests"})
+INSTALLED = {name for name in packages_distributions() if name.isidentifier()}  # from 3.13 on also paths in packages
+NAMES = sorted((set(sys.stdlib_module_names) | INSTALLED | ALSO) - {"tests"})
 NOTE = "open({path!r}, 'a').write(__name__ + '\\n')\nraise ImportError('of the folder')\n"
 SERVED = """
 from kvproof.impl import BlockManager, Sequence, SequenceGroup
