@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from importlib.metadata import packages_distributions
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,9 @@ from kvproof.spec.verdict import Exit
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ALSO = {"kvproof", "ray", "triton", "vllm", "sitecustomize", "usercustomize"}
 INSTALLED = {name for name in packages_distributions() if name.isidentifier()}  # from 3.13 on also paths in packages
-NAMES = sorted((set(sys.stdlib_module_names) | INSTALLED | ALSO) - {"tests"})
+# Those of other systems are left out: what an adapter's Python lacks, it may find beside the adapter.
+STANDARD = {name for name in sys.stdlib_module_names if find_spec(name) is not None}
+NAMES = sorted((STANDARD | INSTALLED | ALSO) - {"tests"})
 NOTE = "open({path!r}, 'a').write(__name__ + '\\n')\nraise ImportError('of the folder')\n"
 SERVED = """
 from kvproof.impl import BlockManager, Sequence, SequenceGroup
