@@ -225,6 +225,10 @@ class SchedulerState:
         if newest and self.is_in_flight(request):
             newest.flights += self.pending.launch([seq for seq in request.everyone() if seq.slot >= 0], context)
 
+    def room(self, seq: ExpectedSequence) -> int:
+        """How many tokens a sequence may still get; it is over with none, and below 0 if it has more than it may."""
+        return min(self.requests[seq.group.id].num_left(seq), self.config.max_model_len - len(seq.tokens))
+
     def num_rejected_ahead(self, seq_id: int) -> int:
         """How many drafts of a sequence the steps under way reject, which the scheduler does not know yet."""
         return sum([under.rejected.get(seq_id, 0) for under in self.under_way])

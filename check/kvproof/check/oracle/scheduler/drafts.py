@@ -119,8 +119,7 @@ class DraftModel:
         """How many tokens the sequence may still get; any number where steps go on before it is known to be over."""
         if self.scheduler.config.async_steps:
             return self.scheduler.config.speculative_tokens
-        num_left = self.scheduler.requests[seq.group.id].num_left(seq)
-        return max(0, min(num_left, self.scheduler.config.max_model_len - len(seq.tokens)))
+        return max(0, self.scheduler.room(seq))
 
     def propose(self, drafts: Iterable[Drafts], seqs: set[int]) -> dict[int, list[int]]:
         """Propose these (sequence, tokens, number of right ones), of sequences that have a newer token now.

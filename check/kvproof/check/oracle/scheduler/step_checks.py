@@ -80,9 +80,9 @@ class Sampling:
                 seq.id in earlier.over for earlier in self.scheduler.under_way
             ):  # otherwise its result is not used
                 under.sampled[seq.id] = tokens[index % len(tokens)]
-                if self.scheduler.config.async_steps or not self._is_over(seq):  # else a draft was its last token
+                if self.scheduler.config.async_steps or self.scheduler.room(seq) > 0:  # else a draft was its last token
                     seq.grow(self.scheduler.oracle.identities, under.sampled[seq.id])
-                if self._is_over(seq):
+                if self.scheduler.room(seq) <= 0:
                     under.over.add(seq.id)
 
     def is_doomed(self, seq: ExpectedSequence) -> bool:
@@ -91,7 +91,3 @@ class Sampling:
 
     def _samples(self, seq: ExpectedSequence, stop: int) -> bool:
         return stop == len(seq.tokens) and not self.is_doomed(seq)
-
-    def _is_over(self, seq: ExpectedSequence) -> bool:
-        request = self.scheduler.requests[seq.group.id]
-        return request.num_left(seq) <= 0 or len(seq.tokens) >= self.scheduler.config.max_model_len

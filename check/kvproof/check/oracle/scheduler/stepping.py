@@ -100,7 +100,7 @@ class StepJudge:
         flights = self.scheduler.pending.launch(self.scheduler.used_by_step.values(), SCHEDULE)
         under = UnderWay(outcome, frozenset(self.scheduler.used_by_step), flights)
         if self.drafts:
-            under.accepted, under.rejected = self.drafts.accepted, dict(self.scheduler.num_rejected)
+            under.accepted, under.rejected = self.drafts.accepted, self.scheduler.num_rejected
         self.scheduler.under_way.append(under)
         if len(self.scheduler.under_way) > 1 and step.chunks:
             self.coverage["scheduled while another is under way"] += 1
