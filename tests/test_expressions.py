@@ -1,4 +1,4 @@
-"""No regular expression of the product takes longer than in proportion to the text, whoever wrote the text.
+"""No regular expression of the product takes longer than in proportion to the text, which may be anybody's.
 
 Each call of `re` in the sources is found by their syntax. Its pattern is run on long runs of one character, and of what
 the pattern repeats, after each beginning that it matches: there a search that tries every position again, or every way

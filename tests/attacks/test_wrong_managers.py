@@ -1,4 +1,4 @@
-"""A wrong manager does not pass, whatever it tries, and gets one verdict from whoever asks.
+"""A wrong manager does not pass, whatever it tries, and gets one verdict at every door.
 
 The default suite runs a sample. `pytest -m long tests/attacks` runs all, under three doors.
 """
@@ -62,7 +62,7 @@ EVERY = [
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the processes of a run are found in /proc")
 @pytest.mark.parametrize(("door", "one"), EVERY)
-def test_a_wrong_manager_gets_one_verdict_whoever_asks(door: str, one: WrongManager, tmp_path: Path) -> None:
+def test_a_wrong_manager_gets_one_verdict_at_every_door(door: str, one: WrongManager, tmp_path: Path) -> None:
     if one.ends_kvproof:
         assert code_of_process(door, one, tmp_path) != OK
     else:

@@ -1,6 +1,6 @@
 """A wrong manager that tries to pass, in 45 ways: its fork does not count the references that it adds.
 
-Each has one verdict, whoever asks: `kvproof hunt`, `kvproof verify` and `run_conformance`. Only `RIGHT_WHEN_ASKED` passes,
+Each has one verdict by `kvproof hunt`, `kvproof verify` and `run_conformance`. Only `RIGHT_WHEN_ASKED` passes,
 and no tester can meet it: a manager that is right whenever a tester is loaded is right in every test.
 """
 
