@@ -35,7 +35,7 @@ unexport PYTHONUNBUFFERED
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: verify test soak soak-memory faults proofs-accept proofs-record docs docs-commands docs-reference pictures browser-test check-certificates lint format typecheck bench engines-matrix false-alarms engines-test ray-test everything lock install-test peers clean help .venv
+.PHONY: verify test soak soak-memory faults corpus proofs-accept proofs-record docs docs-commands docs-reference pictures browser-test check-certificates lint format typecheck bench engines-matrix false-alarms engines-test ray-test everything lock install-test peers clean help .venv
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +65,10 @@ soak-memory: $(READY) ## an hour of hunting each subject of SOAK: no finding, no
 faults: $(READY) ## plant the catalogue of faults in block managers; continues a run that was stopped
 	@mkdir -p build
 	$(BIN)/kvproof faults --of impl --out build/faults.sqlite --resume
+
+corpus: $(READY) ## show each fault of the corpus both ways, then hunt all of them; continues a run that was stopped
+	$(BIN)/kvproof corpus reproduce --workers 2
+	$(BIN)/kvproof corpus run --workers 2 --out build/corpus --json build/corpus/score.json
 
 proofs-accept: $(READY) ## pin what kvproof prove proves and assumes today; review the diff
 	$(BIN)/python -m kvproof.models.pin

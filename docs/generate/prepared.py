@@ -33,6 +33,10 @@ MAKE = "it is a target of the Makefile, which CI runs"
 NOT_RUN = {
     "../README.md": {"make ": MAKE, "kvproof init": "`tutorial.md` runs it, and shows the exit code 2"},
     "blind-spots.md": {"kvproof faults --of impl --jobs": "it takes an hour; `make faults` runs it"},
+    "corpus.md": {
+        "kvproof corpus reproduce": "it downloads releases; tests/check/hunting/corpus show one fault",
+        "kvproof corpus run": "it takes hours; `make corpus` runs it",
+    },
     "data-plane.md": {
         "make gpu": "it needs a GPU; tests/benchmarks try its stages without one",
         "python3 -m benchmarks.gpu_kernels": "it needs nvcc and the sources of engines; `make gpu ENGINES=` runs it",

@@ -16,7 +16,9 @@ from mkdocs.structure.pages import Page
 TREE = Path(__file__).parents[2]
 sys.path[:0] = [str(TREE)]  # mkdocs loads this file by its path
 
-from docs.generate import properties, reference  # noqa: E402
+from docs.generate import findings, properties, reference  # noqa: E402
+
+from kvproof.check.hunting.corpus.record import read_all  # noqa: E402
 
 ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md", "CHANGELOG.md": "changelog.md"}
 GENERATED: dict[str, Callable[[], str]] = {
@@ -29,6 +31,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "reference/result.schema.json": lambda: reference.schema_text("result"),
     "reference/trace.schema.json": lambda: reference.schema_text("trace"),
 }
+RECORDS = "examples/corpus/"  # a record has a page on the site
 LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -36,6 +39,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the pages that are not in `docs/`."""
     for path, make in GENERATED.items():
         files.append(File.generated(config, path, content=make()))
+    for fault in read_all(findings.RECORDS):
+        files.append(File.generated(config, f"findings/{fault.id}.md", content=findings.record_page(fault)))
     for name, path in ROOT_PAGES.items():
         files.append(File.generated(config, path, content=(TREE / name).read_text(encoding="utf-8")))
     return files
@@ -58,6 +63,8 @@ def _link(found: re.Match[str], folder: PurePosixPath) -> str:
         return found[0]
     if path.startswith("docs/"):
         return f"[{text}]({path.removeprefix('docs/')}{anchor})"
+    if path.startswith(RECORDS) and path.endswith(".toml"):
+        return f"[{text}](findings/{PurePosixPath(path).stem}.md)"
     return ROOT_PAGES[path].join((f"[{text}](", f"{anchor})")) if path in ROOT_PAGES else text
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from kvproof.check.cli import examples
 from kvproof.check.cli.app import app
+from kvproof.check.runs import shipped_examples
 from kvproof.spec.verdict import Exit
 
 TREE = Path(__file__).parents[3]
@@ -36,7 +36,7 @@ def test_the_examples_are_copied_to_a_new_folder_and_nothing_is_overwritten(tmp_
 
 def test_an_installed_package_has_its_own_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text('"""Mine."""')
-    monkeypatch.setattr(examples, "SHIPPED", tmp_path)
+    monkeypatch.setattr(shipped_examples, "SHIPPED", tmp_path)
     assert CliRunner().invoke(app, ["examples"]).stdout == "mine.py   Mine.\n"
 
 

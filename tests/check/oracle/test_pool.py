@@ -18,7 +18,7 @@ from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.oracle.repetition import confirm
 from kvproof.check.protocol.capabilities import whole
 from kvproof.check.protocol.finding import AdapterError, Finding
-from kvproof.check.protocol.manager import Observation, Refused
+from kvproof.check.protocol.manager import Observation, Refused, Unsupported
 from kvproof.check.protocol.pool import Find, PoolConfig, Store
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.shrinking import shrink
@@ -275,3 +275,8 @@ def test_a_hunt_of_a_pool_saves_a_trace_that_replays(tmp_path: Path, monkeypatch
     assert "  1  take(holder 1, 1 block)" in done.output
     again = CliRunner().invoke(app, ["replay", str(saved), "--subject", "kvproof-pool"])
     assert (again.exit_code, again.output.split()[0]) == (0, "FIXED")
+
+
+def test_a_pool_whose_blocks_hold_several_pages_is_refused_before_it_is_opened() -> None:
+    with pytest.raises(Unsupported, match=r"block_size is 1, and not 2"):
+        PoolJudge(OwnPool(), PoolConfig(block_size=2, num_gpu_blocks=4))

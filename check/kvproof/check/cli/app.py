@@ -11,6 +11,7 @@ import typer
 from kvproof.check.cli.baseline import baseline
 from kvproof.check.cli.campaign import campaign
 from kvproof.check.cli.config import ANY_ARGUMENTS, config, configure, require_effective
+from kvproof.check.cli.corpus import corpus
 from kvproof.check.cli.device import devices
 from kvproof.check.cli.examples import examples
 from kvproof.check.cli.explore import explore
@@ -69,6 +70,7 @@ for command, in_short in IN_SHORT.items():
     app.command(short_help=in_short, context_settings=takes)(command)
 app.add_typer(devices, name="device", short_help="Check the bytes and the speed of swaps and copies here.")
 app.add_typer(engines, name="engines", short_help="Download a release of an engine, or list them.")
+app.add_typer(corpus, name="corpus", short_help="Real faults of engines as data, shown both ways, with a score.")
 app.add_typer(baseline, name="baseline", short_help="Accept a result: later runs must not be worse.")
 
 

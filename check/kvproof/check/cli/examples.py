@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from kvproof.check.runs.errors import UsageError, error_boundary
+from kvproof.check.runs.shipped_examples import source_folder
 
-CHECK = Path(__file__).resolve().parents[1]
-SHIPPED, OF_CHECKOUT = CHECK / "examples", CHECK.parents[2] / "examples"  # the wheel has the folder of the checkout
 LEFTOVERS = shutil.ignore_patterns("__pycache__", ".*")
 
 
@@ -41,11 +40,6 @@ def examples(
         files = sum(path.is_file() for path in folder.rglob("*"))
         say(console, f"{files} files are in {folder}. Try:")
         say(console, f"kvproof hunt --subject {folder / 'forty_lines_broken.py'}:Adapter --seed 1 --stop-at-first")
-
-
-def source_folder() -> Path:
-    """The folder of the installed package, or of the checkout from which it runs."""
-    return SHIPPED if SHIPPED.is_dir() else OF_CHECKOUT
 
 
 def listed(source: Path) -> list[str]:

@@ -39,7 +39,7 @@ from kvproof.check.runs.arguments import (
     require_fields_of,
     wanted_properties,
 )
-from kvproof.check.runs.effort import effort_of
+from kvproof.check.runs.effort import Effort, effort_of
 from kvproof.check.runs.errors import UsageError, fail
 from kvproof.check.runs.history import require_recordable
 from kvproof.check.runs.run import RunOptions, run_stages
@@ -178,7 +178,8 @@ def hunt(given: HuntOptions) -> Exit:
         for name, reason in level_of(one).excluded_witnesses(plan.fixed).items():
             say(output(), f"not expected with these fixed fields: {name} ({reason})")
         head = here(make, results) if pool is None else Head(pool, store=results)
-        stages = _Stages(given, plan, options, saving, one).all(head, pool, judged)
+        searches = Searches(saving, one, options.effort, plan.fixed, given.budget, given.keeps_going, plan.saved)
+        stages = searches.stages(head, pool)
         facts = {} if pool is None else {"workers": pool.name}
         return run_stages(options, stages, one, stops_at_first=not given.keeps_going, environment=facts)
 
@@ -222,41 +223,43 @@ def _run_options(given: HuntOptions, plan: HuntPlan, store: Store, impossible: d
 
 
 @dataclass
-class _Stages:
-    """The stages of a hunt."""
+class Searches:
+    """The searches of a hunt. fixed: fields that each run keeps. saved: the files of runs that are replayed first."""
 
-    given: HuntOptions
-    plan: HuntPlan
-    options: RunOptions
     saving: Saving
     subject: ManagerSubject
+    effort: Effort
+    fixed: dict[str, Any] = field(default_factory=dict)
+    budget: float | None = None
+    keeps_going: bool = True
+    saved: list[str] = field(default_factory=list)
 
-    def all(self, head: Head, pool: StatefulWorkers | None, judged: Judged) -> list[Stage]:
+    def stages(self, head: Head, pool: StatefulWorkers | None = None) -> list[Stage]:
         """What was found before, the scopes, and the walk; workers walk first if they search the scopes beside it."""
-        strategy, keeps_going = strategy_of(self.subject), self.given.keeps_going
+        strategy = strategy_of(self.subject)
         stages: list[Stage] = []
-        if saved := self.plan.saved:
-            most = self.options.effort.shrinking_operations
-            stages.append(seeds_stage(self.saving, saved, self.plan.fixed, keeps_going, most))
-        units = None if pool is None else ScopeUnits(pool, judged)
+        if self.saved:
+            most = self.effort.shrinking_operations
+            stages.append(seeds_stage(self.saving, self.saved, self.fixed, self.keeps_going, most))
+        units = None if pool is None else ScopeUnits(pool, self.saving.judged)
         if strategy.can_explore:
             stages.append(self._scopes(strategy, units))
         share = 100.0 - sum(stage.share for stage in stages)
-        num, fixed = self.options.effort.operations, self.plan.fixed
-        walker = walker_stage(self.subject, self.saving, share, self.saving.walk(num, fixed), keeps_going, head)
-        is_beside = strategy.can_explore and units is not None and units.is_beside_the_walk(not keeps_going)
+        walk = self.saving.walk(self.effort.operations, self.fixed)
+        walker = walker_stage(self.subject, self.saving, share, walk, self.keeps_going, head)
+        is_beside = strategy.can_explore and units is not None and units.is_beside_the_walk(not self.keeps_going)
         stages.insert(len(stages) - 1 if is_beside else len(stages), walker)
         return stages
 
     def _scopes(self, strategy: Strategy, units: ScopeUnits | None) -> Stage:
-        budget, fixed, most = self.given.budget, self.plan.fixed, self.options.effort.hunted_transitions
+        budget, most = self.budget, self.effort.hunted_transitions
         share = EXPLORER_SHARE if budget is None else min(EXPLORER_SHARE, 100 * EXPLORER_SECONDS_MAX / budget)
         exhaustive = strategy.exhaustive
         scopes: dict[str, Scope] = {
-            name: scope for name, scope in exhaustive.hunted.items() if agrees(exhaustive.config_of(scope), fixed)
+            name: scope for name, scope in exhaustive.hunted.items() if agrees(exhaustive.config_of(scope), self.fixed)
         }
-        make, saving, keeps_going = self.saving.make, self.saving, self.given.keeps_going
-        return subject_stage(make, self.subject, scopes, saving, share, True, keeps_going, most, units)
+        make, saving = self.saving.make, self.saving
+        return subject_stage(make, self.subject, scopes, saving, share, True, self.keeps_going, most, units)
 
 
 def _require_level(name: str | None, subject: str, one: ManagerSubject) -> None:

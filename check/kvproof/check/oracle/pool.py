@@ -16,7 +16,7 @@ from kvproof.check.oracle.lockstep import LockstepJudge
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.protocol.adapter_check import check_adapter, check_answer
 from kvproof.check.protocol.finding import Finding, direction
-from kvproof.check.protocol.manager import Refused
+from kvproof.check.protocol.manager import Refused, Unsupported
 from kvproof.check.protocol.pool import POOL_CALLS, PoolConfig, PoolOperation, PoolSubject
 from kvproof.spec.text import operations
 from kvproof.spec.text.identity import Identities, Key
@@ -307,6 +307,8 @@ class PoolJudge(LockstepJudge, RuledJudge):
 
     def __init__(self, subject: PoolSubject, config: PoolConfig, identities: Identities | None = None) -> None:
         check_adapter(subject, POOL_CALLS)
+        if config.block_size != 1:
+            raise Unsupported(f"a block of a pool holds one page, so block_size is 1, and not {config.block_size}")
         holders: dict[int, int] = {}
         oracle = Oracle(subject, config, identities, is_at_rest=lambda: not holders)
         LockstepJudge.__init__(self, oracle)
