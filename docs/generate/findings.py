@@ -59,12 +59,12 @@ def page(faults: list[FaultRecord], scores: dict[str, dict[str, Any]]) -> str:
 
 def _newest_first(fault: FaultRecord) -> tuple[Any, ...]:
     newest = order_of(fault.bad[-1]) if fault.has_releases else []
-    return bool(fault.good), [(-is_number, -number, word) for is_number, number, word in newest], fault.id
+    return bool(fault.gone_in), [(-is_number, -number, word) for is_number, number, word in newest], fault.id
 
 
 def _row(fault: FaultRecord) -> str:
     name = f"{fault.alias}: {fault.id}" if fault.alias else fault.id
-    gone = fault.good[0] if fault.good else "–"
+    gone = fault.gone_in or "–"
     state = ", ".join([fault.state, *map(_link, fault.links)])
     cells = f"[{name}](../examples/corpus/{fault.id}.toml)", fault.releases, gone, _cell(fault.harm), state
     return f"| {' | '.join(cells)} |\n"

@@ -73,6 +73,22 @@ def test_a_fault_without_a_good_release_affects_every_newer_release(corpus: Corp
     assert fault.affects("0.40.0") == "newer than those that were run"
 
 
+@pytest.mark.parametrize(
+    ("good", "gone_in", "without"),
+    [
+        ('["0.24.0", "0.25.0"]', "0.24.0", "0.24.0"),
+        ('["0.20.0", "0.24.0"]', "0.24.0", "0.24.0"),
+        ('["0.20.0", "0.21.0"]', "", "0.21.0"),
+        ("[]", "", ""),
+    ],
+)
+def test_it_is_gone_in_the_oldest_good_release_after_the_bad_ones(
+    corpus: Corpus, good: str, gone_in: str, without: str
+) -> None:
+    fault = only(corpus(('["0.24.0"]', good)))
+    assert (fault.gone_in, fault.without) == (gone_in, without)
+
+
 def test_an_engine_without_releases_affects_no_release(corpus: Corpus) -> None:
     assert only(corpus(('engine = "vllm"', 'engine = "owner/name"'))).affects("0.22.0") is None
 

@@ -34,7 +34,7 @@ def test_a_valid_record_has_no_problem(corpus: Corpus) -> None:
         ("vllm-project/vllm#42571", "42571", "is no owner/name#number"),
         ('good = ["0.24.0"]', 'good = ["0.23.0"]', "0.23.0 cannot be bad and good"),
         ('"0.22.0", "0.23.0"', '"0.23.0", "0.22.0"', "bad is in the order of the releases"),
-        ('good = ["0.24.0"]', "good = []", "it is repaired, so name a release without it"),
+        ('good = ["0.24.0"]', "good = []", "it is repaired, so name a newer release without it"),
         ('state = "repaired"', 'state = "unreported"', "has a [report]"),
         ('links = ["vllm-project/vllm#42571"]\nstate = "repaired"', 'links = []\nstate = "reported"', "name the issue"),
         ('subject = "vllm-v1-pool"', 'subject = "vllm-pool"', "no subject is named vllm-pool"),

@@ -59,7 +59,7 @@ class Shown:
 
 
 def showings(fault: FaultRecord, examples: Path, every_release: bool, checkout: Path | None = None) -> list[Showing]:
-    """What shows a record both ways: in the newest bad release and the oldest good one after it, or in every release.
+    """What shows a record both ways: in the newest bad release and in one without the fault, or in every release.
 
     A saved run is shown in the release in which it was found.
     """
@@ -67,7 +67,7 @@ def showings(fault: FaultRecord, examples: Path, every_release: bool, checkout: 
     for by, path in ((SCRIPT, script_of(fault, examples)), (SAVED_RUN, trace_of(fault, examples))):
         if path is not None:
             bad = fault.bad[-1] if by == SCRIPT else load(path).subject.partition("==")[2] or fault.bad[-1]
-            releases = [*fault.bad, *fault.good] if every_release else [bad, *fault.good[:1]]
+            releases = [*fault.bad, *fault.good] if every_release else [bad, *filter(None, [fault.without])]
             found += [Showing(fault, by, release, examples, checkout) for release in releases]
     return found
 

@@ -103,6 +103,19 @@ class FaultRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             return ", ".join(self.bad)
         return f"{self.bad[0]} to {self.bad[-1]}"
 
+    @property
+    def gone_in(self) -> str:
+        """The oldest release after all bad ones in which the same run did not show it; empty if none is known."""
+        if not self.has_releases:
+            return self.good[0] if self.good else ""
+        last = max(map(order_of, self.bad))
+        return next((one for one in self.good if order_of(one) > last), "")
+
+    @property
+    def without(self) -> str:
+        """A release without the fault, to compare with: `gone_in`, else an older one; empty if none is known."""
+        return self.gone_in or (self.good[-1] if self.good else "")
+
     def affects(self, release: str) -> str | None:
         """Whether a release has the fault, in words; None if it was shown that it has not, or lies outside.
 

@@ -77,7 +77,7 @@ def hunts(faults: list[FaultRecord], examples: Path, seeds: Iterable[int], effor
     for one in faults:
         if one.subject and one.property_id and one.has_releases and (one.trace or one.good):
             path = trace_of(one, examples)
-            good = f"{one.subject}=={one.good[0]}" if one.good else ""
+            good = f"{one.subject}=={one.without}" if one.without else ""
             subject = f"{one.subject}=={one.bad[-1]}"
             wanted.setdefault(subject, []).append(Wanted(one.id, one.property_id, good, str(path or "")))
     return [Hunt(name, seed, effort, tuple(each), tool) for seed in seeds for name, each in sorted(wanted.items())]

@@ -64,8 +64,8 @@ def _about_releases(fault: FaultRecord) -> Iterator[str]:
         for name, releases in (("bad", fault.bad), ("good", fault.good)):
             if releases != sorted(set(releases), key=order_of):
                 yield f"{name} is in the order of the releases, each once"
-    if fault.state == "repaired" and not fault.good:
-        yield "it is repaired, so name a release without it in good"
+    if fault.state == "repaired" and not fault.gone_in:
+        yield "it is repaired, so name a newer release without it in good"
     if (fault.state == "unreported") != (fault.report is not None):
         yield "a fault that is unreported, and no other, has a [report] that can be sent"
     if fault.state == "reported" and not fault.links:
