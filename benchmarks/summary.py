@@ -67,10 +67,9 @@ def of_judges(found: Mapping[str, Any], slow: Slow) -> Iterator[Goal]:
 
 def of_sights(found: Mapping[str, Any], slow: Slow) -> Iterator[Goal]:
     """First sights of known faults."""
-    for name, fault in first_sight.FAULTS.items():
-        goal = fault.goal(found["slowness"])
-        if goal is not None:
-            yield at_most(f"{name} seen, CPU s of the walk", found.get(name, {}).get("median s"), round(goal, 4))
+    for name, goal in first_sight.GOALS.items():
+        most = round(goal.scaled(found["slowness"]), 4)
+        yield at_most(f"{name} seen, CPU s of the walk", found.get(name, {}).get("median s"), most)
 
 
 def of_searches(found: Mapping[str, Any], slow: Slow) -> Iterator[Goal]:
