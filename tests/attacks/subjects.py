@@ -171,7 +171,7 @@ OBSERVED: dict[str, tuple[str, int | tuple[int, ...]]] = {
     "tables: a list": ("return right()._replace(tables=[[0]])", USAGE),
     "tables: a dict of a subclass": (
         "return right()._replace(tables=type('D', (dict,), {})(right().tables))",
-        UNREACHED,
+        USAGE,
     ),
     "tables: a dict that lies": (
         "return right()._replace(tables=type('D', (dict,), {'items': lambda s: [], '__len__': lambda s: 0})({99: [[0]]}))",

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -256,6 +257,7 @@ def test_a_factory_that_returns_no_subject_is_one_clear_error(folder: Path, isol
     ("value", "text"),
     [
         (10**30, f"{10**30} (beyond 64 bits)"),
+        (defaultdict(int), "defaultdict(<class 'int'>, {}) (of the type defaultdict)"),
         ([1, 10**30], f"[1, {10**30} (beyond 64 bits)]"),
         ([-(2**63) - 1], f"[{-(2**63) - 1} (beyond 64 bits)]"),
         ("a\ud800", r"'a\\ud800'"),

@@ -82,7 +82,9 @@ def pack(value: Any) -> Any:
         answers = value.expected, value.observed, value.blocks
         texts, values = [getattr(value, name) for name in TEXTS], {n: pack(text) for n, text in value.values.items()}
         return [FINDING, value.property, value.sentence, value.cause, texts, values, pack(answers)]
-    return [FOREIGN, f"{text_of(value)} (beyond 64 bits)" if kind is int else text_of(value)]
+    is_derived = isinstance(value, int | str | list | tuple | dict) and kind is not int
+    remark = " (beyond 64 bits)" if kind is int else f" (of the type {kind.__name__})" if is_derived else ""
+    return [FOREIGN, f"{text_of(value)}{remark}"]
 
 
 def _sendable(value: Any) -> Any:
