@@ -37,12 +37,12 @@ NOT_RUN = {
         "kvproof corpus reproduce": "it downloads releases; tests/check/hunting/corpus show one fault",
         "kvproof corpus run": "it takes hours; `make corpus` runs it",
     },
+    "findings.md": {"kvproof corpus reproduce": "it downloads releases; tests/check/hunting/corpus show one fault"},
     "data-plane.md": {
         "make gpu": "it needs a GPU; tests/benchmarks try its stages without one",
         "python3 -m benchmarks.gpu_kernels": "it needs nvcc and the sources of engines; `make gpu ENGINES=` runs it",
     },
     "engines.md": {
-        "kvproof hunt --subject mini-sglang==PATH": "it needs a checkout, which no index has",
         "kvproof hunt --subject vllm-v1==./vllm": "it needs a checkout; tests/check/subjects/loading judges some",
     },
     "install.md": {"python -m pip": INDEX},

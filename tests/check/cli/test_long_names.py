@@ -34,6 +34,11 @@ WORDS: dict[str, tuple[str, ...]] = {
     "device": ("--device", "cpu", "--budget", "1"),
     "device compare": ("file",),
     "engines add": ("file",),
+    "corpus list": (),
+    "corpus show": ("F9",),
+    "corpus validate": (),
+    "corpus reproduce": ("F9",),
+    "corpus run": ("F9", "--effort", "100", "--seeds", "1"),
     "baseline accept": ("file",),
 }
 LONG = {"a name": f"folder/{'x' * 300}", "a path": "x" * 5_000}  # longer than 255, and than 4,096 characters

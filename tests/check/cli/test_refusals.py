@@ -25,6 +25,16 @@ campaign nothing
 compare a b
 compare a b --history none.db
 config nothing
+corpus list --affects vllm
+corpus list --affects vllm==0.31.0 --engine sglang
+corpus list --class event
+corpus list --folder nothing
+corpus reproduce F9 --checkout there
+corpus run F9 --seeds 1,1
+corpus run F9 --tool nothing_here
+corpus show F0
+corpus show F9 --report
+corpus validate --folder nothing
 device --baseline nothing_here.py
 device --baseline nowhere.json
 device --baseline plain.json

@@ -116,6 +116,7 @@ def run(
         from kvproof.check.subjects.loading.shipping import SHIPPING
 
         numbers, console = _seeds(seeds), output()
+        _require_program(tool)
         effort = effort_of(effort, None).name
         found, examples = records(folder, ids, engine, fault_class)
         planned = score.hunts(found, examples, numbers, effort, tool)
@@ -145,6 +146,25 @@ def _seeds(text: str) -> list[int]:
     if not numbers or len(set(numbers)) < len(numbers) or not all(0 <= one <= SEED_MAX for one in numbers):
         raise UsageError(f"--seeds takes different numbers with commas between them, such as 1,2,3; it is {text!r}")
     return numbers
+
+
+def _require_program(tool: str | None) -> None:
+    """Raise UsageError unless the command of a tool begins with a program that is here."""
+    import shlex
+    import shutil
+
+    if tool is None:
+        return
+    try:
+        words = shlex.split(tool)
+    except ValueError as error:
+        raise UsageError(f"--tool: {error}", "tool") from error
+    try:
+        is_here = bool(words) and shutil.which(words[0]) is not None
+    except OSError:  # the name is too long
+        is_here = False
+    if not is_here:
+        raise UsageError(f"--tool: there is no program {words[0] if words else repr(tool)}", "tool")
 
 
 def _print(console: "Output", scored: "list[Score]") -> None:

@@ -1,7 +1,7 @@
 """Each way in which a record can disagree with its files, with kvproof or with itself is named."""
 
 import pytest
-from tests.check.hunting.corpus.conftest import Corpus
+from tests.check.hunting.corpus.conftest import EXAMPLES, Corpus
 
 from kvproof.check.hunting.corpus.record import read_all
 from kvproof.check.hunting.corpus.validation import problems
@@ -81,3 +81,7 @@ def test_every_trace_and_every_script_belongs_to_a_record(corpus: Corpus) -> Non
 def test_two_records_have_no_alias_in_common(corpus: Corpus) -> None:
     corpus()
     assert "F8: several records have this alias" in found(corpus, name="vllm-other")
+
+
+def test_the_corpus_of_kvproof_is_valid() -> None:
+    assert problems(read_all(EXAMPLES / "corpus"), EXAMPLES) == []
