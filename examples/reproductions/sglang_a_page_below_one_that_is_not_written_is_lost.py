@@ -4,39 +4,33 @@ A request publishes two tokens, and the host has room for one: they stay on the 
 these two and a third one, which is written to the host. When the device is freed, the third token leaves it first and
 stays on the host. Then the node of the first two is deleted with all that is below it (`HiRadixCache._evict_regular`),
 so nothing finds the third token, and nothing frees its slot. From 0.5.12 on, what is below a node that the host does
-not have is not written (`write_backup`).
-
-Run it with the SGLang that is to be tried. It needs no GPU and no model, and ends with exit code 1 if the fault is
-there.
+not have is not written (`write_backup`). Run it with the SGLang that is to be tried: exit code 1 if the fault is there.
 """
 
-import sys
 from collections import namedtuple
-from types import SimpleNamespace
 from typing import Any
 
 import torch
+from on_any_engine import StandIn, fault_if, nothing, same
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams, InsertParams
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 from sglang.srt.mem_cache.hiradix_cache import HiRadixCache
 from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey
 
-NUM_HOST_SLOTS = 1
 Ack = namedtuple("Ack", ("start_event", "finish_event", "node_ids"))
-DONE = SimpleNamespace(query=lambda: True, synchronize=lambda: None)
+DONE = StandIn(query=lambda: True, synchronize=nothing)
 
 
 class Controller:
-    """The controller of a host with a few slots, whose copies are over at once."""
+    """The controller of a host with one slot, whose copies are over at once."""
 
     write_policy = "write_through"
-    mem_pool_device_allocator = SimpleNamespace(free=lambda slots: None)
+    mem_pool_device_allocator = StandIn(free=nothing)
+    reset = staticmethod(nothing)  # there is nothing under way
+    evict_device = staticmethod(len)  # the device has these tokens no longer
 
     def __init__(self) -> None:
-        self.free, self.ack_write_queue = list(range(NUM_HOST_SLOTS)), list[Any]()
-
-    def reset(self) -> None:
-        """There is nothing under way."""
+        self.free, self.ack_write_queue = [0], list[Any]()
 
     def write(self, device_indices: Any, node_id: int, **more: Any) -> Any:
         """Slots for these tokens; None if they are too few."""
@@ -50,43 +44,32 @@ class Controller:
         self.free += slots.tolist()
         return len(slots)
 
-    def evict_device(self, slots: Any) -> int:
-        """The device has these tokens no longer."""
-        return len(slots)
-
 
 controller = Controller()
 cache = HiRadixCache.__new__(HiRadixCache)
 cache.__dict__.update(
     cache_controller=controller,
-    token_to_kv_pool_host=SimpleNamespace(clear=lambda: None),
+    token_to_kv_pool_host=StandIn(clear=nothing),
     prefetch_loaded_tokens_by_reqid={},
     evictable_host_leaves=set(),
     ongoing_write_through={},
-    write_through_threshold=1,
     enable_storage=False,
-    tp_world_size=1,
     pp_rank=0,
-    pp_size=1,
-    attn_cp_group=None,
-    attn_tp_group=None,
+    **same(1, "write_through_threshold tp_world_size pp_size"),
+    **same(None, "attn_cp_group attn_tp_group"),
 )
-pool = SimpleNamespace(device="cpu")
-RadixCache.__init__(
-    cache, CacheInitParams(disable=False, req_to_token_pool=None, token_to_kv_pool_allocator=pool, page_size=1)
-)
+pools = {"req_to_token_pool": None, "token_to_kv_pool_allocator": StandIn(device="cpu")}
+RadixCache.__init__(cache, CacheInitParams(disable=False, page_size=1, **pools))
 for tokens in ([1, 2], [1, 2, 3]):
     cache.insert(InsertParams(key=RadixKey(tokens, None), value=torch.tensor(tokens)))
 cache.writing_check()
 cache.evict(EvictParams(num_tokens=10))
 
-found, nodes = 0, [cache.root_node]
+found, nodes = 0, list(cache.root_node.children.values())
 while nodes:
     node = nodes.pop()
     nodes += node.children.values()
-    if node is not cache.root_node and node.host_value is not None:
-        found += len(node.host_value)
-taken = NUM_HOST_SLOTS - len(controller.free)
+    found += len(node.host_value) if node.host_value is not None else 0
+taken = 1 - len(controller.free)
 print(f"slots of the host that are taken: {taken}; those of tokens that the tree has: {found}")
-if taken != found:
-    sys.exit(f"{taken - found} slot of the host is lost")
+fault_if(taken != found, f"{taken - found} slot of the host is lost")

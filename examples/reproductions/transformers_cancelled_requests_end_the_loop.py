@@ -10,16 +10,14 @@ Three runs, with the parts of the generation loop and without a model:
   of a request sets it back. If all requests that run are cancelled, the one that was reset waits for ever, and so does
   every new one.
 
-Run it with the transformers that is to be tried. It needs no GPU and no model, and ends with exit code 1 if a fault is
-there.
+Run it with the transformers that is to be tried: exit code 1 if the fault is there.
 """
 
 import queue
-import sys
-from types import SimpleNamespace
 from typing import Any
 
 import torch
+from on_any_engine import StandIn, fault_if, nothing, same
 from transformers.generation.continuous_batching.cache import PagedAttentionCache
 from transformers.generation.continuous_batching.continuous_api import BackgroundThreadStatus, ContinuousBatchProcessor
 from transformers.generation.continuous_batching.distributed import DistributedHelper
@@ -29,61 +27,42 @@ from transformers.generation.continuous_batching.requests import RequestState
 from transformers.generation.continuous_batching.scheduler import SCHEDULER_MAPPING
 
 NUM_REQUESTS_MAX, NUM_STEPS = 16, 8
-MODEL = SimpleNamespace(
-    num_hidden_layers=1,
-    num_attention_heads=1,
-    num_key_value_heads=1,
-    head_dim=16,
-    hidden_size=16,
-    vocab_size=16,
-    _attn_implementation="paged|flash",
-)
-
-
-def nothing(*positional: Any, **named: Any) -> None:
-    """Do nothing."""
-
-
-NO_PROCESSORS = SimpleNamespace(
-    tensors_required=0, fill_defaults=nothing, prepare_tensor_args=nothing, check_kwargs=nothing
-)
+ONE_EACH = same(1, "num_hidden_layers num_attention_heads num_key_value_heads")
+MODEL = StandIn(_attn_implementation="paged|flash", **same(16, "head_dim hidden_size vocab_size"), **ONE_EACH)
+NO_PROCESSORS = StandIn(tensors_required=0, **same(nothing, "fill_defaults prepare_tensor_args check_kwargs"))
 
 
 class Processor(ContinuousBatchProcessor):  # type: ignore[misc]
     """The loop's processor, made of its parts."""
 
     def __init__(self, block_size: int, num_blocks: int, is_async: bool) -> None:
-        settings = SimpleNamespace(
+        settings = StandIn(
             page_size=block_size,
             num_blocks=num_blocks,
             allow_block_sharing=True,
-            max_batch_tokens=16,
-            max_blocks_per_request=0,
-            fallback_max_blocks_per_request=0,
             max_memory_percent=1.0,
-            max_requests_per_batch=NUM_REQUESTS_MAX,
             cuda_graph_booleans=(False, False),
             return_logprobs=False,
             use_async_batching=is_async,
+            **same(NUM_REQUESTS_MAX, "max_batch_tokens max_requests_per_batch"),
+            **same(0, "max_blocks_per_request fallback_max_blocks_per_request"),
         )
-        alone = DistributedHelper(None, None)
+        alone, device = DistributedHelper(None, None), torch.device("cpu")
         self.cache = PagedAttentionCache(MODEL, settings, "cpu", alone, torch.float32)
         self.scheduler = SCHEDULER_MAPPING["fifo"](self.cache, None, NUM_REQUESTS_MAX)
         self.inputs_and_outputs = ContinuousBatchingIOs(
             cache=self.cache,
             config=MODEL,
             continuous_batching_config=settings,
-            device=torch.device("cpu"),
+            device=device,
             model_dtype=torch.float32,
             logit_processor=NO_PROCESSORS,
         )
         self.distributed_helper = alone
         self.offloading_manager = OffloadingManager(self.cache, self.scheduler, 0.0, 0.0, None, alone)
-        self.model_runner = SimpleNamespace(
-            maybe_pad_inputs=lambda queries, keys, fast: (queries, keys), pad_inputs=False
-        )
+        self.model_runner = StandIn(maybe_pad_inputs=lambda queries, keys, fast: (queries, keys), pad_inputs=False)
         self.logit_processor = NO_PROCESSORS
-        self.output_router = SimpleNamespace(deliver_batch=nothing)
+        self.output_router = StandIn(deliver_batch=nothing)
         self.background_thread_status = BackgroundThreadStatus()
         self.input_queue: Any = queue.Queue()
         self.cancel_queue: Any = queue.Queue()
@@ -134,6 +113,5 @@ def reset_and_never_taken_back() -> str:
 
 
 faults = [fault for fault in (*map(cancelled_while_computed, (0, 1)), reset_and_never_taken_back()) if fault]
-if faults:
-    sys.exit("; ".join(faults))
+fault_if(faults, "; ".join(faults))
 print("every run ended as it should")

@@ -5,27 +5,22 @@ that are free do not hold the rest, `try_to_free_sectors` makes free sectors of 
 blocks were subtracted already, and now they count again, as sectors: `ValueError`. The request should be reset instead.
 
 Here the pool has one sector of two blocks. A request was offloaded into it and has come back; the next one needs three
-blocks. Run it with the transformers that is to be tried. It needs no GPU and no model, and ends with exit code 1 if the
-fault is there.
+blocks. Run it with the transformers that is to be tried: exit code 1 if the fault is there.
 """
 
-import sys
-from types import SimpleNamespace
 from typing import Any
 
+from on_any_engine import StandIn, fault_if_raised
 from transformers.generation.continuous_batching.cache_allocators.cache_pool import CachePool
 from transformers.generation.continuous_batching.offloading_manager import OffloadingManager
 
 BLOCKS_PER_SECTOR = 2
 pool = CachePool(num_sectors=1, num_allocators=1, num_reserved_sectors=0)
 pool.set_blocks_per_sector(0, BLOCKS_PER_SECTOR)
-allocators = {"layers": SimpleNamespace(index=0, blocks_per_sector=BLOCKS_PER_SECTOR)}
-manager: Any = SimpleNamespace(_cpu_pool=pool, cache=SimpleNamespace(cache_allocators=allocators))
+allocators = {"layers": StandIn(index=0, blocks_per_sector=BLOCKS_PER_SECTOR)}
+manager: Any = StandIn(_cpu_pool=pool, cache=StandIn(cache_allocators=allocators))
 
 first = OffloadingManager._reserve_cpu_blocks(manager, {"layers": 2})
 pool.free_blocks(0, first["layers"])
-try:
-    second = OffloadingManager._reserve_cpu_blocks(manager, {"layers": 3})
-except ValueError as error:
-    sys.exit(f"a request of three blocks, a pool of two: ValueError: {error}")
-print(f"a request of three blocks, a pool of two: {second}")
+with fault_if_raised(ValueError, "a request of three blocks, a pool of two"):
+    print("a request of three blocks, a pool of two:", OffloadingManager._reserve_cpu_blocks(manager, {"layers": 3}))

@@ -4,13 +4,11 @@ The evictor keeps an entry in its queue for every time that a block was added, a
 the time of the block's last use differs. A block on the host has no such time (-1), because only blocks of the GPU are
 marked as accessed. So if a request is swapped out twice, the first entry of its blocks remains. When such a block was
 evicted and holds something else, the old entry is found first, and `_maybe_allocate_evicted_block_id` in
-`vllm/core/block/prefix_caching_block.py` fails at `assert content_hash_to_evict in self._cached_blocks`.
-
-Run it with the vLLM that is to be tried. It needs no GPU and no model, and ends with exit code 1 if the fault is there.
+`vllm/core/block/prefix_caching_block.py` fails at `assert content_hash_to_evict in self._cached_blocks`. Run it with
+the vLLM that is to be tried: exit code 1 if the fault is there.
 """
 
-import sys
-
+from on_any_engine import fault_if
 from vllm.core.evictor import LRUEvictor
 
 BLOCK, NUM_TOKENS, NEVER_ACCESSED = 0, 2, -1
@@ -24,5 +22,4 @@ print("evicted for another request:", evictor.evict())
 evictor.add(BLOCK, SECOND, NUM_TOKENS, NEVER_ACCESSED)  # that request came back too
 block, content = evictor.evict()
 print("evicted:", (block, content))
-if content != SECOND:
-    sys.exit(f"block {block} holds content {SECOND}, and the evictor names {content}")
+fault_if(content != SECOND, f"block {block} holds content {SECOND}, and the evictor names {content}")

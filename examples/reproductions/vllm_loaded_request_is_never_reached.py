@@ -3,157 +3,31 @@
 A request waits while a KV connector loads its KV; it has its blocks already. Another one runs, needs a further block
 when none is left, and is preempted, which puts it at the front of the queue. It does not fit beside the blocks of the
 first request, so the loop over the queue ends there, in every step again. The first request could run at once, but it
-is never reached. Not seen from 0.18.1 on.
-
-Run it with the vLLM that is to be tried. It needs no GPU and no model, and ends with exit code 1 if the fault is there.
+is never reached. Not seen from 0.18.1 on. Run it with the vLLM that is to be tried: exit code 1 if the fault is there.
 """
 
-import inspect
-import sys
 from typing import Any
 
-import torch
-from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
-from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
-from vllm.v1.request import Request
+from on_any_engine import fault_if
+from on_vllm_scheduler import Connector, end_step, new_request, new_scheduler
 
-BLOCK_SIZE, NUM_BLOCKS, NUM_TOKENS = 2, 7, 10  # one of the blocks is the null block
+NUM_BLOCKS, NUM_TOKENS = 7, 10  # one of the blocks is the null block
 NUM_STEPS = 40
 
 
-class Options:
-    """A configuration: what is given, and None, which is off, for everything else."""
-
-    def __init__(self, **given: Any) -> None:
-        self.__dict__.update(given)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return None
+def finds(request: Any, num_computed_tokens: int) -> tuple[int, bool]:
+    """The connector loads the whole prompt of the request "loaded", and nothing else."""
+    return (request.num_tokens - num_computed_tokens, True) if request.request_id == "loaded" else (0, False)
 
 
-class Tokens(list[int]):
-    """The sampled tokens of a request; 0.11.1 and 0.11.2 expect an array."""
-
-    def tolist(self) -> list[int]:
-        return self
-
-
-class Connector(Options):
-    """A connector that loads the whole prompt of the request "loaded", and nothing else."""
-
-    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
-        is_loaded = request.request_id == "loaded"
-        return (request.num_tokens - num_computed_tokens, True) if is_loaded else (0, False)
-
-    def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, None]:
-        return False, None
-
-    def take_events(self) -> tuple[()]:
-        return ()
-
-    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None: ...
-    def build_connector_meta(self, output: Any) -> None: ...
-    def on_new_request(self, request: Any) -> None: ...
-    def bind_kv_cache_manager(self, manager: Any) -> None: ...
-    def update_connector_output(self, output: Any) -> None: ...
-    def get_loaded_kv_cache_group_ids(self, request: Any) -> tuple[int, ...]:
-        return (0,)
-
-
-def with_options(kind: Any, **options: Any) -> Any:
-    """Call a class with those of the options that it takes."""
-    return kind(**{name: value for name, value in options.items() if name in inspect.signature(kind).parameters})
-
-
-KVConnectorFactory.create_connector = lambda *positional, **named: Connector()
-spec = with_options(
-    FullAttentionSpec, block_size=BLOCK_SIZE, num_kv_heads=1, head_size=8, dtype=torch.float16, use_mla=False
-)
-options = Options(
-    scheduler_config=Options(
-        max_num_seqs=1,
-        max_num_batched_tokens=80,
-        max_model_len=NUM_TOKENS,
-        policy="fcfs",
-        async_scheduling=False,
-        enable_chunked_prefill=True,
-        chunked_prefill_enabled=True,
-        long_prefill_token_threshold=0,
-        watermark=0.0,
-    ),
-    cache_config=Options(num_gpu_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE, enable_prefix_caching=False),
-    model_config=Options(max_model_len=NUM_TOKENS, runner_type="generate"),
-    parallel_config=Options(
-        decode_context_parallel_size=1,
-        prefill_context_parallel_size=1,
-        pipeline_parallel_size=1,
-        data_parallel_rank=0,
-        data_parallel_index=0,
-    ),
-    observability_config=Options(per_request_spec_decode_metrics="none"),
-    kv_transfer_config=Options(kv_load_failure_policy="recompute"),
-    ec_manager_config=Options(get_encoder_cache_manager_obj=lambda: None),
-    num_speculative_tokens=0,
-    max_concurrent_batches=1,
-    aux_output_config=Options(enabled=False),
-    num_lookahead_tokens=0,
-    num_prefill_lookahead_tokens=0,
-)
-scheduler = with_options(
-    Scheduler,
-    vllm_config=options,
-    kv_cache_config=with_options(
-        KVCacheConfig,
-        num_blocks=NUM_BLOCKS,
-        kv_cache_tensors=[],
-        kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
-    ),
-    structured_output_manager=Options(should_advance=lambda request: False),
-    log_stats=False,
-    block_size=BLOCK_SIZE,
-)
-
-
-def request(name: str, num_tokens: int, max_tokens: int) -> Any:
-    """A request whose tokens are all 0."""
-    return with_options(
-        Request,
-        request_id=name,
-        prompt_token_ids=[0] * num_tokens,
-        sampling_params=Options(max_tokens=max_tokens, min_tokens=0, stop_token_ids=[]),
-        pooling_params=None,
-        eos_token_id=None,
-        arrival_time=0.0,
-    )
-
-
-arrived = ["loaded"]  # the connector reports it with the second step
-scheduler.add_request(request("loaded", 4, 1))
-scheduler.add_request(request("long", 1, NUM_TOKENS - 1))
+scheduler = new_scheduler(NUM_BLOCKS, NUM_TOKENS, connector=Connector(finds), max_num_seqs=1)
+scheduler.add_request(new_request("loaded", [0] * 4, max_tokens=1))
+scheduler.add_request(new_request("long", [0], max_tokens=NUM_TOKENS - 1))
 for number in range(NUM_STEPS):
     step = scheduler.schedule()
-    names = list(step.num_scheduled_tokens)
     if number < 12:
         print(f"step {number} computes {step.num_scheduled_tokens}")
-    is_arriving = number > 0 and bool(arrived)
-    transferred = Options(finished_sending=[], finished_recving=arrived[:]) if is_arriving else None
-    if is_arriving:
-        arrived.clear()
-    scheduler.update_from_output(
-        step,
-        Options(
-            req_ids=names,
-            req_id_to_index={name: index for index, name in enumerate(names)},
-            sampled_token_ids=[Tokens([0]) for _ in names],
-            prompt_logprobs_dict={},
-            prompt_token_id_logprobs_dict={},
-            kv_connector_output=transferred,
-        ),
-    )
+    end_step(scheduler, step, arrived=["loaded"] if number == 1 else [])
 left = sorted(scheduler.requests)
 print(f"after {NUM_STEPS} steps, these requests are not over: {left}")
-if left:
-    sys.exit("nothing is scheduled any more, and the KV of the first request is there")
+fault_if(left, "nothing is scheduled any more, and the KV of the first request is there")

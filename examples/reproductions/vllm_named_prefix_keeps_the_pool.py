@@ -4,15 +4,15 @@ A request of four tokens names all of them as its prefix, and ends. `Prefix.bloc
 on: `PrefixPool` has no limit, and nothing removes a prefix. A request of three blocks would fit the pool of four, but
 two are left. `BlockSpaceManager.can_allocate` compares it with the whole pool, so it does not say NEVER, and LATER
 cannot come true, since nothing runs. The scheduler leaves the request at the head of its queue, where it stops those
-behind it too: `LLMEngine.step` schedules nothing any more. 0.4.0 has no named prefixes.
-
-Run it with the vLLM that is to be tried. It needs no GPU and no model, and ends with exit code 1 if the fault is there.
+behind it too: `LLMEngine.step` schedules nothing any more. 0.4.0 has no named prefixes. Run it with the vLLM that is to
+be tried: exit code 1 if the fault is there.
 """
 
 import importlib.util
 import sys
-from types import SimpleNamespace
 from typing import Any
+
+from on_any_engine import StandIn, fault_if
 
 if importlib.util.find_spec("vllm.prefix") is None:
     print("this release has no named prefixes")
@@ -28,8 +28,8 @@ BLOCK_SIZE, NUM_BLOCKS = 2, 4
 def group_of(number: int, tokens: list[int], prefix: Any = None) -> Any:
     """A waiting request with one sequence: what the manager reads of it."""
     num_blocks = -(-len(tokens) // BLOCK_SIZE)
-    seq = SimpleNamespace(seq_id=number, logical_token_blocks=[None] * num_blocks, status=SequenceStatus.WAITING)
-    return SimpleNamespace(prefix=prefix, get_seqs=lambda status=None: [seq], num_seqs=lambda status=None: 1)
+    seq = StandIn(seq_id=number, logical_token_blocks=[None] * num_blocks, status=SequenceStatus.WAITING)
+    return StandIn(prefix=prefix, get_seqs=lambda status=None: [seq], num_seqs=lambda status=None: 1)
 
 
 manager = BlockSpaceManager(BLOCK_SIZE, NUM_BLOCKS, 0, watermark=0.0)
@@ -42,4 +42,4 @@ manager.free(first.get_seqs()[0])
 
 answer, num_free = manager.can_allocate(group_of(2, [5] * 6)), manager.get_num_free_gpu_blocks()
 print(f"nothing runs, and {num_free} of {NUM_BLOCKS} blocks are free; a request of 3 blocks: {answer.name}")
-sys.exit(answer is AllocStatus.LATER)
+fault_if(answer is AllocStatus.LATER, "nothing runs that could give blocks back, and the pool would hold the request")

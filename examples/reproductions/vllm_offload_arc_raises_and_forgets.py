@@ -2,42 +2,24 @@
 
 A touch of a block that is still being written raises `KeyError`: the block is taken out of list T1, and then moved to
 the end of the same list. Repaired in 0.17.0. A store that does not fit is refused, but has evicted what it could before
-that. Repaired in 0.19.0.
-
-Run it with the vLLM that is to be tried. It needs no GPU and no model, and ends with exit code 1 if a fault is there.
+that. Repaired in 0.19.0. Run it with the vLLM that is to be tried: exit code 1 if the fault is there.
 """
 
-import importlib
-import sys
-from typing import Any
-
-FIRST, SECOND, THIRD = (bytes([number] * 8) + bytes(4) for number in range(3))
-
-
-def manager_of(num_blocks: int) -> Any:
-    """An offloading manager with the policy "arc"."""
-    try:
-        kind = importlib.import_module("vllm.v1.kv_offload.arc_manager").ARCOffloadingManager
-    except ModuleNotFoundError:  # from 0.19 on, one manager has all policies
-        kind = importlib.import_module("vllm.v1.kv_offload.cpu.manager").CPUOffloadingManager
-        return kind(block_size=16, num_blocks=num_blocks, cache_policy="arc")
-    return kind(importlib.import_module("vllm.v1.kv_offload.backends.cpu").CPUBackend(16, num_blocks))
-
+from on_any_engine import fault_if
+from on_vllm_offload import Store
 
 faults = []
-manager = manager_of(1)
-manager.prepare_store([FIRST])
+store = Store(num_blocks=1, policy="arc")
+store.begin(0)
 try:
-    manager.touch([FIRST])
+    store.touch(0)
 except KeyError:
     faults.append("a touch of a block that is being written raises KeyError")
 
-manager = manager_of(1)
-manager.prepare_store([FIRST])
-manager.complete_store([FIRST])
-refused = manager.prepare_store([SECOND, THIRD]) is None
+store = Store(num_blocks=1, policy="arc")
+store.store(0)
+refused = not store.begin(1, 2)
 print(f"room for one block; a store of two others is {'refused' if refused else 'begun'}")
-if refused and not manager.lookup([FIRST]):
+if refused and not store.has(0):
     faults.append("a store that was refused has evicted a block")
-if faults:
-    sys.exit("; ".join(faults))
+fault_if(faults, "; ".join(faults))

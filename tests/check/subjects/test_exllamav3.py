@@ -29,10 +29,11 @@ from kvproof.check.subjects import exllamav3
 exllamav3.EXTENSION.cache_rotate = lambda cache, rotations, buffer: None
 """
 RUN = """
-import runpy, sys
+import os, runpy, sys
 from kvproof.check.subjects.registry import find
 
 find(sys.argv[1])()
+sys.path[0] = os.path.dirname(sys.argv[2])  # as `python SCRIPT` has it: the scripts import what lies beside them
 runpy.run_path(sys.argv[2])
 """
 

@@ -233,12 +233,13 @@ def test_transformers_is_not_refuted_where_these_are_mended(order: dict[str, int
 
 
 SCRIPT = """
-import runpy, sys
+import os, runpy, sys
 from kvproof.check.subjects.transformers.loader import import_modules
 
 modules = import_modules(sys.argv[1])
 api, cache, offloading, scheduler = modules.api, modules.cache, modules.offloading, modules.scheduler
 {change}
+sys.path[0] = os.path.dirname(sys.argv[2])  # as `python SCRIPT` has it: the scripts import what lies beside them
 runpy.run_path(sys.argv[2])
 """
 CANCELLED = "cancelled_requests_end_the_loop"

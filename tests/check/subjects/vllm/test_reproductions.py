@@ -14,10 +14,11 @@ from kvproof.check.subjects.loading import download
 pytestmark = pytest.mark.engine
 SCRIPTS = Path(__file__).parents[4] / "examples" / "reproductions"
 RUN = """
-import runpy, sys
+import os, runpy, sys
 from kvproof.check.subjects.registry import find
 
 find(sys.argv[1])()
+sys.path[0] = os.path.dirname(sys.argv[2])  # as `python SCRIPT` has it: the scripts import what lies beside them
 runpy.run_path(sys.argv[2])
 """
 

@@ -156,10 +156,11 @@ def test_pages_that_a_storage_does_not_give_come_back_once(judged: Judged) -> No
 
 SCRIPTS = Path(__file__).parents[5] / "examples" / "reproductions"
 RUN = """
-import runpy, sys
+import os, runpy, sys
 from kvproof.check.subjects.registry import find
 
 find(sys.argv[1])()
+sys.path[0] = os.path.dirname(sys.argv[2])  # as `python SCRIPT` has it: the scripts import what lies beside them
 runpy.run_path(sys.argv[2])
 """
 
