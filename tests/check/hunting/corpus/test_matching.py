@@ -7,6 +7,7 @@ from tests.check.hunting.corpus.conftest import EXAMPLES
 
 from kvproof.check.counterexample.store import raw_trace
 from kvproof.check.hunting.corpus.matching import Matching, Wanted, broken
+from kvproof.check.isolation.factory import factory_for
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
@@ -37,43 +38,45 @@ def saved(path: Path, operations: list[Operation], num_gpu_blocks: int = 2) -> P
 
 
 def test_a_run_breaks_on_the_broken_manager_and_not_on_the_right_one(run: Path) -> None:
-    there = broken(run, BAD)
+    there = broken(run, BAD, factory_for)
     assert there is not None
     assert there.key[0] == "refcount-exact"
-    assert broken(run, GOOD) is None
+    assert broken(run, GOOD, factory_for) is None
 
 
 def test_a_run_counts_for_the_record_whose_saved_run_breaks_alike(run: Path, tmp_path: Path) -> None:
     longer = saved(tmp_path / "longer.json", [("new", 5, (5,), (1,)), *FORKED], 3)
-    matching = Matching(BAD, [Wanted("other", "no-double-free"), Wanted("leak", "refcount-exact", GOOD, str(run))])
+    matching = Matching(
+        BAD, [Wanted("other", "no-double-free"), Wanted("leak", "refcount-exact", GOOD, str(run))], factory_for
+    )
     assert matching.take(longer) == "leak"
     assert [one.id for one in matching.left] == ["other"]
 
 
 def test_a_record_without_a_saved_run_needs_a_release_without_the_fault(run: Path) -> None:
-    assert Matching(BAD, [Wanted("leak", "refcount-exact")]).take(run) is None
-    assert Matching(BAD, [Wanted("leak", "refcount-exact", GOOD)]).take(run) == "leak"
+    assert Matching(BAD, [Wanted("leak", "refcount-exact")], factory_for).take(run) is None
+    assert Matching(BAD, [Wanted("leak", "refcount-exact", GOOD)], factory_for).take(run) == "leak"
 
 
 def test_a_run_that_breaks_the_good_release_too_counts_for_nothing(run: Path) -> None:
-    assert Matching(BAD, [Wanted("leak", "refcount-exact", BAD, str(run))]).take(run) is None
+    assert Matching(BAD, [Wanted("leak", "refcount-exact", BAD, str(run))], factory_for).take(run) is None
 
 
 def test_a_run_of_another_property_counts_for_nothing(run: Path) -> None:
-    assert Matching(BAD, [Wanted("leak", "lists-agree", GOOD)]).take(run) is None
+    assert Matching(BAD, [Wanted("leak", "lists-agree", GOOD)], factory_for).take(run) is None
 
 
 def test_one_finding_never_counts_for_two_records(run: Path) -> None:
     twins = [Wanted("one", "refcount-exact", GOOD, str(run)), Wanted("two", "refcount-exact", GOOD, str(run))]
-    assert Matching(BAD, twins).take(run) == "one"
+    assert Matching(BAD, twins, factory_for).take(run) == "one"
 
 
 def test_a_record_without_a_saved_run_gets_no_run_of_another_record(run: Path) -> None:
     known, unknown = Wanted("known", "refcount-exact", BAD, str(run)), Wanted("new", "refcount-exact", GOOD)
-    assert Matching(BAD, [unknown, known]).take(run) is None
+    assert Matching(BAD, [unknown, known], factory_for).take(run) is None
 
 
 def test_what_is_no_run_counts_for_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{}")
-    assert Matching(BAD, [Wanted("leak", "refcount-exact", GOOD)]).take(tmp_path / "a.json") is None
-    assert broken(saved(tmp_path / "b.json", FORKED), "no-such-subject") is None
+    assert Matching(BAD, [Wanted("leak", "refcount-exact", GOOD)], factory_for).take(tmp_path / "a.json") is None
+    assert broken(saved(tmp_path / "b.json", FORKED), "no-such-subject", factory_for) is None

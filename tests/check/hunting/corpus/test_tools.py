@@ -8,6 +8,7 @@ from tests.check.hunting.corpus.conftest import EXAMPLES
 
 from kvproof.check.hunting.corpus.matching import broken
 from kvproof.check.hunting.corpus.tools import NotHunted, Work, tool_of
+from kvproof.check.isolation.factory import factory_for
 
 BAD = f"{EXAMPLES}/forty_lines_broken.py:Adapter"
 NAIVE = f"{sys.executable} {EXAMPLES}/naive_fuzzer.py"
@@ -15,13 +16,13 @@ NAIVE = f"{sys.executable} {EXAMPLES}/naive_fuzzer.py"
 
 def test_kvproof_sees_each_finding_once_with_the_operations_until_then(tmp_path: Path) -> None:
     work = Work()
-    seen = list(tool_of(None)(BAD, 1, "2000", tmp_path, work))
+    seen = list(tool_of(None)(BAD, 1, "2000", tmp_path, work, factory_for))
     assert len({one.file for one in seen}) == len(seen) > 0
     assert all(0 < one.num_operations <= work.num_operations for one in seen)
     assert [one.seconds for one in seen] == sorted(one.seconds for one in seen)
     assert work.is_whole
     assert work.num_operations >= 2_000
-    first = broken(seen[0].file, BAD)
+    first = broken(seen[0].file, BAD, factory_for)
     assert first is not None
     assert first.key[0] == "refcount-exact"
 
@@ -29,7 +30,8 @@ def test_kvproof_sees_each_finding_once_with_the_operations_until_then(tmp_path:
 def test_kvproof_sees_the_same_from_the_same_seed(tmp_path: Path) -> None:
     def one(folder: str) -> list[tuple[str, int]]:
         return [
-            (seen.file.name, seen.num_operations) for seen in tool_of(None)(BAD, 3, "500", tmp_path / folder, Work())
+            (seen.file.name, seen.num_operations)
+            for seen in tool_of(None)(BAD, 3, "500", tmp_path / folder, Work(), factory_for)
         ]
 
     assert one("a") == one("b") != []
@@ -37,7 +39,7 @@ def test_kvproof_sees_the_same_from_the_same_seed(tmp_path: Path) -> None:
 
 def test_what_cannot_be_made_is_not_hunted(tmp_path: Path) -> None:
     with pytest.raises(NotHunted, match="no-such"):
-        list(tool_of(None)("no-such", 1, "500", tmp_path, Work()))
+        list(tool_of(None)("no-such", 1, "500", tmp_path, Work(), factory_for))
 
 
 def program(tmp_path: Path, text: str) -> str:
@@ -48,7 +50,7 @@ def program(tmp_path: Path, text: str) -> str:
 def test_a_program_gets_subject_seed_operations_and_folder(tmp_path: Path) -> None:
     command = program(tmp_path, f"import sys\nopen({str(tmp_path / 'got')!r}, 'w').write(' '.join(sys.argv[1:]))")
     work = Work()
-    assert list(tool_of(command)("vllm-v1==0.30.0", 7, "quick", tmp_path / "out", work)) == []
+    assert list(tool_of(command)("vllm-v1==0.30.0", 7, "quick", tmp_path / "out", work, factory_for)) == []
     assert (tmp_path / "got").read_text() == f"vllm-v1==0.30.0 7 50000 {tmp_path}/out"
     assert (work.num_operations, work.is_whole) == (50_000, True)
 
@@ -58,7 +60,7 @@ def test_a_program_gets_subject_seed_operations_and_folder(tmp_path: Path) -> No
     [("import sys; sys.exit(2)", "ended with exit code 2"), ("raise SystemExit('x')", None)],
 )
 def test_a_program_that_ends_otherwise_has_hunted_nothing(tmp_path: Path, text: str, message: str | None) -> None:
-    hunt = tool_of(program(tmp_path, text))("vllm-v1==0.30.0", 1, "500", tmp_path / "out", Work())
+    hunt = tool_of(program(tmp_path, text))("vllm-v1==0.30.0", 1, "500", tmp_path / "out", Work(), factory_for)
     if message is None:
         assert list(hunt) == []
         return
@@ -68,7 +70,7 @@ def test_a_program_that_ends_otherwise_has_hunted_nothing(tmp_path: Path, text: 
 
 def test_a_program_that_is_not_there_has_hunted_nothing(tmp_path: Path) -> None:
     with pytest.raises(NotHunted, match="no_such_program"):
-        list(tool_of("no_such_program")("vllm-v1==0.30.0", 1, "500", tmp_path, Work()))
+        list(tool_of("no_such_program")("vllm-v1==0.30.0", 1, "500", tmp_path, Work(), factory_for))
 
 
 def test_the_naive_fuzzer_notices_nothing_in_a_right_manager_and_a_crash_in_a_wrong_one(tmp_path: Path) -> None:
@@ -79,6 +81,8 @@ def test_the_naive_fuzzer_notices_nothing_in_a_right_manager_and_a_crash_in_a_wr
     for subject, num in (("kvproof-pool", 0), (f"{tmp_path}/wrong.py:Wrong", 1)):
         folder = tmp_path / str(num)
         folder.mkdir()
-        seen = list(tool_of(NAIVE)(subject, 1, "2000", folder, Work()))
+        seen = list(tool_of(NAIVE)(subject, 1, "2000", folder, Work(), factory_for))
         assert len(seen) == num
-        assert all((run := broken(one.file, subject)) is not None and run.key[0] == "total-calls" for one in seen)
+        assert all(
+            (run := broken(one.file, subject, factory_for)) is not None and run.key[0] == "total-calls" for one in seen
+        )

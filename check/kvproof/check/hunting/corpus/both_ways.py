@@ -11,10 +11,12 @@ from pathlib import Path
 from kvproof.check.counterexample.replay import ReplayStatus
 from kvproof.check.counterexample.store import load
 from kvproof.check.hosts.program import finished, how_it_ended, module
+from kvproof.check.hunting.corpus.factories import factories
 from kvproof.check.hunting.corpus.record import FaultRecord
 from kvproof.check.hunting.corpus.run_script import NEITHER
 from kvproof.check.hunting.corpus.validation import script_of, trace_of
 from kvproof.check.runs.replay import replay
+from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.loading import EngineError, download
 
 SCRIPT_SECONDS = 600.0
@@ -104,7 +106,11 @@ def _by_script(one: Showing) -> Shown:
 def _by_saved_run(one: Showing) -> Shown:
     path = trace_of(one.fault, one.examples)
     assert path is not None
-    done = replay(path, f"{one.fault.subject}=={one.release}", isolation=True)
+    try:
+        with factories() as makes:
+            done = replay(path, makes(f"{one.fault.subject}=={one.release}"))
+    except UnknownSubject as error:
+        return Shown(Outcome.UNKNOWN, str(error))
     first = done.text.partition("\n")[0]
     if done.status is ReplayStatus.ERROR:
         return Shown(Outcome.UNKNOWN, first)

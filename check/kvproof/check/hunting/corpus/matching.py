@@ -18,7 +18,7 @@ from pathlib import Path
 from kvproof.check.counterexample.replay import ReplayStatus
 from kvproof.check.counterexample.store import load
 from kvproof.check.counterexample.trace_schema import CounterexampleError, config_of, operations_of
-from kvproof.check.isolation.factory import factory_for
+from kvproof.check.hunting.corpus.factories import Factories
 from kvproof.check.oracle.repetition import replay_twice
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Unsupported
@@ -50,12 +50,12 @@ class Broken:
     features: Features
 
 
-def broken(path: Path, subject: str) -> Broken | None:
+def broken(path: Path, subject: str, makes: Factories) -> Broken | None:
     """How the run of a file breaks on this subject; None if it does not, or cannot be run there."""
     try:
         trace = load(path)
         config, operations = config_of(trace, path), operations_of(trace, path)
-        done, parted = replay_twice(factory_for(subject), config, operations)
+        done, parted = replay_twice(makes(subject), config, operations)
     except (CounterexampleError, UnknownSubject, Unsupported, AdapterError):
         return None
     if done.finding is None or parted is not None:
@@ -67,14 +67,14 @@ def broken(path: Path, subject: str) -> Broken | None:
 class Matching:
     """The records that are still looked for in a subject with its release."""
 
-    def __init__(self, subject: str, wanted: list[Wanted]) -> None:
-        self.subject, self.left = subject, list(wanted)
-        runs = {one.id: broken(Path(one.trace), subject) for one in wanted if one.trace}
+    def __init__(self, subject: str, wanted: list[Wanted], makes: Factories) -> None:
+        self.subject, self.left, self.makes = subject, list(wanted), makes
+        runs = {one.id: broken(Path(one.trace), subject, makes) for one in wanted if one.trace}
         self._shown_by: dict[str, Broken] = {id: one for id, one in runs.items() if one is not None}
 
     def take(self, path: Path) -> str | None:
         """The id of the record that the run shows, which is no longer looked for; None if it shows none."""
-        if (run := broken(path, self.subject)) is None:
+        if (run := broken(path, self.subject, self.makes)) is None:
             return None
         fitting = [one for one in self.left if self._fits(one, run, path)]
         if not fitting:
@@ -95,7 +95,7 @@ class Matching:
             return False
         if not one.good:
             return True
-        there = replay(path, one.good, isolation=True)
+        there = replay(path, self.makes(one.good))
         if there.status is ReplayStatus.ERROR:
             return saved is not None
         return there.finding is None or there.finding.property != one.property

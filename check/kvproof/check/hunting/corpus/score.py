@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from kvproof.check.hosts.workers import Handling, UnitLost, Workers
+from kvproof.check.hunting.corpus.factories import factories
 from kvproof.check.hunting.corpus.matching import Matching, Wanted
 from kvproof.check.hunting.corpus.record import CLASSES, FaultRecord
 from kvproof.check.hunting.corpus.tools import NotHunted, Work, tool_of
@@ -22,6 +23,7 @@ from kvproof.check.hunting.corpus.validation import trace_of
 from kvproof.check.hunting.store import ResultStore
 from kvproof.check.hunting.unit import Judged, key_of
 from kvproof.check.runs.session import processor_seconds
+from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.loading import EngineError, download
 from kvproof.check.subjects.registry import engine_of
 
@@ -89,16 +91,16 @@ def hunted(hunt: Hunt) -> HuntResult:
     try:
         for name in {hunt.subject, *(one.good for one in hunt.wanted if one.good)}:
             download_for(name)
-        matching = Matching(hunt.subject, list(hunt.wanted))
-        with TemporaryDirectory() as folder:
-            for seen in tool_of(hunt.tool)(hunt.subject, hunt.seed, hunt.effort, Path(folder), work):
+        with TemporaryDirectory() as folder, factories() as makes:
+            matching = Matching(hunt.subject, list(hunt.wanted), makes)
+            for seen in tool_of(hunt.tool)(hunt.subject, hunt.seed, hunt.effort, Path(folder), work, makes):
                 began = processor_seconds()
                 if (id := matching.take(seen.file)) is not None:
                     sights.append(Sight(id, seen.by, seen.num_operations, round(seen.seconds - matched, 2)))
                 if not matching.left:
                     break
                 matched += processor_seconds() - began
-    except (NotHunted, EngineError) as error:
+    except (NotHunted, EngineError, UnknownSubject) as error:
         return HuntResult(sights, work.num_operations, work.seconds, str(error))
     return HuntResult(sights, work.num_operations, round(work.seconds - matched, 2))
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from kvproof.check.counterexample.store import load
 from kvproof.check.hosts.program import finished, how_it_ended
+from kvproof.check.hunting.corpus.factories import Factories
 from kvproof.check.hunting.findings import Saving
 from kvproof.check.hunting.head import here
 from kvproof.check.hunting.hunt import Searches
-from kvproof.check.isolation.factory import factory_for
 from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.runs.effort import Effort, effort_of
 from kvproof.check.runs.session import StageBudget, processor_seconds
@@ -55,15 +55,15 @@ class Work:
     is_whole: bool = False
 
 
-Tool = Callable[[str, int, str, Path, Work], Iterator[Seen]]  # subject, seed, effort, folder
+Tool = Callable[[str, int, str, Path, Work, Factories], Iterator[Seen]]  # subject, seed, effort, folder
 
 
-def hunt_by_kvproof(subject: str, seed: int, effort: str, folder: Path, work: Work) -> Iterator[Seen]:
+def hunt_by_kvproof(subject: str, seed: int, effort: str, folder: Path, work: Work, makes: Factories) -> Iterator[Seen]:
     """A hunt with default settings, its findings as they come. Raises NotHunted."""
     given: Effort = effort_of(effort, None, subject)
     began = processor_seconds()
     try:
-        make = factory_for(subject)
+        make = makes(subject)
         one = make()
         saving = Saving(make, subject, seed, Store(folder))
         saving.max_operations = given.shrinking_operations
@@ -89,7 +89,7 @@ def hunt_by_kvproof(subject: str, seed: int, effort: str, folder: Path, work: Wo
 def by_program(command: str) -> Tool:
     """The tool that this command is."""
 
-    def hunt(subject: str, seed: int, effort: str, folder: Path, work: Work) -> Iterator[Seen]:
+    def hunt(subject: str, seed: int, effort: str, folder: Path, work: Work, makes: Factories) -> Iterator[Seen]:
         num_operations, began = effort_of(effort, None, subject).operations, processor_seconds()
         words = [*shlex.split(command), subject, str(seed), str(num_operations), str(folder)]
         try:
