@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.check.hunting.corpus.conftest import SCRIPT, Corpus
+from tests.check.hunting.corpus.conftest import EXAMPLES, SCRIPT, Corpus
 
 from kvproof.check.hunting.corpus.both_ways import SAVED_RUN, Outcome, Showing, showings, shown
 from kvproof.check.hunting.corpus.both_ways import SCRIPT as BY_SCRIPT
@@ -80,7 +80,6 @@ def test_a_record_of_vllm_is_shown_both_ways(corpus: Corpus) -> None:
         ("vllm-v1-pool", "vllm-v1"),
         ("f8-a-block-freed-twice-in-one-call", "v1-a-salt-equals-an-adapters-name"),
     )
-    folder = corpus(*others)
-    source = Path(__file__).parents[4] / "examples" / "traces" / "v1-a-salt-equals-an-adapters-name.json"
-    (folder / "traces" / source.name).write_bytes(source.read_bytes())
-    assert [shown(one).outcome.value for one in all_showings(folder)] == ["shown", "gone", "shown", "gone"]
+    (fault,) = read_all(corpus(*others) / "corpus")
+    found = [shown(one) for one in showings(fault, EXAMPLES, every_release=False)]
+    assert [one.outcome.value for one in found] == ["shown", "gone", "shown", "gone"]
