@@ -109,6 +109,7 @@ def run(
     """
     with error_boundary(json):
         from kvproof.check.hosts.choice import opened
+        from kvproof.check.hosts.interrupt import interruptible
         from kvproof.check.hunting.corpus import score
         from kvproof.check.hunting.store import ResultStore
         from kvproof.check.runs.effort import effort_of
@@ -130,7 +131,8 @@ def run(
 
         with closing(ResultStore(out / STORE)) as store, opened(workers, SHIPPING) as pool:
             assert pool is not None
-            results = score.run(planned, pool, store, report)
+            with interruptible():
+                results = score.run(planned, pool, store, report)
         scored = score.scores(found, results)
         _print(console, scored)
         _write(json, _as_data(scored, numbers, effort, tool))

@@ -10,6 +10,7 @@ from kvproof.check.hunting.corpus.matching import Wanted
 from kvproof.check.hunting.corpus.record import read_all
 from kvproof.check.hunting.corpus.score import (
     FOUND,
+    INTERRUPTED,
     MISSED,
     NOT_HUNTED,
     Hunt,
@@ -109,6 +110,19 @@ def test_a_result_is_kept_and_one_that_has_a_reason_is_hunted_again(tmp_path: Pa
     assert results[good].num_operations >= 300
     assert results[good].reason == ""
     assert results[bad].reason
+
+
+def test_an_interrupt_leaves_what_is_done_and_the_rest_is_not_hunted(tmp_path: Path) -> None:
+    first, second = (Hunt("kvproof-pool", seed, "300", (Wanted("x", "refcount-exact"),)) for seed in (1, 2))
+
+    def interrupt(hunt: Hunt, result: HuntResult) -> None:
+        raise KeyboardInterrupt
+
+    with closing(ResultStore(tmp_path / "corpus.sqlite")) as store:
+        results = run([first, second], Here(), store, interrupt)
+        assert (results[first].reason, results[second].reason) == ("", INTERRUPTED)
+        assert store.find(first.key) is not None
+        assert store.find(second.key) is None
 
 
 def test_a_hunt_ends_when_all_that_is_looked_for_is_seen(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from kvproof.check.subjects.registry import engine_of
 
 FOUND, MISSED, NOT_HUNTED = "found", "missed", "not hunted"
 NO_REASON = "no reason is known yet"
+INTERRUPTED = "interrupted; the same command goes on"
 HUNT_SECONDS = 12 * 3600.0
 IN_ORDER = Handling(seconds=HUNT_SECONDS, is_loss_a_result=True)
 
@@ -125,18 +126,24 @@ class Score:
 def run(
     planned: list[Hunt], workers: Workers, store: ResultStore, report: Callable[[Hunt, HuntResult], None]
 ) -> dict[Hunt, HuntResult]:
-    """Do the hunts that are not in the store, and keep each result as soon as it is there. report: called with each."""
+    """Do the hunts that are not in the store, and keep each result as soon as it is there. report: called with each.
+
+    If the user interrupts it, the hunts that are left have this as their reason.
+    """
     results: dict[Hunt, HuntResult] = {}
     for one in planned:
         if (kept := store.find(one.key)) is not None:
             results[one] = _kept(store, kept)
     left = [one for one in planned if one not in results]
-    for one, done in zip(left, workers.results(hunted, left, IN_ORDER), strict=True):
-        result = HuntResult([], 0, 0.0, str(done)) if isinstance(done, UnitLost) else done
-        if not result.reason:
-            store.add(one.key, "", result.seconds, msgspec.to_builtins(result))
-        results[one] = result
-        report(one, result)
+    try:
+        for one, done in zip(left, workers.results(hunted, left, IN_ORDER), strict=True):
+            result = HuntResult([], 0, 0.0, str(done)) if isinstance(done, UnitLost) else done
+            if not result.reason:
+                store.add(one.key, "", result.seconds, msgspec.to_builtins(result))
+            results[one] = result
+            report(one, result)
+    except KeyboardInterrupt:
+        results |= {one: HuntResult([], 0, 0.0, INTERRUPTED) for one in left if one not in results}
     return results
 
 
