@@ -196,9 +196,9 @@ def num_new_pages(seq_lens: Any, page_size: int, prefix_lens: Any = None, decode
     return sum(-(-one // page_size) - -(-other // page_size) for one, other in zip(after, before, strict=True))
 
 
-HELPERS = {"get_bool_env_var": no, "get_num_new_pages": num_new_pages}
+UTILS = {"get_bool_env_var": no, "get_num_new_pages": num_new_pages}
 STAND_INS: dict[str, dict[str, Any]] = {
-    "srt.utils": HELPERS,
-    "srt.utils.common": HELPERS,
+    "srt.utils": UTILS,
+    "srt.utils.common": UTILS,
     "srt.utils.torch_memory_saver_adapter": {"TorchMemorySaverAdapter": NoSaver},
 }

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from on_sglang_modules import HELPERS, import_modules, no
+from on_sglang_modules import UTILS, import_modules, no
 
 LENGTH_MAX = 256  # tokens of a sequence
 SCHEDULER = (
@@ -28,6 +28,7 @@ SCHEDULER = (
     "srt.mem_cache.allocation",
     "srt.mem_cache.allocation_sizing",
     "srt.mem_cache.allocator.prefill_budget",
+    "srt.mem_cache.hiradix_cache",
     "srt.mem_cache.memory_budget",
     "srt.mem_cache.prefill_budget",
     "srt.model_executor.forward_batch_info",
@@ -130,7 +131,7 @@ module = import_modules(
             "SamplingBatchInfo": SimpleNamespace(from_schedule_batch=nothing),
         },
         "srt.server_args": GETTERS,
-        "srt.utils.common": {**HELPERS, "Range": Range, "flatten_arrays_to_pinned_cpu": one_tensor},
+        "srt.utils.common": {**UTILS, "Range": Range, "flatten_arrays_to_pinned_cpu": one_tensor},
     },
 )
 

@@ -26,6 +26,7 @@ def run(script: str, subject: str) -> subprocess.CompletedProcess[str]:
         ("sglang_closed_session_keeps_its_states.py", "sglang==0.5.10.post1", "sglang==0.5.11"),
         ("sglang_full_batch_stays_full.py", "sglang==0.5.21", "sglang==0.5.22"),
         ("sglang_grouped_free_takes_the_new_window_slot.py", "sglang==0.5.18", "sglang==0.5.19"),
+        ("sglang_prefetch_lands_below_what_the_host_lacks.py", "sglang==0.5.20", "sglang==0.5.21"),
         ("sglang_recovered_window_frees_locked_slots.py", "sglang==0.5.14", "sglang==0.5.15"),
         ("sglang_storage_error_ends_the_backup_thread.py", "sglang-hicache==0.5.21", "sglang-hicache==0.5.22"),
         ("sglang_tail_of_a_window_keeps_old_places.py", "sglang==0.5.12", "sglang==0.5.13"),
