@@ -64,6 +64,20 @@ def exit_code(script: str, subject: str) -> int:
         ("vllm_offloading_resets_twice.py", "vllm-v1-scheduler==0.33.0", None),
         ("vllm_offloading_stores_what_is_not_computed.py", "vllm-v1-scheduler==0.29.0", "vllm-v1-scheduler==0.30.0"),
         ("vllm_offloading_loads_one_token_for_ever.py", "vllm-v1-scheduler==0.33.0", None),
+        (
+            "vllm_request_that_preempts_itself_ends_the_step.py",
+            "vllm-v1-scheduler==0.32.0",
+            "vllm-v1-scheduler==0.33.0",
+        ),
+        ("vllm_sparse_retention_loses_a_hit.py", "vllm-v1==0.33.0", None),
+        ("vllm_states_need_a_block_more_than_is_counted.py", "vllm-v1-scheduler==0.33.0", None),
+        ("vllm_failed_load_of_a_hybrid_model.py", "vllm-v1-scheduler==0.29.0", "vllm-v1-scheduler==0.30.0"),
+        ("vllm_failed_load_while_a_step_is_under_way.py", "vllm-v1-scheduler==0.33.0", None),
+        ("vllm_late_output_of_a_preempted_request.py", "vllm-v1-scheduler==0.26.0", "vllm-v1-scheduler==0.27.0"),
+        ("vllm_loads_leave_no_block_for_drafts.py", "vllm-v1-scheduler==0.30.0", "vllm-v1-scheduler==0.31.0"),
+        ("vllm_load_is_reported_twice.py", "vllm-v1-scheduler==0.33.0", None),
+        ("vllm_image_that_is_computed_again_is_dropped.py", "vllm-v1-scheduler==0.27.1", "vllm-v1-scheduler==0.28.0"),
+        ("vllm_event_says_removed_while_a_copy_is_there.py", "vllm-v1==0.33.0", None),
     ],
 )
 def test_a_script_fails_on_the_faulty_release_and_passes_on_the_repaired_one(
