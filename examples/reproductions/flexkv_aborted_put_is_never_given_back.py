@@ -10,10 +10,11 @@ with exit code 1 if the fault is there.
 
 import importlib
 import sys
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 from on_a_checkout import checkout, without_init
+from on_any_engine import StandIn, fault_if
 
 NUM_BLOCKS = 4
 
@@ -40,7 +41,7 @@ for package in ("", ".cache", ".common"):
 STAND_INS: dict[str, dict[str, Any]] = {
     "block": {"SequenceMeta": Prompt},
     "hash_utils": {"HashType": int, "Hasher": object},
-    "transfer": {"DeviceType": SimpleNamespace(CPU=0)},
+    "transfer": {"DeviceType": StandIn(CPU=0)},
 }
 for name, words in STAND_INS.items():
     module = sys.modules[f"flexkv.common.{name}"] = ModuleType(f"flexkv.common.{name}")
@@ -58,5 +59,4 @@ pool.recycle_blocks(index.evict(NUM_BLOCKS)[0])
 found = index.match_prefix(prefix)
 print(f"all that can be evicted is evicted; free blocks: {pool.num_free_blocks} of {NUM_BLOCKS}")
 print(f"of the prefix, {found.num_matched_blocks} blocks are known, and {found.num_ready_matched_blocks} can be read")
-if pool.num_free_blocks < NUM_BLOCKS:
-    sys.exit(f"{NUM_BLOCKS - pool.num_free_blocks} blocks are never given back")
+fault_if(pool.num_free_blocks < NUM_BLOCKS, f"{NUM_BLOCKS - pool.num_free_blocks} blocks are never given back")

@@ -8,12 +8,11 @@ The two calls and the reader between them are made here one after the other. Loc
 or bytes. Run it with the LMCache that is to be tried: exit code 1 if the fault is there. It needs no GPU.
 """
 
-import sys
-from types import SimpleNamespace
 from typing import Any
 
 from lmcache.v1.distributed import l1_manager
 from lmcache.v1.distributed.error import L1Error
+from on_any_engine import StandIn, fault_if, nothing
 
 KEY = 7
 
@@ -45,7 +44,7 @@ class Memory:
 
     def allocate(self, layout: Any, number: int) -> Any:
         """So many objects."""
-        one = SimpleNamespace(meta=SimpleNamespace(address=0), get_size=lambda: 1, set_l1_manager=lambda manager: None)
+        one = StandIn(meta=StandIn(address=0), get_size=lambda: 1, set_l1_manager=nothing)
         return L1Error.SUCCESS, [one] * number
 
     def free(self, objects: Any) -> Any:
@@ -57,8 +56,8 @@ class Memory:
 
 
 l1_manager.TTLLock, l1_manager.L1MemoryManager = Lock, Memory
-memory = SimpleNamespace(devdax_path="", use_hugepages=False)
-config = SimpleNamespace(gds_l1_config=None, memory_config=memory, write_ttl_seconds=600, read_ttl_seconds=300, tag="")
+memory = StandIn(devdax_path="", use_hugepages=False)
+config = StandIn(gds_l1_config=None, memory_config=memory, write_ttl_seconds=600, read_ttl_seconds=300, tag="")
 manager = l1_manager.L1Manager(config)
 has_tags = hasattr(manager, "finish_write_and_delete")  # from 0.5.6 on
 manager.reserve_write([KEY], [False], None, **({"tag": "prefetch"} if has_tags else {"mode": "new"}))
@@ -73,5 +72,4 @@ if between is not None:
     manager.finish_read([KEY])
 is_hit = manager.reserve_read([KEY])[KEY][1] is not None
 print("the key whose load failed is found:", is_hit)
-if is_hit:
-    sys.exit("a request would read what nobody has written")
+fault_if(is_hit, "a request would read what nobody has written")

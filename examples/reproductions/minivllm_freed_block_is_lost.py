@@ -7,9 +7,8 @@ Run it with a checkout: `python minivllm_freed_block_is_lost.py CHECKOUT`. It ne
 code 1 if the fault is there.
 """
 
-import sys
-
 from on_a_checkout import checkout, nano_vllm
+from on_any_engine import fault_if
 
 SIZE, NUM_BLOCKS = 256, 8
 BlockManager, Sequence = nano_vllm("myvllm", checkout() / "src" / "myvllm")
@@ -23,5 +22,4 @@ for turn in range(1, 6):
     manager.allocate(request)
     manager.deallocate(request)
     print(f"request {turn} is over; free blocks: {len(manager.free_block_ids)} of {NUM_BLOCKS}")
-if len(manager.free_block_ids) < NUM_BLOCKS:
-    sys.exit(f"{NUM_BLOCKS - len(manager.free_block_ids)} blocks are lost")
+fault_if(len(manager.free_block_ids) < NUM_BLOCKS, f"{NUM_BLOCKS - len(manager.free_block_ids)} blocks are lost")

@@ -12,10 +12,10 @@ Run it with a checkout: `python nano_vllm_reused_block_is_found_by_its_tokens.py
 and ends with exit code 1 if the fault is there.
 """
 
-import sys
 from typing import Any
 
 from on_a_checkout import checkout, nano_vllm
+from on_any_engine import fault_if
 
 SIZE, NUM_BLOCKS = 256, 8
 BlockManager, Sequence = nano_vllm("nanovllm", checkout() / "nanovllm")
@@ -45,5 +45,4 @@ manager.deallocate(other)
 
 again = begin(HEAD + BLANK + BLANK)
 print(f"the first prompt again: blocks {again.block_table}; tokens that count as computed: {again.num_cached_tokens}")
-if len(set(again.block_table)) < len(again.block_table):
-    sys.exit("one block stands for two positions of the prompt")
+fault_if(len(set(again.block_table)) < len(again.block_table), "one block stands for two positions of the prompt")

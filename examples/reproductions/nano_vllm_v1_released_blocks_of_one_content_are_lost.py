@@ -8,9 +8,8 @@ Run it with a checkout: `python nano_vllm_v1_released_blocks_of_one_content_are_
 xxhash, and ends with exit code 1 if the fault is there.
 """
 
-import sys
-
 from on_a_checkout import checkout, nano_vllm
+from on_any_engine import fault_if
 
 SIZE, NUM_BLOCKS = 256, 8
 BlockManager, Sequence = nano_vllm("nanovllm", checkout() / "nanovllm")
@@ -25,5 +24,4 @@ for turn in range(1, NUM_BLOCKS + 1):  # one prompt, one request after the other
     manager.allocate(request)
     manager.deallocate(request)
     print(f"request {turn} is over; blocks that can be taken: {manager.num_free_blocks} of {NUM_BLOCKS}")
-if manager.num_free_blocks < NUM_BLOCKS:
-    sys.exit(f"{NUM_BLOCKS - manager.num_free_blocks} blocks are lost")
+fault_if(manager.num_free_blocks < NUM_BLOCKS, f"{NUM_BLOCKS - manager.num_free_blocks} blocks are lost")

@@ -8,10 +8,10 @@ import inspect
 from array import array
 from collections import namedtuple
 from collections.abc import Callable, Iterable
-from types import SimpleNamespace
 from typing import Any
 
 import torch
+from on_any_engine import StandIn, nothing
 from on_sglang_modules import UTILS, import_modules, no
 
 LENGTH_MAX = 256  # tokens of a sequence
@@ -62,7 +62,7 @@ OFF = (  # attributes of the scheduler that are None: each is an option, or a re
 )
 
 
-class Settings(SimpleNamespace):
+class Settings(StandIn):
     """The settings of a server without options: what is not given is None."""
 
     def __getattr__(self, name: str) -> None:
@@ -76,10 +76,6 @@ class Range(namedtuple("Range", ("start", "end"))):
     @property
     def length(self) -> int:
         return int(self.end - self.start)
-
-
-def nothing(*arguments: Any, **options: Any) -> None:
-    """A function that does nothing."""
 
 
 def its_batch(batch: Any, **options: Any) -> Any:
@@ -111,11 +107,11 @@ NAMES = (
     *("parallel", "schedule", "server_args", "serving", "spec"),
 )
 GETTERS: dict[str, Callable[..., Any]] = {f"get_{name}": lambda *arguments: SETTINGS for name in NAMES}
-TIMES = SimpleNamespace(set_metrics_collector=nothing, set_scheduler_recv_time=nothing)
+TIMES = StandIn(set_metrics_collector=nothing, set_scheduler_recv_time=nothing)
 module = import_modules(
     SCHEDULER,
     {
-        "srt.managers.scheduler_components.metrics_reporter": {"PrefillStats": SimpleNamespace(from_adder=nothing)},
+        "srt.managers.scheduler_components.metrics_reporter": {"PrefillStats": StandIn(from_adder=nothing)},
         "srt.metrics.collector": {"TimeStats": lambda **options: TIMES},
         "srt.observability.req_time_stats": {
             "SchedulerReqTimeStats": lambda **options: TIMES,
@@ -128,7 +124,7 @@ module = import_modules(
             "mamba_extra_buffer_enabled": no,
         },
         "srt.sampling.sampling_batch_info": {
-            "SamplingBatchInfo": SimpleNamespace(from_schedule_batch=nothing),
+            "SamplingBatchInfo": StandIn(from_schedule_batch=nothing),
         },
         "srt.server_args": GETTERS,
         "srt.utils.common": {**UTILS, "Range": Range, "flatten_arrays_to_pinned_cpu": one_tensor},
@@ -155,7 +151,7 @@ def new_caches(num_slots: int, num_rows: int = 16) -> Any:
         cache = module("srt.mem_cache.unified_radix_cache").UnifiedRadixCache(params)
     else:
         cache = module("srt.mem_cache.radix_cache").RadixCache(params)
-    return SimpleNamespace(req_to_token_pool=table, token_to_kv_pool_allocator=allocator, tree_cache=cache)
+    return StandIn(req_to_token_pool=table, token_to_kv_pool_allocator=allocator, tree_cache=cache)
 
 
 def new_scheduler(num_slots: int, chunk: int | None = None, num_rows: int = 16) -> Any:
@@ -166,28 +162,26 @@ def new_scheduler(num_slots: int, chunk: int | None = None, num_rows: int = 16) 
         dict.fromkeys(OFF),
         **vars(new_caches(num_slots, num_rows)),
         _prefill_decode_interval_remaining=0,
-        beam_coordinator=SimpleNamespace(pending_member_rows=lambda *arguments: 0),
+        beam_coordinator=StandIn(pending_member_rows=lambda *arguments: 0),
         chunked_prefill_size=chunk,
         disaggregation_mode=object(),
-        dp_attn_adapter=SimpleNamespace(
-            maybe_convert_decode_to_extend=its_batch, maybe_prepare_mlp_sync_batch=its_batch
-        ),
-        grammar_manager=SimpleNamespace(has_waiting_grammars=no),
-        load_inquirer=SimpleNamespace(_get_num_pending_tokens=nothing),
+        dp_attn_adapter=StandIn(maybe_convert_decode_to_extend=its_batch, maybe_prepare_mlp_sync_batch=its_batch),
+        grammar_manager=StandIn(has_waiting_grammars=no),
+        load_inquirer=StandIn(_get_num_pending_tokens=nothing),
         max_prefill_bs=64,
         max_prefill_tokens=10_000,
         max_running_requests=num_rows,
-        model_config=SimpleNamespace(vocab_size=100, is_encoder_decoder=False),
-        new_token_ratio_tracker=SimpleNamespace(current=0.5, decay_step=nothing, reset=nothing),
-        ngram_embedding_manager=SimpleNamespace(prepare_for_forward=its_batch),
+        model_config=StandIn(vocab_size=100, is_encoder_decoder=False),
+        new_token_ratio_tracker=StandIn(current=0.5, decay_step=nothing, reset=nothing),
+        ngram_embedding_manager=StandIn(prepare_for_forward=its_batch),
         page_size=1,
-        policy=SimpleNamespace(calc_priority=no, shortest_prefill_chunk_limit=nothing),
+        policy=StandIn(calc_priority=no, shortest_prefill_chunk_limit=nothing),
         prefill_decode_interval=0,
         priority_scheduling_preemption_threshold=0,
         running_batch=module("srt.managers.schedule_batch").ScheduleBatch(reqs=[], batch_is_full=False),
         server_args=SETTINGS,
-        spec_algorithm=SimpleNamespace(is_none=lambda: True, is_eagle=no, is_dflash=no),
-        tp_worker=SimpleNamespace(model_runner=SimpleNamespace(attn_backend=None, prefill_aware_swa=False)),
+        spec_algorithm=StandIn(is_none=lambda: True, is_eagle=no, is_dflash=no),
+        tp_worker=StandIn(model_runner=StandIn(attn_backend=None, prefill_aware_swa=False)),
         waiting_queue=[],
     )
     return scheduler

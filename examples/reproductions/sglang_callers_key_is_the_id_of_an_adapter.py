@@ -6,8 +6,7 @@ Run it with the SGLang that is to be tried. It needs no GPU and no model, and en
 there.
 """
 
-import sys
-
+from on_any_engine import fault_if
 from on_sglang_scheduler import module, new_caches, new_request
 
 TOKENS, ID = [1, 2, 3, 4], "9f3c"
@@ -23,5 +22,4 @@ asked = RadixKey(without.origin_input_ids, without.extra_key)
 found = caches.tree_cache.match_prefix(base.MatchPrefixParams(key=asked))
 num_hit = len(found.device_indices) if hasattr(found, "device_indices") else found.device_prefix_len
 print(f"tokens of the request without an adapter that are hit: {num_hit} of {len(TOKENS)}")
-if num_hit:
-    sys.exit("it reads what the adapter has computed")
+fault_if(num_hit, "it reads what the adapter has computed")

@@ -8,20 +8,17 @@ Run it with the SGLang that is to be tried. It needs no GPU and no model, and en
 there.
 """
 
-import sys
-
+from on_any_engine import fault_if
 from on_sglang_scheduler import new_request, new_scheduler, next_batch
 
 NUM_SLOTS = 16
 scheduler = new_scheduler(NUM_SLOTS)
 scheduler.waiting_queue.append(new_request("long", range(NUM_SLOTS)))
-if next_batch(scheduler) is not None:
-    sys.exit("the long prompt fits; the script is wrong")
+assert next_batch(scheduler) is None  # it does not fit
 scheduler.waiting_queue.clear()  # its client aborts it
 scheduler.waiting_queue.append(new_request("short", [7, 8]))
 is_scheduled = any(next_batch(scheduler) is not None for _ in range(3))
 print(
     f"the running batch has {len(scheduler.running_batch.reqs)} requests; full: {scheduler.running_batch.batch_is_full}"
 )
-if not is_scheduled:
-    sys.exit("a prompt of two tokens is not scheduled in an empty pool")
+fault_if(not is_scheduled, "a prompt of two tokens is not scheduled in an empty pool")

@@ -8,8 +8,7 @@ Run it with the SGLang that is to be tried. It needs no GPU and no model, and en
 there.
 """
 
-import sys
-
+from on_any_engine import fault_if
 from on_sglang_windows import free_slots, new_allocator
 
 allocator = new_allocator(num_slots=8)
@@ -22,5 +21,4 @@ allocator.set_full_to_swa_mapping(full, new)  # and it gets another one
 allocator.free_group_end()
 free = free_slots(allocator.swa_attn_allocator)
 print(f"the old slot {old} is free: {old in free}; the new slot {int(new)} is free: {int(new) in free}")
-if int(new) in free or old not in free:
-    sys.exit("the slot that is used is free, and the other one is lost")
+fault_if(int(new) in free or old not in free, "the slot that is used is free, and the other one is lost")

@@ -9,13 +9,12 @@ Run it with the SGLang that is to be tried. It needs no GPU and no model, and en
 there.
 """
 
-import sys
 from array import array
-from types import SimpleNamespace
 from typing import Any
 
 import torch
-from on_sglang_scheduler import module, new_caches, nothing
+from on_any_engine import StandIn, fault_if_raised, nothing
+from on_sglang_scheduler import module, new_caches
 
 RADIX, HASHES = "srt.mem_cache.hiradix_cache", ["a", "b", "c"]
 
@@ -24,7 +23,7 @@ class Controller:
     """The controller of a host without room."""
 
     write_policy = "write_through"
-    mem_pool_device_allocator = SimpleNamespace(free=nothing)
+    mem_pool_device_allocator = StandIn(free=nothing)
 
     def reset(self) -> None:
         """There is nothing under way."""
@@ -43,7 +42,7 @@ def new_radix_cache() -> Any:
     cache = kind.__new__(kind)
     cache.__dict__.update(
         cache_controller=Controller(),
-        token_to_kv_pool_host=SimpleNamespace(clear=nothing),
+        token_to_kv_pool_host=StandIn(clear=nothing),
         prefetch_loaded_tokens_by_reqid={},
         evictable_host_leaves=set(),
         ongoing_write_through={},
@@ -57,7 +56,7 @@ def new_radix_cache() -> Any:
         attn_tp_group=None,
     )
     params = module("srt.mem_cache.cache_init_params").CacheInitParams(
-        disable=False, req_to_token_pool=None, token_to_kv_pool_allocator=SimpleNamespace(device="cpu"), page_size=1
+        disable=False, req_to_token_pool=None, token_to_kv_pool_allocator=StandIn(device="cpu"), page_size=1
     )
     module("srt.mem_cache.radix_cache").RadixCache.__init__(cache, params)
     return cache
@@ -82,8 +81,6 @@ else:
     cache.insert(base.InsertParams(key=key(1, 2), value=caches.token_to_kv_pool_allocator.alloc(2)))
     ended = cache.tree_core.insert_host(cache.tree_core.root_node.id, key(1, 2, 3), host_slots, HASHES)
     print("what was prefetched is dropped:", ended.host_insert_dropped)
-try:
+with fault_if_raised(AssertionError, "the eviction ends the scheduler"):
     cache.evict(base.EvictParams(num_tokens=2))
-except AssertionError as error:
-    sys.exit(f"the eviction ends the scheduler: {error}")
 print("the two pages are evicted from the device")

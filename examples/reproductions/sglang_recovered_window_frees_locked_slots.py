@@ -9,11 +9,11 @@ Run it with the SGLang that is to be tried. It needs no GPU and no model, and en
 there.
 """
 
-import sys
 from array import array
 from typing import Any
 
 import torch
+from on_any_engine import fault_if
 from on_sglang_windows import COMPONENTS, free_slots, module, new_allocator
 
 base, RadixKey = module("srt.mem_cache.base_prefix_cache"), module("srt.mem_cache.radix_cache").RadixKey
@@ -42,5 +42,4 @@ cache.evict(base.EvictParams(num_tokens=0, swa_num_tokens=3))  # the window of t
 publish(PREFIX, allocator.alloc(3))  # another request has computed its tokens, too
 lost = sorted(set(held) & free_slots(allocator.full_attn_allocator))
 print(f"slots of the request that runs: {held}; of these are free: {lost}")
-if lost:
-    sys.exit("slots are free that a running request reads")
+fault_if(lost, "slots are free that a running request reads")

@@ -8,12 +8,11 @@ there.
 """
 
 import logging
-import sys
 from queue import SimpleQueue
 from threading import Event
-from types import SimpleNamespace
 from typing import Any
 
+from on_any_engine import StandIn, fault_if
 from sglang.srt.managers.cache_controller import HiCacheController
 
 logging.disable(logging.CRITICAL)
@@ -24,7 +23,7 @@ class Operations:
     """The queue of the thread: two copies, and then it is asked to stop."""
 
     def __init__(self) -> None:
-        self.waiting = [SimpleNamespace(id=number, completed_tokens=0) for number in (1, 2)]
+        self.waiting = [StandIn(id=number, completed_tokens=0) for number in (1, 2)]
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """The next copy; None at the end."""
@@ -57,5 +56,4 @@ except OSError as error:
     print(f"the thread ends: {error}")
 done = [acknowledged.get().id for _ in range(acknowledged.qsize())]
 print(f"copies that were acknowledged: {done}")
-if 2 not in done:
-    sys.exit("the second copy is never done, and its pages stay held")
+fault_if(2 not in done, "the second copy is never done, and its pages stay held")

@@ -8,10 +8,10 @@ The kernel that chooses slots within pages needs a device; it is replaced by one
 SGLang that is to be tried. It needs no GPU and no model, and ends with exit code 1 if the fault is there.
 """
 
-import sys
 from typing import Any
 
 import torch
+from on_any_engine import fault_if
 from on_sglang_windows import new_allocator
 
 PAGE_SIZE, NUM_TOKENS, NUM_TAIL = 2, 4, 2
@@ -39,5 +39,4 @@ allocator.swa_attn_allocator.clear()
 second = allocator.alloc_extend_swa_tail(*prompt, NUM_TAIL)
 places = allocator.full_to_swa_index_mapping[second[: NUM_TOKENS - NUM_TAIL]].tolist()
 print(f"window slots of the tokens before the tail: {places}; 0 stands for none")
-if any(places):
-    sys.exit("tokens without a window have window slots")
+fault_if(any(places), "tokens without a window have window slots")

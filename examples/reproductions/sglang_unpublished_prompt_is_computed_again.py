@@ -8,9 +8,9 @@ Run it with the SGLang that is to be tried. It needs no GPU and no model, and en
 there.
 """
 
-import sys
 from typing import Any
 
+from on_any_engine import fault_if
 from on_sglang_scheduler import new_request, new_scheduler, next_batch
 
 NUM_SLOTS, CHUNK, NUM_CHUNKS = 32, 4, 3
@@ -24,5 +24,4 @@ for _ in range(NUM_CHUNKS):
     batch = next_batch(scheduler, batch)
     begins.append(request.prefix_len if hasattr(request, "prefix_len") else len(request.prefix_indices))
 print(f"the steps begin at tokens {begins}; free slots: {scheduler.token_to_kv_pool_allocator.available_size()}")
-if begins != [CHUNK * step for step in range(NUM_CHUNKS)]:
-    sys.exit("a chunk is computed again")
+fault_if(begins != [CHUNK * step for step in range(NUM_CHUNKS)], "a chunk is computed again")

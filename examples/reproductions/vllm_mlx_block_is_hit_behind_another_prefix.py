@@ -9,9 +9,9 @@ the fault is there.
 """
 
 import importlib
-import sys
 
 from on_a_checkout import checkout, without_init
+from on_any_engine import fault_if
 
 SIZE = 4
 without_init("vllm_mlx", checkout() / "vllm_mlx")
@@ -27,5 +27,4 @@ prompt = [7, 8, 9, 10, 2, 3]
 blocks, rest = cache.find_shared_prefix(prompt)  # what `fetch_cache` does
 print(f"the prompt {prompt} hits blocks {blocks}; still to be computed: {rest}")
 print(f"the look-up with the tokens before a block finds {cache.get_computed_blocks(prompt)[1]} tokens")
-if blocks:
-    sys.exit("the prompt reads KV that was computed behind 1, 1, 1, 1")
+fault_if(blocks, "the prompt reads KV that was computed behind 1, 1, 1, 1")
