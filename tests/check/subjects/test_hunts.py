@@ -25,7 +25,6 @@ LONG = {
     ),  # adapters and salts have a fault of the same rule, not repaired
 }
 NUM_OPERATIONS_MAX = 12
-TRACES = Path(__file__).parents[3] / "examples" / "traces"
 
 
 def kvproof(*arguments: str) -> str:
@@ -87,10 +86,3 @@ def test_a_hunt_finds_the_fault_of_a_release_and_its_run_passes_once_it_is_repai
     assert all(kvproof("replay", str(path)).startswith("FAILED") for path in short)
     if repaired is not None:
         assert any(kvproof("replay", str(path), "--subject", repaired).startswith("FIXED") for path in short)
-
-
-@pytest.mark.parametrize("path", sorted(TRACES.glob("*.json")), ids=lambda path: path.stem)
-def test_a_saved_run_still_fails_on_the_release_it_was_found_in(path: Path) -> None:
-    subject = json.loads(path.read_text())["subject"]
-    download.add(f"{engine_of(subject)}=={subject.partition('==')[2]}")
-    assert kvproof("replay", str(path)).startswith("FAILED")

@@ -45,6 +45,11 @@ WITHOUT_RELEASES = (
         ("print('nothing')", "gone", "nothing"),
         ("raise ValueError('not mine')", "unknown", "ValueError: not mine"),
         ("import os\nos.kill(os.getpid(), 9)", "unknown", "was ended by signal 9"),
+        (
+            "import sys\nprint('usage: python SCRIPT CHECKOUT', file=sys.stderr)\nsys.exit(2)",
+            "unknown",
+            "usage: python",
+        ),
         ("import os\nos._exit(7)", "unknown", "ended with exit code 7"),
     ],
 )

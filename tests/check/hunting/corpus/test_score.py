@@ -86,9 +86,30 @@ def test_a_miss_has_the_reason_of_its_record(corpus: Corpus) -> None:
 
 
 def test_a_record_that_no_subject_drives_counts_as_missed(corpus: Corpus) -> None:
-    _, folder = planned(corpus, ('subject = "vllm-v1-pool"', 'subject = ""'))
+    text = 'story = "The call is `free_blocks`."\n'
+    missed = text + '[missed]\ncause = "no subject"\ntext = "It is."\n'
+    _, folder = planned(corpus, ('subject = "vllm-v1-pool"', 'subject = ""'), (text, missed))
     (score,) = scores(read_all(folder / "corpus"), {})
     assert (score.outcome, score.cause) == (MISSED, "no subject")
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ((('engine = "vllm"', 'engine = "owner/name"'),), "needs a checkout of owner/name at 0.23.0"),
+        (
+            (('good = ["0.24.0"]', "good = []"), ('trace = "f8-a-block-freed-twice-in-one-call"', 'trace = ""')),
+            "neither a saved run nor a release without it",
+        ),
+    ],
+)
+def test_a_record_that_a_hunt_might_find_and_that_was_not_hunted_is_no_miss(
+    corpus: Corpus, changes: tuple[tuple[str, str], ...], cause: str
+) -> None:
+    _, folder = planned(corpus, *changes)
+    (score,) = scores(read_all(folder / "corpus"), {})
+    assert score.outcome == NOT_HUNTED
+    assert cause in score.cause
 
 
 def test_the_last_row_of_the_table_is_the_sum(corpus: Corpus) -> None:

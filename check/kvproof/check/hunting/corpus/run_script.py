@@ -27,7 +27,7 @@ def main(subject: str, script: Path, arguments: list[str]) -> int:
     except SystemExit as done:
         if isinstance(done.code, str):
             print(done.code)
-        return 0 if done.code in (None, 0) else 1
+        return NEITHER if isinstance(done.code, int) and done.code not in (0, 1) else 0 if not done.code else 1
     except Exception:
         traceback.print_exc()
         return NEITHER

@@ -3,7 +3,7 @@
 A tool hunts in the newest bad release of each record whose code some subject drives, once for each seed, from an empty
 folder. Records of one release are looked for in one hunt, which ends when all of them are seen. A fault is *found* if
 more than half of the seeds see it, *missed* if the others were hunted to their end, and *not hunted* if that could not
-be done; this is no miss. A record without a subject is missed, for the reason that it gives.
+be done; this is no miss. A record that no hunt could find is missed, for the reason that it gives.
 """
 
 from collections import Counter
@@ -166,7 +166,10 @@ def _is_about(hunt: Hunt, fault: FaultRecord) -> bool:
 def _score(fault: FaultRecord, done: list[tuple[Hunt, HuntResult]]) -> Score:
     score = Score(fault)
     if not done:
-        score.cause = "no subject" if not fault.subject else fault.missed.cause if fault.missed else NO_REASON
+        if fault.missed is not None:
+            score.cause = fault.missed.cause
+        else:
+            score.outcome, score.cause = NOT_HUNTED, _why_not_hunted(fault)
         return score
     for hunt, result in done:
         score.sights.update((hunt.seed, sight) for sight in result.sights if sight.id == fault.id)
@@ -178,6 +181,12 @@ def _score(fault: FaultRecord, done: list[tuple[Hunt, HuntResult]]) -> Score:
     else:
         score.cause = fault.missed.cause if fault.missed else NO_REASON
     return score
+
+
+def _why_not_hunted(fault: FaultRecord) -> str:
+    if not fault.has_releases:
+        return f"needs a checkout of {fault.engine} at {fault.bad[-1]}"
+    return "it has neither a saved run nor a release without it, so that nothing tells its runs from others"
 
 
 def table(found: list[Score], of: Callable[[Score], str]) -> Iterator[tuple[str, Counter[str]]]:

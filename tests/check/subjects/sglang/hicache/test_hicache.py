@@ -1,9 +1,6 @@
 """SGLang's HiCache: what a run of the host pool, the controller and the tree shows."""
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -152,34 +149,3 @@ def test_pages_that_a_storage_does_not_give_come_back_once(judged: Judged) -> No
     judge, done = judged("0.5.6", *LOST)
     assert all(done)
     assert (judge.observed.entries, judge.observed.free_ids) == ({0: 0, 1: 1}, [3, 2])
-
-
-SCRIPTS = Path(__file__).parents[5] / "examples" / "reproductions"
-RUN = """
-import os, runpy, sys
-from kvproof.check.subjects.registry import find
-
-find(sys.argv[1])()
-sys.path[0] = os.path.dirname(sys.argv[2])  # as `python SCRIPT` has it: the scripts import what lies beside them
-runpy.run_path(sys.argv[2])
-"""
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize(
-    ("script", "release", "code"),
-    [
-        ("sglang_prefetch_gives_pages_back_twice", "0.5.5", 1),
-        ("sglang_prefetch_gives_pages_back_twice", "0.5.6", 0),
-        ("sglang_a_page_below_one_that_is_not_written_is_lost", "0.5.10.post1", 1),
-        ("sglang_a_page_below_one_that_is_not_written_is_lost", "0.5.12", 0),
-    ],
-)
-def test_a_script_fails_on_the_faulty_release_and_passes_on_the_repaired_one(
-    script: str, release: str, code: int
-) -> None:
-    download.add(f"sglang=={release}")
-    command = [sys.executable, "-c", RUN, f"sglang-hicache=={release}", str(SCRIPTS / f"{script}.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert "Traceback" not in done.stderr, done.stderr
-    assert done.returncode == code
