@@ -1,12 +1,15 @@
 """One row for each property: at which level it can be decided, and the reason if it cannot."""
 
+import ast
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kvproof.check.oracle.coverage import OF_STORES, PROPERTIES, RECORDING, Facts, has_meaning
-from kvproof.check.oracle.level import LEVELS, MANAGER, POOL, STORE
+from kvproof.check.oracle import coverage
+from kvproof.check.oracle.coverage import OF_CONNECTORS, OF_STORES, PROPERTIES, RECORDING, Facts, has_meaning
+from kvproof.check.oracle.level import LEVELS, MANAGER, POOL, STORE, Level
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import Config, Observation, Unsupported
 from kvproof.check.protocol.scopes import SCOPES, Scope
@@ -29,17 +32,46 @@ def test_a_level_without_an_entry_in_the_rows_has_needs_of_its_own() -> None:
         assert of_others == MEANINGS.keys() - level.needs
 
 
-def test_every_property_can_be_decided_at_some_level() -> None:
+def everything() -> Facts:
+    """A subject that can and declares everything that a property may need."""
     names: list[str] = [field for field, value in asdict(Capabilities()).items() if isinstance(value, bool)]
-    everything_on: dict[str, Any] = dict.fromkeys(names, True)
-    everything = Facts(
-        replace(Capabilities(), num_overtaken_max=0, lost_hits=0, refusal_slack=0, eviction=BLOCK_LRU, **everything_on)
+    everything_on: dict[str, Any] = dict.fromkeys(names, True) | {"hits_whole_prompts": False}
+    can = replace(
+        Capabilities(), num_overtaken_max=0, lost_hits=0, refusal_slack=0, eviction=BLOCK_LRU, **everything_on
     )
+    return Facts(replace(can, connectors=("own",)))
+
+
+def raised_in(folder: str) -> set[str]:
+    """The properties that the judges in a folder of the oracle name in a call."""
+    calls = (
+        node
+        for path in Path(coverage.__file__).parent.glob(folder)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+    )
+    return {
+        word.value
+        for call in calls
+        for word in call.args[:1]
+        if isinstance(word, ast.Constant) and isinstance(word.value, str) and word.value in MEANINGS
+    }
+
+
+@pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name)
+def test_what_a_judge_can_raise_is_not_called_unsupported_at_its_level(level: Level) -> None:
+    folder = {"pool": "pool.py"}.get(level.name, f"{level.name}/*.py")
+    raised = raised_in(folder)
+    assert raised
+    assert {name for name in raised if level.unsupported(name, everything()) is not None} == set()
+
+
+def test_every_property_can_be_decided_at_some_level() -> None:
     open_names = {
-        name for name, needs in PROPERTIES.items() if any(need.is_fulfilled(everything) for need in needs.values())
+        name for name, needs in PROPERTIES.items() if any(need.is_fulfilled(everything()) for need in needs.values())
     }
     # the walker decides whether a subject is deterministic, by repeating runs; pools and stores have needs of their own
-    assert open_names == MEANINGS.keys() - {"nondeterministic", "events-agree", *OF_STORES}
+    assert open_names == MEANINGS.keys() - {"nondeterministic", "events-agree", *OF_STORES} | {*OF_CONNECTORS}
 
 
 @pytest.mark.parametrize(

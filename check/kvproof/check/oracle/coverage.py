@@ -94,6 +94,10 @@ SERVES_RUNNING = Need(
     lambda facts: facts.can.serves_running and facts.can.refusal_slack is not None,
     "the subject does not declare that all who run are in each step that has room for them",
 )
+CONNECTOR = Need(
+    lambda facts: bool(facts.can.connectors),
+    "judged at the store level, and for schedulers with a connector of their own to host memory",
+)
 SCHEDULER_LEVEL = never("judged only at the scheduler level")
 MANAGER_LEVEL = never("judged only at the manager level")
 STORE_LEVEL = never("judged only at the store level")
@@ -123,6 +127,7 @@ OF_STORES = (
     "tiers-agree",
     "groups-agree",
 )
+OF_CONNECTORS = ("hit-written", "one-writer", "arrived-whole", "source-held")  # also where a scheduler has one
 PROPERTIES: dict[str, dict[str, Need]] = {
     "refcount-exact": _row(REFCOUNTS, recording=RECORDED_POOL),
     "no-double-free": _row(),
@@ -171,7 +176,7 @@ PROPERTIES: dict[str, dict[str, Need]] = {
     "arrival-order": _row(
         SCHEDULER_LEVEL, scheduler=IN_ORDER, recording=never("a request that waits leaves no line in a recording")
     ),
-    **dict.fromkeys(OF_STORES, _row(STORE_LEVEL)),
+    **{name: _row(STORE_LEVEL, scheduler=CONNECTOR if name in OF_CONNECTORS else STORE_LEVEL) for name in OF_STORES},
     "events-agree": _row(POOL_LEVEL),
     "nondeterministic": _row(REPEATED, recording=never("a recording has every call once")),
 }
