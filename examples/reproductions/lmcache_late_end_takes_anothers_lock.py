@@ -12,12 +12,14 @@ import inspect
 import time
 from typing import Any
 
+from on_any_engine import fault_if
+
+# isort: split
 import torch
 from lmcache.v1.distributed.api import MemoryLayoutDesc, ObjectKey
 from lmcache.v1.distributed.config import L1ManagerConfig, L1MemoryManagerConfig
 from lmcache.v1.distributed.error import L1Error
 from lmcache.v1.distributed.l1_manager import L1Manager
-from on_any_engine import fault_if
 
 LEASE_SECONDS = 1
 TAG = {"tag": "storage_manager"} if "tag" in inspect.signature(L1Manager.finish_write).parameters else {}

@@ -2,7 +2,7 @@
 
 A script needs no GPU and no model. It ends with exit code 1 if the fault is there, with 0 if it is not, and with 2 if
 it cannot run: by itself, Python would end with 1 then, too. `python SCRIPT.py` finds this file and the others that
-begin with `on_`, since they lie in the folder of the script.
+begin with `on_`, since they lie in the folder of the script. This one comes before the engine, which may be missing.
 """
 
 import inspect

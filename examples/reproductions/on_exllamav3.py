@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from on_any_engine import StandIn, fault_if, nothing, same
+
+# isort: split
 import torch
 from exllamav3.generator.job import Job
 from exllamav3.generator.pagetable import PAGE_SIZE, PageTable
-from on_any_engine import StandIn, fault_if, nothing, same
 
 __all__ = ["PAGE_SIZE", "Generator"]
 
