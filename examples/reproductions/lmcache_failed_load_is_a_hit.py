@@ -10,9 +10,11 @@ or bytes. Run it with the LMCache that is to be tried: exit code 1 if the fault 
 
 from typing import Any
 
+from on_any_engine import StandIn, fault_if, nothing
+
+# isort: split
 from lmcache.v1.distributed import l1_manager
 from lmcache.v1.distributed.error import L1Error
-from on_any_engine import StandIn, fault_if, nothing
 
 KEY = 7
 
