@@ -5,6 +5,7 @@ The default suite runs a sample. `pytest -m long tests/attacks` runs all, under 
 
 import subprocess
 import sys
+from asyncio import CancelledError
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +13,11 @@ import pytest
 from tests.attacks.case import OK, REFUTED, UNREACHED, USAGE, Attack, run
 from tests.attacks.wrong_managers import FILE, HEAD, RIGHT_WHEN_ASKED, WRONG_MANAGERS, WrongManager
 
-from kvproof.check import run_conformance
+from kvproof.check import Config, run_conformance
+from kvproof.check.hosts.interrupt import interruptible
+from kvproof.check.hosts.time_limit import OutOfTime
 from kvproof.check.protocol.finding import AdapterError
+from kvproof.check.subjects.builtin.manager import BuiltIn
 
 EXAMPLE = (Path(__file__).resolve().parents[2] / "examples" / "forty_lines.py").read_text()
 OPERATIONS = 4_000  # enough to reach everything, for the one that passes
@@ -75,6 +79,55 @@ def code_of_process(door: str, one: WrongManager, folder: Path) -> int:
     test = f"from kvproof.check import run_conformance; run_conformance({f'{FILE}:{one.name}'!r}, operations=2_000)"
     words = ["-c", test] if door == "run_conformance" else ["-m", "kvproof.check.cli.app", *words_of(door, one.name)]
     return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, timeout=120).returncode
+
+
+def manager_whose_fork(does: Callable[[], object]) -> type[BuiltIn]:
+    class Manager(BuiltIn):
+        def fork(self, parent: int, child: int) -> None:
+            does()
+
+    return Manager
+
+
+def raising(error: BaseException) -> Callable[[], object]:
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        lambda: pytest.skip("not here"),
+        lambda: pytest.xfail("known"),
+        lambda: pytest.exit("done", returncode=0),
+        raising(KeyboardInterrupt()),
+        raising(GeneratorExit()),
+        raising(CancelledError()),
+        raising(BaseException("odd")),
+    ],
+)
+def test_no_exception_of_a_manager_ends_or_skips_the_test_that_judges_it(
+    does: Callable[[], object], tmp_path: Path
+) -> None:
+    with pytest.raises(AssertionError, match="total-calls is refuted"), interruptible():
+        run_conformance(manager_whose_fork(does), operations=500, seed=1, isolation=False, crashes=tmp_path)
+
+
+@pytest.mark.parametrize("error", [OutOfTime(), pytest.fail.Exception("Timeout")])
+def test_the_end_of_a_run_or_of_a_test_is_no_fault_of_the_manager(error: BaseException, tmp_path: Path) -> None:
+    with pytest.raises(type(error)):
+        run_conformance(manager_whose_fork(raising(error)), operations=500, seed=1, isolation=False, crashes=tmp_path)
+
+
+def test_a_subject_skips_the_test_when_it_is_opened(tmp_path: Path) -> None:
+    class Manager(BuiltIn):
+        def open(self, config: Config) -> None:
+            pytest.skip("its library is not installed")
+
+    with pytest.raises(pytest.skip.Exception):
+        run_conformance(Manager, operations=500, seed=1, isolation=False, crashes=tmp_path)
 
 
 def test_every_way_is_there_and_one_passes() -> None:

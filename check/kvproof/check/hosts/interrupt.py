@@ -17,6 +17,8 @@ from kvproof.check.hosts.time_limit import OutOfTime, seconds_left
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 AGAIN_SECONDS = 0.05
+OURS = ("kvproof.", "hypothesis.")  # whose BaseExceptions are no answers of the code that they pass through
+FAILED, SKIPPED = "Failed", "Skipped"  # of pytest; a plugin with a time limit raises the first one from a signal
 _num_handlers = 0  # blocks of `interruptible` that are open
 
 
@@ -32,6 +34,23 @@ def is_from_outside(error: BaseException) -> bool:
     if isinstance(error, OutOfTime):
         return seconds_left() <= 0
     return isinstance(error, UserInterrupt if _num_handlers else KeyboardInterrupt)
+
+
+def is_answer(error: BaseException) -> bool:
+    """Whether a call of judged code that raised this has failed: it is no interrupt, and no end of time or of a test.
+
+    Any other BaseException of the code counts, such as that of a cancelled task, and that by which a test skips itself:
+    a manager cannot end the run that judges it, nor excuse itself from a test.
+    """
+    if isinstance(error, Exception | SystemExit):
+        return True
+    kind = type(error)
+    return not (is_from_outside(error) or kind.__module__.startswith(OURS) or kind.__name__ == FAILED)
+
+
+def is_skip(error: BaseException) -> bool:
+    """Whether a test skips itself: an adapter may do so when it makes its manager."""
+    return type(error).__name__ == SKIPPED
 
 
 @contextmanager

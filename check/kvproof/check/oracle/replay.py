@@ -214,7 +214,7 @@ class CallRecorder(WatchedSubject):
         """Make the call, and record it with its answer."""
         try:
             answer = call(*arguments)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             self.calls.append(SubjectCall(name, arguments, None, f"{type(error).__name__} raised"))
             raise
         data = _copy_of(answer) if self._keeps_answers else None

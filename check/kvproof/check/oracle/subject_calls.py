@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol
 
+from kvproof.check.hosts.interrupt import is_answer, is_skip
 from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.adapter_fault import (
     Remarked,
@@ -48,7 +49,9 @@ class SubjectCalls:
             self.subject.open(config)
         except (Unsupported, AdapterError, StandInError, Finding):
             raise
-        except (Exception, SystemExit) as error:  # a subject that ends the process gives no answer
+        except BaseException as error:  # a subject that ends the process gives no answer
+            if not is_answer(error) or is_skip(error):
+                raise
             call = f"open({config.as_dict()})"
             require_fault_of_subject(error, call)
             require_fault_of_manager(error, call, self.subject)
@@ -68,7 +71,9 @@ class SubjectCalls:
             raise
         except (AdapterError, StandInError):
             raise
-        except (Exception, SystemExit) as error:  # a subject that ends the process gives no answer
+        except BaseException as error:  # a subject that ends the process gives no answer
+            if not is_answer(error):
+                raise
             if isinstance(error, OutsideContract) and is_outside_contract(error, name, self.subject):
                 asked = {"asked": call_text(name, arguments)}
                 text = f"$asked: {error.sentence}"
