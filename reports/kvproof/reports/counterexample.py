@@ -10,10 +10,11 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 from kvproof.reports.document import DocumentError, inside, read
-from kvproof.reports.identity import Identity
+from kvproof.reports.identity import Identity, parts_of
 from kvproof.reports.printable import cut, printable
 from kvproof.reports.result import Check, Result
 from kvproof.reports.summary import refuted_or_noted
@@ -263,12 +264,16 @@ def shortest_first(examples: list[FindingView]) -> list[tuple[FindingView, list[
 
     Failures and excused findings are never in one group, and the groups of failures come first.
     """
-    identities = [_identity(one.check) for one in examples]
+    named: dict[str, dict[tuple[Identity, str], int]] = {}  # by what can name an identity: when it comes first
+    for index, identity in enumerate(_identity(one.check) for one in examples):
+        for name in {identity.signature, parts_of(identity.signature)[0]}:
+            named.setdefault(name, {}).setdefault((identity, identity.former), index)
     groups: dict[tuple[bool, Identity], list[FindingView]] = {}
     for example in sorted(examples, key=lambda one: not one.check.is_failure):
         own = _identity(example.check)
-        known = (one for one in identities if own.is_covered_by(one))
-        fewest = min(known, key=lambda one: len(one.features))
+        alike = named[parts_of(own.signature)[0]] | named.get(own.former, {})
+        known = ((len(one.features), index, one) for (one, _), index in alike.items() if own.is_covered_by(one))
+        _, _, fewest = min(known, key=itemgetter(0, 1))
         groups.setdefault((example.check.is_failure, fewest), []).append(example)
     ordered = [
         sorted(group, key=lambda one: (len(_identity(one.check).features), one.num_steps is None, one.num_steps))

@@ -17,6 +17,7 @@ import builtins
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 FEATURES = re.compile(r" \(([a-z_]+(?:, [a-z_]+)*)\)$")
 
@@ -53,6 +54,7 @@ def signature_of(mechanism: str, features: Iterable[str]) -> str:
     return f"{mechanism} ({names})" if names else mechanism
 
 
+@lru_cache(1 << 12)
 def parts_of(signature: str) -> tuple[str, frozenset[str]]:
     """The mechanism of a signature, and its features."""
     if (found := FEATURES.search(signature)) is None:
