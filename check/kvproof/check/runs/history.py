@@ -34,7 +34,7 @@ from kvproof.reports.document import encodable
 from kvproof.reports.history import DIRTY
 from kvproof.reports.recorded_run import RecordedRun, finding_of, recorded
 from kvproof.reports.result import Result
-from kvproof.spec.database import has_tables_of
+from kvproof.spec.database import has_tables_of, require_regular_journals
 
 APPLICATION_ID = 0x6B767066  # "kvpf"
 VALUE_BYTES_MAX, FILE_BYTES_MAX = 4 << 20, 100 << 20
@@ -184,6 +184,7 @@ def _opened(file: Path, mode: str, seconds: float | None = None) -> Iterator[sql
         raise HistoryError(f"{file} has more than {FILE_BYTES_MAX >> 20} MB; begin another history")
     try:
         address = f"{file.absolute().as_uri()}?mode={mode}"
+        require_regular_journals(file)
         with closing(_connected(address, seconds)) as database:
             database.execute("PRAGMA trusted_schema = OFF")  # the file may come from anybody
             database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)

@@ -27,7 +27,7 @@ from kvproof.models import obligation
 from kvproof.models.obligation import Obligation
 from kvproof.models.solvers.solving import Answer, ProofOutcome, Settings
 from kvproof.spec.cache_folder import cache_folder, require_private
-from kvproof.spec.database import has_tables_of
+from kvproof.spec.database import has_tables_of, require_regular_journals
 from kvproof.spec.verdict import Verdict
 
 FORMAT = 2
@@ -59,6 +59,7 @@ class AnswerCache:
                 require_private(path)
         asked = settings.seed, settings.effort_max, settings.wants_core, settings.is_alone
         self._context = [FORMAT, code_digest(handed_on_by), solver, *asked]
+        require_regular_journals(file)
         self._database = sqlite3.connect(file, timeout=SECONDS_MAX, isolation_level=None)
         with ExitStack() as on_error:
             on_error.callback(self._database.close)
