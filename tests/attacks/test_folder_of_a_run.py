@@ -147,3 +147,12 @@ def test_a_module_of_kvproof_is_that_of_the_process_that_starts_it_whatever_is_o
     )
     assert "fork:none" in done.stdout, done.stderr
     assert "kvproof" not in ran(tmp_path)
+
+
+@pytest.mark.parametrize("more", [[], ["--workers", "2"]])
+def test_a_run_leaves_nothing_open_of_which_python_warns(tmp_path: Path, more: list[str]) -> None:
+    subject = f"{EXAMPLES / 'forty_lines.py'}:Adapter"
+    command = [sys.executable, "-m", "kvproof.check.cli.app", "hunt", "--subject", subject, "--effort", "200", *more]
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode in (Exit.OK, Exit.INCONCLUSIVE), "Warning" in done.stderr) == (True, False), done.stderr

@@ -119,7 +119,8 @@ class ForkServer:
             self.control.close()
             os.close(self.woken)
             os.close(self.waker)
-            self._serve_fork(Connection(socket.socket(fileno=descriptor)), shared)
+            with socket.socket(fileno=descriptor) as stream:
+                self._serve_fork(Connection(stream), shared)
         except BaseException as error:
             with suppress(BaseException):  # the subject may have changed everything here
                 os.write(2, f"the process of the subject failed{_place_of(error)}\n".encode(errors="replace"))

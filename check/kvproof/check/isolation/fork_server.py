@@ -166,7 +166,11 @@ SEARCHES: dict[str, Callable[..., Any]] = {
 def main(descriptor: int) -> None:
     """Create the subject, describe it to the parent, and fork until the parent closes the socket."""
     leave_to_parent(INTERRUPT, TERMINATE)
-    control = Connection(socket.socket(fileno=descriptor))
+    with socket.socket(fileno=descriptor) as stream:  # closed at the end, or Python may warn of it
+        _make_and_fork(Connection(stream))
+
+
+def _make_and_fork(control: Connection) -> None:
     hello = control.receive()
     if hello is None:
         return
