@@ -103,6 +103,11 @@ def result_of_a_device() -> Result:
     return replace(result_of_a_run(), data_plane=plane)
 
 
+def report_of(path: Path) -> None:
+    """What `kvproof report` does with the folder of this result."""
+    report(path.parent)
+
+
 def report(folder: Path) -> None:
     """What `kvproof report` does."""
     result = read(folder / RESULT, Result)

@@ -89,10 +89,10 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "TraceFile
 
 
 def _looks_like_a_trace(path: Path) -> bool:
-    from kvproof.reports.document import DocumentError, read_bytes
+    from kvproof.reports.document import DocumentError, read_json
 
     try:
-        document = json.loads(read_bytes(path))
+        document = json.loads(read_json(path))
     except (DocumentError, ValueError, RecursionError):
         return False
     return isinstance(document, dict) and document.keys() >= FIELDS

@@ -15,13 +15,16 @@ import msgspec
 
 from kvproof.reports.result import SCHEMA_VERSION, Result
 from kvproof.spec.trace import TRACE_SCHEMA_VERSION, Trace
+from kvproof.spec.verdict import Verdict
 
 
 class DocumentError(Exception):
     """The file cannot be read, or is not a valid document of its kind; the message is for the user."""
 
 
-DOCUMENT_BYTES_MAX = 1 << 26  # 64 MiB; the result of a run of hours has a few
+DOCUMENT_BYTES_MAX = 1 << 24  # 16 MiB; the result of a run of hours has a few
+CHECKS_MAX, FINDINGS_MAX, MESSAGES_MAX = 20_000, 1_000, 20_000  # of a result; to report so many takes a second or two
+VALUES_MAX = 500_000  # of a JSON document; an empty list takes 3 bytes there, and 64 in memory
 
 
 def read_bytes(path: Path, bytes_max: int = DOCUMENT_BYTES_MAX) -> bytes:
@@ -42,6 +45,19 @@ def read_bytes(path: Path, bytes_max: int = DOCUMENT_BYTES_MAX) -> bytes:
     if len(data) > bytes_max:
         raise DocumentError(f"cannot read {path}: it has more than {bytes_max:,} bytes")
     return data
+
+
+def read_json(path: Path) -> bytes:
+    """The content of a JSON file, which has at most VALUES_MAX values. Raises DocumentError."""
+    data = read_bytes(path)
+    require_few_values(data, str(path))
+    return data
+
+
+def require_few_values(data: bytes, name: str) -> None:
+    """Raise DocumentError if the values of this JSON may need much memory. A comma in a text counts like another."""
+    if (count := sum(map(data.count, (b"[", b"{", b",")))) > VALUES_MAX:
+        raise DocumentError(f"cannot read {name}: it has about {count:,} values, and at most {VALUES_MAX:,} are read")
 
 
 def inside(folder: Path, name: str) -> Path:
@@ -94,6 +110,7 @@ def encode(document: Result | Trace) -> bytes:
 def decode(data: bytes, kind: type[Document], name: str) -> Document:
     """The document in `data`; `name` is what a message calls the file. Raises DocumentError."""
     noun = NOUNS[kind]
+    require_few_values(data, name)
     try:
         raw = msgspec.json.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -106,6 +123,8 @@ def decode(data: bytes, kind: type[Document], name: str) -> Document:
     foreign = _foreign_field(raw, msgspec.to_builtins(document))
     if foreign is not None:
         raise DocumentError(f"{name} is not a {noun} of kvproof: the field `{foreign}` is unknown")
+    if isinstance(document, Result):
+        _require_reportable(document, name)
     return document
 
 
@@ -128,6 +147,17 @@ def _require_known_version(raw: Any, kind: type, name: str) -> None:
             f"{name} has schema version {version}, written by a newer kvproof; this one reads versions up to "
             f"{SCHEMA_VERSIONS[kind]}: use the newer release"
         )
+
+
+def _require_reportable(result: Result, name: str) -> None:
+    num_findings = sum(check.verdict is Verdict.REFUTED or bool(check.note) for check in result.checks)
+    for what, count, count_max in (
+        ("checks", len(result.checks), CHECKS_MAX),
+        ("findings", num_findings, FINDINGS_MAX),
+        ("messages", len(result.messages), MESSAGES_MAX),
+    ):
+        if count > count_max:
+            raise DocumentError(f"{name} has {count:,} {what}, and a report has at most {count_max:,}")
 
 
 def _foreign_field(raw: Any, known: Any, path: str = "") -> str | None:

@@ -22,13 +22,16 @@ from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import CRASHES, StoreError, explained, in_use, require_no_link
 from kvproof.check.search.result import SearchResult
 from kvproof.reports.run_page import RUN_PAGE
-from kvproof.spec.database import has_tables_of
+from kvproof.spec.database import has_tables_of, require_regular_journals
 from kvproof.spec.verdict import Exit
 
 CAMPAIGN, HUNT, VERIFY = "campaign.sqlite", "hunt.sqlite", "verify.sqlite"
 DOCUMENT = "campaign.json"
 APPLICATION_ID = 0x6B767063  # "kvpc"
-VALUE_BYTES_MAX = 16 << 20  # of a result
+VALUE_BYTES_MAX = 6 << 20  # of a result
+CONTAINERS = bytes(range(0x80, 0xA0))  # with what a list or a map of up to 15 values begins in MessagePack
+CONTAINERS_MAX = 500_000  # of a result; an empty one takes a byte there, and 64 in memory
+ERROR_CHARACTERS_MAX = 300  # of an error about a result, which can quote all of it
 TABLE = "CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, worker TEXT, seconds REAL, result BLOB)"
 Result = TypeVar("Result")
 
@@ -46,6 +49,7 @@ class ResultStore:
             file.parent.mkdir(parents=True, exist_ok=True)
             require_no_link(file)
         try:
+            require_regular_journals(file)
             self._database = sqlite3.connect(self.file, timeout=0.0, isolation_level=None)
             with ExitStack() as on_error:
                 on_error.callback(self._database.close)
@@ -91,8 +95,13 @@ class ResultStore:
         if not rows:
             return None
         try:
-            return msgspec.msgpack.decode(rows[0][0])
-        except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
+            data: bytes = rows[0][0]
+            if (count := len(data) - len(data.translate(None, CONTAINERS))) > CONTAINERS_MAX:
+                raise ValueError(
+                    f"a result has about {count:,} lists and maps, and at most {CONTAINERS_MAX:,} are read"
+                )
+            return msgspec.msgpack.decode(data)
+        except (msgspec.DecodeError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise self.damaged(error) from error
 
     def result_of(self, key: str, kind: type[Result]) -> Result | None:
@@ -120,9 +129,8 @@ class ResultStore:
 
     def damaged(self, error: Exception) -> StoreError:
         """The error that a result in the database is none."""
-        return StoreError(
-            f"{self.file} is damaged ({error}); name another folder with --out, or restore it", Exit.USAGE
-        )
+        why = str(error)[:ERROR_CHARACTERS_MAX]
+        return StoreError(f"{self.file} is damaged ({why}); name another folder with --out, or restore it", Exit.USAGE)
 
     def check(self) -> None:
         """Raise StoreError unless every result can be read."""
@@ -151,6 +159,9 @@ class ResultStore:
         """Run a statement, and fetch all of its rows: a damaged page is found by the fetch that reads it."""
         try:
             return self._database.execute(statement, values).fetchall()
+        except sqlite3.DataError as error:
+            text = f"{self.file} cannot be used: {error}, a result has at most {VALUE_BYTES_MAX:,} bytes"
+            raise StoreError(f"{text}; name another folder with --out", Exit.USAGE) from error
         except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged name in a message of SQLite
             raise StoreError(f"{self.file} cannot be used: {error}; start the command again to resume it") from error
 

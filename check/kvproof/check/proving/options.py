@@ -37,7 +37,7 @@ from kvproof.models.solvers import second_solver
 from kvproof.models.solvers.solver_effort import Efforts, changes, efforts, worse
 from kvproof.models.solvers.solving import Decide, ProofOutcome, Settings
 from kvproof.models.suites import BOUNDED
-from kvproof.reports.document import read_bytes
+from kvproof.reports.document import read_json
 from kvproof.reports.evidence import Disagreement, refuted
 from kvproof.reports.result import Check, Difference, Result
 from kvproof.spec.verdict import Exit, Verdict
@@ -234,7 +234,7 @@ def write_question(obligation: Obligation, folder: Path) -> Path:
 
 def read_baseline(file: Path, seed: int) -> Efforts:
     """Read the efforts of an earlier run. Raises UsageError if they cannot be compared, and DocumentError."""
-    data = read_bytes(file)
+    data = read_json(file)
     try:
         before = msgspec.json.decode(data, type=Efforts)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -45,6 +45,7 @@ TABLE = "tool.kvproof"  # of a pyproject.toml
 KNOWN, TRUSTED = "known", "trusted_subjects"
 BYTES_MAX = 1 << 20
 DOTS_MAX = 2_000_000  # the sum of the squares of the dots in a line: so grow the time and the memory for dotted keys
+TABLES_MAX = 60_000  # tables and dots together; each can take a kilobyte while the file is read
 ROOT = 0  # the user who may write everywhere
 
 Text = Annotated[str, Meta(pattern=r"\S")]
@@ -207,10 +208,13 @@ def read_toml(path: Path) -> tuple[str, Any]:
     data = read_bytes(path, BYTES_MAX)
     try:
         text = data.decode("utf-8")
-        dots = [line.count(".") for line in text.split("\n")]
+        lines = text.split("\n")
+        dots = [line.count(".") for line in lines]
         if sum(number**2 for number in dots) > DOTS_MAX:
             place = f"{path}:{dots.index(max(dots)) + 1}"
             raise ConfigurationError(f"{place}: there are too many dots for the keys of TOML")
+        if sum(dots) + sum(line.lstrip().startswith("[") for line in lines) > TABLES_MAX:
+            raise ConfigurationError(f"{path} has more than {TABLES_MAX:,} tables and dots")
         return text, tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: what is not TOML, not UTF-8, or a number too long
         raise ConfigurationError(f"{path} is not TOML: {error}") from error

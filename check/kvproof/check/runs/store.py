@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kvproof.check.protocol.fault_attribution import FULL, lack_of
 from kvproof.reports.device_page import PAGE, device_page
-from kvproof.reports.document import DocumentError, encode, read_bytes, write_atomically
+from kvproof.reports.document import DocumentError, encode, read_json, write_atomically
 from kvproof.reports.junit import junit
 from kvproof.reports.markdown import markdown
 from kvproof.reports.result import Result
@@ -206,7 +206,7 @@ class Store:
     def _holds_a_result(self) -> bool:
         """Whether the folder holds a result document, of any version of kvproof."""
         try:
-            document = json.loads(read_bytes(self.folder / RESULT))
+            document = json.loads(read_json(self.folder / RESULT))
         except (DocumentError, ValueError, RecursionError):
             return False
         return isinstance(document, dict) and {"schema_version", "run", "checks"} <= document.keys()
