@@ -22,7 +22,7 @@ from kvproof.check.subjects.builtin.manager import BuiltIn
 EXAMPLE = (Path(__file__).resolve().parents[2] / "examples" / "forty_lines.py").read_text()
 OPERATIONS = 4_000  # enough to reach everything, for the one that passes
 BOUNDS = ("--seed", "1", "--effort", str(OPERATIONS), "--budget", "100", "--out", "out")
-NUM_WAYS = 45
+NUM_WAYS = 49
 SAMPLE = {
     *(("E03", "run_conformance"), ("E04", "hunt"), ("E08", "run_conformance")),
     *(("E10", "hunt"), ("E10", "run_conformance"), ("E10b", "run_conformance"), ("E40", "run_conformance")),

@@ -1,4 +1,4 @@
-"""A wrong manager that tries to pass, in 45 ways: its fork does not count the references that it adds.
+"""A wrong manager that tries to pass, in 49 ways: its fork does not count the references that it adds.
 
 Each has one verdict by `kvproof hunt`, `kvproof verify` and `run_conformance`. Only `RIGHT_WHEN_ASKED` passes,
 and no tester can meet it: a manager that is right whenever a tester is loaded is right in every test.
@@ -29,6 +29,7 @@ class Later(Broken):
         self.looks += 1
         return self.manager.refcounts if self.looks < 2 else self.later(self.manager.refcounts)
 SERVER = sys.modules["__main__"]  # where searches are done, in the process of the subject
+LATER = []  # a call each, of all managers of this process
 IN_SERVER = hasattr(SERVER, "SEARCHES")
 def searches_become_right():
     for name, search in list(SERVER.SEARCHES.items()):
@@ -121,6 +122,16 @@ if IN_SERVER:
     SERVER.SEARCHES["walk"] = SERVER.SEARCHES["explore"] = forged
 """
 OF_ENGINE = "'__name__': 'kvproof.check.subjects.vllm.v0', 'RuntimeError': RuntimeError"
+EVERY_OTHER = """
+class EveryOther(Broken):
+    made = 0
+    def make(self, config):
+        EveryOther.made += 1
+        self.is_right = EveryOther.made % 2
+        return Right.make(self, config)
+    def share(self, parent, child):
+        (Right if self.is_right else Broken).share(self, parent, child)
+"""
 FROM_TABLES = """
 def refcounts(self):
     counts = [0] * len(self.manager.refcounts)
@@ -235,4 +246,10 @@ WRONG_MANAGERS = [
     _shares("E42", "os.kill(kvproof_itself(), signal.SIGKILL)", ends_kvproof=True),
     _shares("E43", "import typer; raise typer.Exit(0)", USAGE),
     _shares("E44", "import click; raise click.exceptions.Exit(0)", USAGE),
+    WrongManager("E45", f"{EVERY_OTHER}\ndef E45(): return EveryOther()\n"),
+    _shares("E46", "LATER.append(0)\n(Right if len(LATER) < 100 else Broken).share(self, parent, child)"),
+    _class("E47", "def allocate(self, seq, tokens):\n    Right.allocate(self, seq, tokens)\n    tokens.clear()"),
+    _shares(
+        "E48", "error = ValueError()\nfor _ in range(3000): error = ExceptionGroup('g', [error])\nraise error", USAGE
+    ),
 ]
