@@ -72,6 +72,7 @@ hunt --resume there --property read-back
 hunt --resume there --seed 4
 hunt --resume there --subject kvproof-scheduler
 hunt --subject kvproof --fix block_size=0
+hunt --subject kvproof --fix num_gpu_blocks=1000000000
 hunt --subject kvproof --fix caching
 hunt --subject kvproof --fix caching=maybe
 hunt --subject kvproof --fix cashing=true

@@ -348,7 +348,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         (lambda d: d["config"].update(colour=1), "a configuration has no field 'colour'"),
         (lambda d: d["config"].update(block_size="4"), "Expected `int`, got `str`"),
         (lambda d: d["config"].update(block_size=0), "block_size is at least 1; 0 was given"),
-        (lambda d: d["config"].update(num_gpu_blocks=10**9), "a size of 1,000,000,000 is more than 100,000"),
+        (lambda d: d["config"].update(num_gpu_blocks=10**9), "num_gpu_blocks is at most 100,000; 1000000000 was given"),
         (lambda d: d["config"].update(window=-3), "window is at least 1; -3 was given"),
         (lambda d: d["config"].update(watermark=2.0), "watermark is a fraction of the GPU blocks"),
         (lambda d: d["config"].update(lookahead=-1), "lookahead is at least 0; -1 was given"),

@@ -17,7 +17,6 @@ from kvproof.check.protocol.operations import PLAIN_KEY, TypedOperation
 from kvproof.reports.document import DocumentError
 from kvproof.spec.trace import Operation, Trace
 
-NUM_BLOCKS_MAX = 100_000
 Source = Path | str  # where a trace comes from: a file, or in words
 
 
@@ -44,9 +43,6 @@ def _require_possible(config: Config, source: Source) -> None:
         require_possible(config)
     except ValueError as error:
         raise _not(source, f"its configuration is wrong: {error}") from None
-    sizes = (config.block_size, config.num_gpu_blocks, config.num_host_blocks)
-    if max(sizes) > NUM_BLOCKS_MAX:
-        raise _not(source, f"its configuration is wrong: a size of {max(sizes):,} is more than {NUM_BLOCKS_MAX:,}")
 
 
 def operations_of(trace: Trace, path: Path) -> list[Operation]:

@@ -457,12 +457,19 @@ def level_of_operation(name: str) -> Level | None:
 # What every level has ---------------------------------------------------------------------------------------------
 
 
+SIZES = ("block_size", "num_gpu_blocks", "num_host_blocks")
+SIZE_MAX = 100_000  # of each: more takes all of the memory, which is no fault of a manager
+
+
 def require_possible(config: Config) -> None:
     """Raise ValueError if a field of the configuration has a value that no manager can have."""
     for setting in settings_of(config):
         value = getattr(config, setting.field)
         if setting.least is not None and value is not None and value < setting.least:
             raise ValueError(f"{setting.field} is at least {setting.least}; {value} was given")
+    for name in SIZES:
+        if (size := getattr(config, name)) > SIZE_MAX:
+            raise ValueError(f"{name} is at most {SIZE_MAX:,}; {size} was given")
     if (level := level_of_config(config)) in (POOL, STORE) and config.block_size != level.config.block_size:
         raise ValueError(f"block_size is {level.config.block_size} for a {level.name}; {config.block_size} was given")
     if not 0 <= config.watermark <= 1:
