@@ -9,7 +9,7 @@ ROOTS = ("spec", "models", "check", "reports", "audit")
 # What makes a file decide: it makes a finding, or it assigns one of the decided verdicts.
 DECIDES = re.compile(r"\b(?:Finding|Refuted|Violation)\(|\bVerdict\.(?:PROVED|EXHAUSTED|NOT_REFUTED|REFUTED)\b")
 # These only render or keep verdicts that were decided elsewhere.
-RENDERERS = "terminal", "summary", "recorded_run", "run_page", "campaign_page", "evidence"
+RENDERERS = "terminal", "summary", "recorded_run", "run_page", "campaign_page", "evidence", "document"
 RENDERS = {f"reports/kvproof/reports/{name}.py" for name in RENDERERS}
 
 
