@@ -1,13 +1,14 @@
 """A run counts for a record if it breaks the same property in the same way, and not where the fault is gone."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.check.hunting.corpus.conftest import EXAMPLES
 
 from kvproof.check.counterexample.store import raw_trace
+from kvproof.check.hunting.corpus.factories import Factories, factories
 from kvproof.check.hunting.corpus.matching import Matching, Wanted, broken
-from kvproof.check.isolation.factory import factory_for
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Config
@@ -24,6 +25,13 @@ FORKED: list[Operation] = [
 ]  # the broken manager does not count the references of the child
 
 
+@pytest.fixture(scope="module")
+def makes() -> Iterator[Factories]:
+    """The processes of the subjects, which all tests of this file share."""
+    with factories() as found:
+        yield found
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     return saved(tmp_path / "forked.json", FORKED)
@@ -37,46 +45,46 @@ def saved(path: Path, operations: list[Operation], num_gpu_blocks: int = 2) -> P
     return path
 
 
-def test_a_run_breaks_on_the_broken_manager_and_not_on_the_right_one(run: Path) -> None:
-    there = broken(run, BAD, factory_for)
+def test_a_run_breaks_on_the_broken_manager_and_not_on_the_right_one(run: Path, makes: Factories) -> None:
+    there = broken(run, BAD, makes)
     assert there is not None
     assert there.key[0] == "refcount-exact"
-    assert broken(run, GOOD, factory_for) is None
+    assert broken(run, GOOD, makes) is None
 
 
-def test_a_run_counts_for_the_record_whose_saved_run_breaks_alike(run: Path, tmp_path: Path) -> None:
+def test_a_run_counts_for_the_record_whose_saved_run_breaks_alike(run: Path, tmp_path: Path, makes: Factories) -> None:
     longer = saved(tmp_path / "longer.json", [("new", 5, (5,), (1,)), *FORKED], 3)
     matching = Matching(
-        BAD, [Wanted("other", "no-double-free"), Wanted("leak", "refcount-exact", GOOD, str(run))], factory_for
+        BAD, [Wanted("other", "no-double-free"), Wanted("leak", "refcount-exact", GOOD, str(run))], makes
     )
     assert matching.take(longer) == "leak"
     assert [one.id for one in matching.left] == ["other"]
 
 
-def test_a_record_without_a_saved_run_needs_a_release_without_the_fault(run: Path) -> None:
-    assert Matching(BAD, [Wanted("leak", "refcount-exact")], factory_for).take(run) is None
-    assert Matching(BAD, [Wanted("leak", "refcount-exact", GOOD)], factory_for).take(run) == "leak"
+def test_a_record_without_a_saved_run_needs_a_release_without_the_fault(run: Path, makes: Factories) -> None:
+    assert Matching(BAD, [Wanted("leak", "refcount-exact")], makes).take(run) is None
+    assert Matching(BAD, [Wanted("leak", "refcount-exact", GOOD)], makes).take(run) == "leak"
 
 
-def test_a_run_that_breaks_the_good_release_too_counts_for_nothing(run: Path) -> None:
-    assert Matching(BAD, [Wanted("leak", "refcount-exact", BAD, str(run))], factory_for).take(run) is None
+def test_a_run_that_breaks_the_good_release_too_counts_for_nothing(run: Path, makes: Factories) -> None:
+    assert Matching(BAD, [Wanted("leak", "refcount-exact", BAD, str(run))], makes).take(run) is None
 
 
-def test_a_run_of_another_property_counts_for_nothing(run: Path) -> None:
-    assert Matching(BAD, [Wanted("leak", "lists-agree", GOOD)], factory_for).take(run) is None
+def test_a_run_of_another_property_counts_for_nothing(run: Path, makes: Factories) -> None:
+    assert Matching(BAD, [Wanted("leak", "lists-agree", GOOD)], makes).take(run) is None
 
 
-def test_one_finding_never_counts_for_two_records(run: Path) -> None:
+def test_one_finding_never_counts_for_two_records(run: Path, makes: Factories) -> None:
     twins = [Wanted("one", "refcount-exact", GOOD, str(run)), Wanted("two", "refcount-exact", GOOD, str(run))]
-    assert Matching(BAD, twins, factory_for).take(run) == "one"
+    assert Matching(BAD, twins, makes).take(run) == "one"
 
 
-def test_a_record_without_a_saved_run_gets_no_run_of_another_record(run: Path) -> None:
+def test_a_record_without_a_saved_run_gets_no_run_of_another_record(run: Path, makes: Factories) -> None:
     known, unknown = Wanted("known", "refcount-exact", BAD, str(run)), Wanted("new", "refcount-exact", GOOD)
-    assert Matching(BAD, [unknown, known], factory_for).take(run) is None
+    assert Matching(BAD, [unknown, known], makes).take(run) is None
 
 
-def test_what_is_no_run_counts_for_nothing(tmp_path: Path) -> None:
+def test_what_is_no_run_counts_for_nothing(tmp_path: Path, makes: Factories) -> None:
     (tmp_path / "a.json").write_text("{}")
-    assert Matching(BAD, [Wanted("leak", "refcount-exact", GOOD)], factory_for).take(tmp_path / "a.json") is None
-    assert broken(saved(tmp_path / "b.json", FORKED), "no-such-subject", factory_for) is None
+    assert Matching(BAD, [Wanted("leak", "refcount-exact", GOOD)], makes).take(tmp_path / "a.json") is None
+    assert broken(saved(tmp_path / "b.json", FORKED), "no-such-subject", makes) is None
