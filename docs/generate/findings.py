@@ -12,6 +12,7 @@ import msgspec
 
 from kvproof.check.hunting.corpus.record import CLASSES, FaultRecord, read_all
 from kvproof.check.hunting.corpus.score import FOUND, MISSED, NOT_HUNTED
+from kvproof.check.runs.effort import effort_of
 from kvproof.check.subjects.loading.download import order_of
 
 TREE = Path(__file__).resolve().parents[2]
@@ -38,8 +39,7 @@ SCORE_HEAD = """
 
 `kvproof corpus run` hunts each fault in its newest bad release with default settings, from an empty store{settings}. A
 fault is found if more than half of the seeds see it. Faults that nothing drives are counted as missed. The naive fuzzer
-is `examples/naive_fuzzer.py`, which gets the same number of operations; [the corpus](corpus.md) says how to score
-another tool.
+is `examples/naive_fuzzer.py`; [the corpus](corpus.md) says how to score another tool.
 
 """
 
@@ -94,12 +94,26 @@ def _scores(faults: list[FaultRecord], scores: dict[str, dict[str, Any]]) -> Ite
             continue
         cells = [_found(mine, outcomes[tool]) for tool in scores]
         yield f"| {name} | {len(mine)} | {' | '.join(cells)} |\n"
+    yield from _within(scores)
     causes = Counter(one["cause"] for one in outcomes[next(iter(scores))].values() if one["outcome"] == MISSED)
     if causes:
         told = ", ".join(
             f"{cause} {count}" for cause, count in sorted(causes.items(), key=lambda row: (-row[1], row[0]))
         )
         yield f"\nWhy kvproof misses faults: {told}.\n"
+
+
+def _within(scores: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Tools with other efforts are compared within the smallest one."""
+    operations = {tool: effort_of(document["effort"], None).operations for tool, document in scores.items()}
+    least = min(operations.values())
+    for tool, document in scores.items():
+        if operations[tool] > least:
+            early = [
+                [sight for sight in one["sights"] if sight["num_operations"] <= least] for one in document["records"]
+            ]
+            num = sum(2 * len(each) > len(document["seeds"]) for each in early)
+            yield f"\n{tool} finds {num} of them within {least:,} operations.\n"
 
 
 def _found(faults: list[FaultRecord], outcomes: dict[str, Any]) -> str:

@@ -44,6 +44,15 @@ def test_the_scores_stand_side_by_side_and_what_was_not_hunted_is_no_miss(corpus
     assert "Why kvproof misses faults: too rare 1.\n" in missed
 
 
+def test_tools_with_other_efforts_are_compared_within_the_smallest_one(corpus: Corpus) -> None:
+    faults = read_all(corpus() / "corpus")
+    for num_operations, num in ((99, 1), (101, 0)):
+        large, small = score("found"), score("missed", "too rare") | {"effort": "100"}
+        large["records"][0]["sights"] = [{"num_operations": num_operations}]
+        text = page(faults, {"kvproof": large, "naive fuzzer": small})
+        assert f"kvproof finds {num} of them within 100 operations.\n" in text
+
+
 def test_a_record_has_a_page_of_its_own(corpus: Corpus) -> None:
     (fault,) = read_all(corpus() / "corpus")
     text = record_page(fault)

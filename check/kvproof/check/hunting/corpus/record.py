@@ -38,6 +38,8 @@ LINK = re.compile(r"[\w.-]+/[\w.-]+#\d+")
 ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 Text = Annotated[str, Meta(min_length=1)]
+TraceName = Annotated[str, Meta(pattern=r"^[a-z0-9-]*$")]  # neither leads out of its folder
+ScriptName = Annotated[str, Meta(pattern=r"^([a-z0-9_]+\.py)?$")]
 State = Literal["unreported", "reported", "repaired"]
 FoundBy = Literal["hunt", "run", "reading", "report"]
 Cause = Literal["no subject", "not driven", "not drawn", "not judged", "excluded", "too rare"]
@@ -83,8 +85,8 @@ class FaultRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     found_by: FoundBy
     property_id: str = msgspec.field(name="property")
     subject: str
-    trace: str
-    script: str
+    trace: TraceName
+    script: ScriptName
     loaded_by: str = ""
     story: Text
     missed: Missed | None = None
