@@ -35,5 +35,5 @@ def test_a_part_that_is_not_there_is_named_when_it_is_used(tmp_path: Path) -> No
     done = run(str(script), "sglang==0.5.23")
     assert done.returncode == 3
     assert done.stderr.endswith(
-        "LookupError: SGLang uses sglang.srt.managers.schedule_batch.Req, which this script does not stand in for\n"
+        "LookupError: the engine uses sglang.srt.managers.schedule_batch.Req, which this script does not stand in for\n"
     )
