@@ -20,14 +20,14 @@ def test_the_list_has_a_line_for_each_record(corpus: Corpus) -> None:
     assert done.exit_code == 0
     first, last = done.output.splitlines()
     assert first.split()[:4] == ["vllm-freed-twice", "0.22.0", "to", "0.23.0"]
-    assert last == "1 records."
+    assert last == "1 record."
 
 
 @pytest.mark.parametrize(
     ("release", "last", "how"),
     [
-        ("vllm==0.22.1", "1 of 1 records affect vllm==0.22.1.", "shown before and after it"),
-        ("vllm==0.24.0", "0 of 1 records affect vllm==0.24.0.", ""),
+        ("vllm==0.22.1", "1 of 1 record affect vllm==0.22.1.", "shown before and after it"),
+        ("vllm==0.24.0", "0 of 1 record affect vllm==0.24.0.", ""),
     ],
 )
 def test_the_list_says_whether_a_release_is_affected_and_how_that_is_known(
@@ -85,7 +85,7 @@ def test_records_that_disagree_with_their_files_are_exit_code_2(corpus: Corpus) 
     done = kvproof("validate", "--folder", corpus(("lists-agree", "hit-found")))
     assert done.exit_code == 2
     assert "breaks lists-agree" in done.output
-    assert "1 problems in 1 records" in done.output
+    assert "1 problem in 1 record" in done.output
 
 
 def test_what_cannot_be_run_is_exit_code_4_and_stands_in_the_document(corpus: Corpus, tmp_path: Path) -> None:

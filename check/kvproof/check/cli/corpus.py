@@ -34,6 +34,7 @@ def list_records(
     with error_boundary():
         from kvproof.check.runs.terminal import output, say
         from kvproof.check.subjects.loading import EngineError, download
+        from kvproof.reports.summary import number
 
         console, release = output(), ""
         if affects is not None:
@@ -51,7 +52,8 @@ def list_records(
         for one, how in shown:
             say(console, f"{one.id:<{width}}  {how or one.releases:<24}  {one.fault_class:<22}  {one.mechanism}")
         of = f" affect {affects}" if affects else ""
-        say(console, f"{len(shown)} of {len(found)} records{of}." if affects else f"{len(shown)} records.")
+        count = number(len(found), "record", "records")
+        say(console, f"{len(shown)} of {count}{of}." if affects else f"{count}.")
 
 
 @corpus.command()
@@ -79,20 +81,31 @@ def show(
 
 
 @corpus.command()
-def validate(folder: FolderOption = None) -> None:
+def validate(
+    folder: FolderOption = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of a record instead, for an editor.")
+    ] = False,
+) -> None:
     """Check that the records agree with the files that they name, with kvproof and with themselves.
 
     Exits with 2 if one of them does not.
     """
     with error_boundary():
+        from kvproof.check.hunting.corpus.record import schema_text
         from kvproof.check.hunting.corpus.validation import problems
         from kvproof.check.runs.terminal import output, say
+        from kvproof.reports.summary import number
 
+        if schema:
+            print(schema_text(), end="")
+            return
         found, examples = records(folder)
+        count = number(len(found), "record", "records")
         if wrong := problems(found, examples):
-            raise fail("\n".join([*wrong, f"{len(wrong)} problems in {len(found)} records"]), Exit.USAGE)
-        engines = len({one.engine for one in found})
-        say(output(), f"{len(found)} records of {engines} engines are valid.")
+            raise fail("\n".join([*wrong, f"{number(len(wrong), 'problem', 'problems')} in {count}"]), Exit.USAGE)
+        engines = number(len({one.engine for one in found}), "engine", "engines")
+        say(output(), f"The records are valid: {count} of {engines}.")
 
 
 corpus.command()(reproduce)

@@ -49,7 +49,7 @@ def reproduce(
     with error_boundary(json):
         from kvproof.check.hosts.choice import opened
         from kvproof.check.hosts.workers import LOSS_IS_A_RESULT, UnitLost
-        from kvproof.check.hunting.corpus.both_ways import Outcome, showings, shown
+        from kvproof.check.hunting.corpus.both_ways import Outcome, Shown, showings, shown
         from kvproof.check.runs.terminal import output, say
 
         found, examples = records(folder, ids, engine, fault_class)
@@ -60,8 +60,7 @@ def reproduce(
         with opened(workers) as pool:
             assert pool is not None
             for unit, done in zip(units, pool.results(shown, units, LOSS_IS_A_RESULT), strict=True):
-                if isinstance(done, UnitLost):
-                    raise UsageError(f"{unit.fault.id}: {done}")
+                done = Shown(Outcome.UNKNOWN, str(done)) if isinstance(done, UnitLost) else done
                 is_unknown = done.outcome is Outcome.UNKNOWN
                 wrong, unknown = wrong + (not is_unknown and done.outcome is not unit.expected), unknown + is_unknown
                 say(console, _line(unit, done))

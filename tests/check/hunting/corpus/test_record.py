@@ -1,11 +1,12 @@
 """A record of the corpus is read strictly, and answers which releases it affects."""
 
+import json
 from pathlib import Path
 
 import pytest
 from tests.check.hunting.corpus.conftest import Corpus
 
-from kvproof.check.hunting.corpus.record import FaultRecord, read, read_all, selected
+from kvproof.check.hunting.corpus.record import CLASSES, FaultRecord, read, read_all, schema_text, selected
 from kvproof.check.runs.configuration import ConfigurationError
 from kvproof.check.runs.errors import UsageError
 
@@ -93,6 +94,14 @@ def test_it_is_gone_in_the_oldest_good_release_after_the_bad_ones(
 
 def test_an_engine_without_releases_affects_no_release(corpus: Corpus) -> None:
     assert only(corpus(('engine = "vllm"', 'engine = "owner/name"'))).affects("0.22.0") is None
+
+
+def test_the_schema_has_every_key_and_every_class_and_not_the_id() -> None:
+    schema = json.loads(schema_text())["$defs"]["FaultRecord"]
+    assert {"engine", "bad", "missed", "report"} <= schema["properties"].keys()
+    assert "id" not in schema["properties"]
+    assert schema["properties"]["class"]["enum"] == [*CLASSES]
+    assert schema["additionalProperties"] is False
 
 
 def test_records_are_selected_by_id_alias_engine_and_class(corpus: Corpus) -> None:

@@ -26,7 +26,6 @@ def test_kvproof_sees_each_finding_once_with_the_operations_until_then_and_the_s
     assert len({one.file for one in seen}) == len(seen) > 0
     assert all(0 < one.num_operations <= work.num_operations for one in seen)
     assert [one.seconds for one in seen] == sorted(one.seconds for one in seen)
-    assert work.is_whole
     assert work.num_operations >= 500
     assert first is not None
     assert first.key[0] == "refcount-exact"
@@ -50,7 +49,7 @@ def test_a_program_gets_subject_seed_operations_and_folder(tmp_path: Path) -> No
     work = Work()
     assert list(tool_of(command)("vllm-v1==0.30.0", 7, "quick", tmp_path / "out", work, factory_for)) == []
     assert (tmp_path / "got").read_text() == f"vllm-v1==0.30.0 7 50000 {tmp_path}/out"
-    assert (work.num_operations, work.is_whole) == (50_000, True)
+    assert work.num_operations == 50_000
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,16 @@ class FaultRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return None if any(max(bad) < one <= place for one in good) else "newer than those that were run"
 
 
+def schema_text() -> str:
+    """The JSON schema of the file of a record, for editors and other tools."""
+    (reference,), components = msgspec.json.schema_components([FaultRecord], ref_template="#/$defs/{name}")
+    del components[FaultRecord.__name__]["properties"]["id"]  # it is the name of the file
+    components[FaultRecord.__name__]["properties"]["class"]["enum"] = [*CLASSES]
+    title = {"title": "A record of the corpus", "$schema": "https://json-schema.org/draft/2020-12/schema"}
+    data = msgspec.json.encode(title | reference | {"$defs": components})
+    return msgspec.json.format(data, indent=2).decode() + "\n"
+
+
 def read(path: Path) -> FaultRecord:
     """Read a record. Raises ConfigurationError, which names the file, and the line of a wrong key."""
     text, found = read_toml(path)

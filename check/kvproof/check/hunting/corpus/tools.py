@@ -48,11 +48,10 @@ class Seen:
 
 @dataclass
 class Work:
-    """What a tool has done. is_whole: it has ended by itself, so that what it has not seen it does not see."""
+    """What a tool has done so far. seconds: of processor time."""
 
     num_operations: int = 0
     seconds: float = 0.0
-    is_whole: bool = False
 
 
 Tool = Callable[[str, int, str, Path, Work, Factories], Iterator[Seen]]  # subject, seed, effort, folder
@@ -83,7 +82,7 @@ def hunt_by_kvproof(subject: str, seed: int, effort: str, folder: Path, work: Wo
             before = done
     except (UnknownSubject, AdapterError) as error:
         raise NotHunted(str(error)) from error
-    work.num_operations, work.seconds, work.is_whole = before, processor_seconds() - began, True
+    work.num_operations, work.seconds = before, processor_seconds() - began
 
 
 def by_program(command: str) -> Tool:
@@ -99,7 +98,7 @@ def by_program(command: str) -> Tool:
         if done.code not in (0, 1):
             last = done.errors.strip().rpartition("\n")[2]
             raise NotHunted(f"{command} {how_it_ended(done.code)}: {last}")
-        work.num_operations, work.seconds, work.is_whole = num_operations, processor_seconds() - began, True
+        work.num_operations, work.seconds = num_operations, processor_seconds() - began
         found = [(load(path).num_operations_before, path) for path in sorted(folder.glob("*.json"))]
         for num_before, path in sorted(found):
             yield Seen(path, num_before, work.seconds, "program")
