@@ -7,45 +7,15 @@ so nothing finds the third token, and nothing frees its slot. From 0.5.12 on, wh
 not have is not written (`write_backup`). Run it with the SGLang that is to be tried: exit code 1 if the fault is there.
 """
 
-from collections import namedtuple
-from typing import Any
-
 import torch
 from on_any_engine import StandIn, fault_if, nothing, same
+from on_sglang_hicache import SmallHost
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams, InsertParams
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 from sglang.srt.mem_cache.hiradix_cache import HiRadixCache
 from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey
 
-Ack = namedtuple("Ack", ("start_event", "finish_event", "node_ids"))
-DONE = StandIn(query=lambda: True, synchronize=nothing)
-
-
-class Controller:
-    """The controller of a host with one slot, whose copies are over at once."""
-
-    write_policy = "write_through"
-    mem_pool_device_allocator = StandIn(free=nothing)
-    reset = staticmethod(nothing)  # there is nothing under way
-    evict_device = staticmethod(len)  # the device has these tokens no longer
-
-    def __init__(self) -> None:
-        self.free, self.ack_write_queue = [0], list[Any]()
-
-    def write(self, device_indices: Any, node_id: int, **more: Any) -> Any:
-        """Slots for these tokens; None if they are too few."""
-        if len(device_indices) > len(self.free):
-            return None
-        self.ack_write_queue.append(Ack(DONE, DONE, [node_id]))
-        return torch.tensor([self.free.pop(0) for _ in device_indices])
-
-    def evict_host(self, slots: Any) -> int:
-        """Take slots back."""
-        self.free += slots.tolist()
-        return len(slots)
-
-
-controller = Controller()
+controller = SmallHost(1)
 cache = HiRadixCache.__new__(HiRadixCache)
 cache.__dict__.update(
     cache_controller=controller,

@@ -7,47 +7,19 @@ nobody needs. Run it with the SGLang that is to be tried: exit code 1 if the fau
 """
 
 from array import array
-from collections import namedtuple
 from typing import Any
 
 import torch
 from on_any_engine import StandIn, fault_if, nothing, same
+from on_sglang_hicache import SmallHost
 from on_sglang_scheduler import module
 
 NUM_HOST_SLOTS = 2
-Ack = namedtuple("Ack", ("start_event", "finish_event", "node_ids"))
-DONE = StandIn(query=lambda: True, synchronize=nothing)
-
-
-class Controller:
-    """The controller of a small host, whose copies are over at once."""
-
-    write_policy = "write_through"
-    mem_pool_device_allocator = StandIn(free=nothing)
-    reset = staticmethod(nothing)  # there is nothing under way
-    evict_device = staticmethod(len)  # the device has these tokens no longer
-
-    def __init__(self) -> None:
-        self.free, self.ack_write_queue = list(range(NUM_HOST_SLOTS)), list[Any]()
-
-    def write(self, device_indices: Any, node_id: int, **more: Any) -> Any:
-        """Slots for these tokens; None if they are too few."""
-        if len(device_indices) > len(self.free):
-            return None
-        self.ack_write_queue.append(Ack(DONE, DONE, [node_id]))
-        return torch.tensor([self.free.pop(0) for _ in device_indices])
-
-    def evict_host(self, slots: Any) -> int:
-        """Take slots back."""
-        self.free += slots.tolist()
-        return len(slots)
-
-
 base, radix = module("srt.mem_cache.base_prefix_cache"), module("srt.mem_cache.radix_cache")
 kind = module("srt.mem_cache.hiradix_cache").HiRadixCache
 cache = kind.__new__(kind)
 cache.__dict__.update(
-    cache_controller=Controller(),
+    cache_controller=SmallHost(NUM_HOST_SLOTS),
     token_to_kv_pool_host=StandIn(clear=nothing),
     prefetch_loaded_tokens_by_reqid={},
     evictable_host_leaves=set(),
