@@ -18,7 +18,8 @@ def test_the_v1_scheduler_with_its_manager_is_consistent(release: str, async_ste
     assert {"hit", "evict", "window left an entry"} <= set(witnesses)
 
 
-# With priorities, 0.12.0 passes over requests that run (F19 of docs/findings.md); with drafts it caches null blocks (F23).
+# With priorities, 0.12.0 passes over requests that run (F19 of docs/findings.md); with drafts it caches null blocks
+# (F23).
 LOCAL = {
     "kv_groups": ["full", "local"],
     "local_chunk": 4,
