@@ -54,37 +54,31 @@ def test_a_run_breaks_on_the_broken_manager_and_not_on_the_right_one(run: Path, 
 
 def test_a_run_counts_for_the_record_whose_saved_run_breaks_alike(run: Path, tmp_path: Path, makes: Factories) -> None:
     longer = saved(tmp_path / "longer.json", [("new", 5, (5,), (1,)), *FORKED], 3)
-    matching = Matching(
-        BAD, [Wanted("other", "no-double-free"), Wanted("leak", "refcount-exact", GOOD, str(run))], makes
-    )
+    wanted = [Wanted("other", "no-double-free", str(run)), Wanted("leak", "refcount-exact", str(run), GOOD)]
+    matching = Matching(BAD, wanted, makes)
     assert matching.take(longer) == "leak"
     assert [one.id for one in matching.left] == ["other"]
 
 
-def test_a_record_without_a_saved_run_needs_a_release_without_the_fault(run: Path, makes: Factories) -> None:
-    assert Matching(BAD, [Wanted("leak", "refcount-exact")], makes).take(run) is None
-    assert Matching(BAD, [Wanted("leak", "refcount-exact", GOOD)], makes).take(run) == "leak"
+def test_a_record_whose_saved_run_breaks_otherwise_gets_no_run(run: Path, tmp_path: Path, makes: Factories) -> None:
+    silent = saved(tmp_path / "silent.json", FORKED[:3])
+    assert Matching(BAD, [Wanted("leak", "refcount-exact", str(silent), GOOD)], makes).take(run) is None
 
 
 def test_a_run_that_breaks_the_good_release_too_counts_for_nothing(run: Path, makes: Factories) -> None:
-    assert Matching(BAD, [Wanted("leak", "refcount-exact", BAD, str(run))], makes).take(run) is None
+    assert Matching(BAD, [Wanted("leak", "refcount-exact", str(run), BAD)], makes).take(run) is None
 
 
 def test_a_run_of_another_property_counts_for_nothing(run: Path, makes: Factories) -> None:
-    assert Matching(BAD, [Wanted("leak", "lists-agree", GOOD)], makes).take(run) is None
+    assert Matching(BAD, [Wanted("leak", "lists-agree", str(run), GOOD)], makes).take(run) is None
 
 
 def test_one_finding_never_counts_for_two_records(run: Path, makes: Factories) -> None:
-    twins = [Wanted("one", "refcount-exact", GOOD, str(run)), Wanted("two", "refcount-exact", GOOD, str(run))]
+    twins = [Wanted("one", "refcount-exact", str(run), GOOD), Wanted("two", "refcount-exact", str(run), GOOD)]
     assert Matching(BAD, twins, makes).take(run) == "one"
 
 
-def test_a_record_without_a_saved_run_gets_no_run_of_another_record(run: Path, makes: Factories) -> None:
-    known, unknown = Wanted("known", "refcount-exact", BAD, str(run)), Wanted("new", "refcount-exact", GOOD)
-    assert Matching(BAD, [unknown, known], makes).take(run) is None
-
-
-def test_what_is_no_run_counts_for_nothing(tmp_path: Path, makes: Factories) -> None:
+def test_what_is_no_run_counts_for_nothing(run: Path, tmp_path: Path, makes: Factories) -> None:
     (tmp_path / "a.json").write_text("{}")
-    assert Matching(BAD, [Wanted("leak", "refcount-exact", GOOD)], makes).take(tmp_path / "a.json") is None
+    assert Matching(BAD, [Wanted("leak", "refcount-exact", str(run), GOOD)], makes).take(tmp_path / "a.json") is None
     assert broken(saved(tmp_path / "b.json", FORKED), "no-such-subject", makes) is None

@@ -3,10 +3,12 @@
 A release often has several faults that break one property, so a run counts for a record only if
 
 1. it breaks the property of the record, on the release that is hunted, when it is replayed;
-2. it breaks nothing, or something else, on the good release of the record, if the record has one (a run with an
-   operation that is not possible there decides nothing, and then point 3 must hold by a saved run);
-3. it breaks the property as the saved run of the record does (`Finding.key`), if the record has one; without one, it
-   needs the good release of point 2, and must not break the property as the saved run of another record does.
+2. it breaks the property as the saved run of the record does there (`Finding.key`);
+3. it breaks nothing, or something else, on the release of the record without the fault, if there is one (a run with an
+   operation that is not possible there decides nothing).
+
+A record without a saved run is found by no run: another fault of its release may break the same property, and be
+repaired in the same one.
 
 A run counts for one record at most. If several fit, it is the one whose saved run uses the same features; if these are
 alike too, the first one. So one fault is never counted as two.
@@ -15,7 +17,6 @@ alike too, the first one. So one fault is never counted as two.
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvproof.check.counterexample.replay import ReplayStatus
 from kvproof.check.counterexample.store import load
 from kvproof.check.counterexample.trace_schema import CounterexampleError, config_of, operations_of
 from kvproof.check.hunting.corpus.factories import Factories
@@ -33,13 +34,13 @@ Key = tuple[str, str]  # property and mechanism
 class Wanted:
     """A record that is looked for in one release of a subject. good: the same subject in a release without the fault.
 
-    trace: the file of its saved run. Both may be empty.
+    It is empty if none is known. trace: the file of its saved run.
     """
 
     id: str
     property: str
+    trace: str
     good: str = ""
-    trace: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,16 @@ class Matching:
 
     def __init__(self, subject: str, wanted: list[Wanted], makes: Factories) -> None:
         self.subject, self.left, self.makes = subject, list(wanted), makes
-        runs = {one.id: broken(Path(one.trace), subject, makes) for one in wanted if one.trace}
-        self._shown_by: dict[str, Broken] = {id: one for id, one in runs.items() if one is not None}
+        self._shown_by: dict[str, Broken] = {}
+        for one in wanted:
+            shown = broken(Path(one.trace), subject, makes)
+            if shown is not None and shown.key[0] == one.property:
+                self._shown_by[one.id] = shown
+
+    @property
+    def silent(self) -> list[str]:
+        """The records whose saved run does not break their property here, so that no run can be compared with it."""
+        return [one.id for one in self.left if one.id not in self._shown_by]
 
     def take(self, path: Path) -> str | None:
         """The id of the record that the run shows, which is no longer looked for; None if it shows none."""
@@ -79,23 +88,16 @@ class Matching:
         fitting = [one for one in self.left if self._fits(one, run, path)]
         if not fitting:
             return None
-        alike = [one for one in fitting if one.id in self._shown_by and self._shown_by[one.id] == run]
+        alike = [one for one in fitting if self._shown_by[one.id] == run]
         chosen = (alike or fitting)[0]
         self.left.remove(chosen)
         return chosen.id
 
     def _fits(self, one: Wanted, run: Broken, path: Path) -> bool:
-        if run.key[0] != one.property:
-            return False
         saved = self._shown_by.get(one.id)
-        if saved is not None and saved.key != run.key:
-            return False
-        others = [shown for id, shown in self._shown_by.items() if id != one.id]
-        if saved is None and (not one.good or any(shown.key == run.key for shown in others)):
+        if saved is None or saved.key != run.key:
             return False
         if not one.good:
             return True
         there = replay(path, self.makes(one.good))
-        if there.status is ReplayStatus.ERROR:
-            return saved is not None
         return there.finding is None or there.finding.property != one.property

@@ -52,7 +52,7 @@ class Hunt:
     @property
     def key(self) -> str:
         """Equal for hunts with equal results."""
-        wanted = [(one.id, one.property, one.good, one.trace and Path(one.trace).name) for one in self.wanted]
+        wanted = [(one.id, one.property, one.good, Path(one.trace).name) for one in self.wanted]
         return key_of("corpus", Judged(self.subject), self.seed, self.effort, self.tool, wanted)
 
 
@@ -66,34 +66,39 @@ class Sight(msgspec.Struct, frozen=True):
 
 
 class HuntResult(msgspec.Struct, frozen=True):
-    """What a hunt has seen and done. reason: why it could not be done to its end; else empty."""
+    """What a hunt has seen and done. reason: why it could not be done to its end; else empty.
+
+    silent: the records whose saved run shows nothing in the release, so that they were not looked for.
+    """
 
     sights: list[Sight]
     num_operations: int
     seconds: float
     reason: str = ""
+    silent: tuple[str, ...] = ()
 
 
 def hunts(faults: list[FaultRecord], examples: Path, seeds: Iterable[int], effort: str, tool: str | None) -> list[Hunt]:
     """The hunts for these records, those of one release together."""
     wanted: dict[str, list[Wanted]] = {}
     for one in faults:
-        if one.subject and one.property_id and one.has_releases and (one.trace or one.good):
+        if one.subject and one.property_id and one.has_releases and one.trace:
             path = trace_of(one, examples)
             good = f"{one.subject}=={one.without}" if one.without else ""
             subject = f"{one.subject}=={one.bad[-1]}"
-            wanted.setdefault(subject, []).append(Wanted(one.id, one.property_id, good, str(path or "")))
+            wanted.setdefault(subject, []).append(Wanted(one.id, one.property_id, str(path), good))
     return [Hunt(name, seed, effort, tuple(each), tool) for seed in seeds for name, each in sorted(wanted.items())]
 
 
 def hunted(hunt: Hunt) -> HuntResult:
     """Do a hunt, in this process; releases are downloaded if they are not here."""
-    sights, work, matched = [], Work(), 0.0
+    sights, work, matched, silent = [], Work(), 0.0, tuple[str, ...]()
     try:
         for name in {hunt.subject, *(one.good for one in hunt.wanted if one.good)}:
             download_for(name)
         with TemporaryDirectory() as folder, factories() as makes:
             matching = Matching(hunt.subject, list(hunt.wanted), makes)
+            silent = tuple(matching.silent)
             for seen in tool_of(hunt.tool)(hunt.subject, hunt.seed, hunt.effort, Path(folder), work, makes):
                 began = processor_seconds()
                 if (id := matching.take(seen.file)) is not None:
@@ -103,7 +108,7 @@ def hunted(hunt: Hunt) -> HuntResult:
                 matched += processor_seconds() - began
     except (NotHunted, EngineError, UnknownSubject) as error:
         return HuntResult(sights, work.num_operations, work.seconds, str(error))
-    return HuntResult(sights, work.num_operations, round(work.seconds - matched, 2))
+    return HuntResult(sights, work.num_operations, round(work.seconds - matched, 2), silent=silent)
 
 
 def download_for(name: str) -> None:
@@ -174,6 +179,7 @@ def _score(fault: FaultRecord, done: list[tuple[Hunt, HuntResult]]) -> Score:
     for hunt, result in done:
         score.sights.update((hunt.seed, sight) for sight in result.sights if sight.id == fault.id)
     reasons = [result.reason for hunt, result in done if result.reason and hunt.seed not in score.sights]
+    reasons += [f"its saved run shows nothing in {hunt.subject}" for hunt, result in done if fault.id in result.silent]
     if 2 * len(score.sights) > len(done):
         score.outcome = FOUND
     elif reasons:
@@ -186,7 +192,7 @@ def _score(fault: FaultRecord, done: list[tuple[Hunt, HuntResult]]) -> Score:
 def _why_not_hunted(fault: FaultRecord) -> str:
     if not fault.has_releases:
         return f"needs a checkout of {fault.engine} at {fault.bad[-1]}"
-    return "it has neither a saved run nor a release without it, so that nothing tells its runs from others"
+    return "it has no saved run, so that nothing tells its runs from others"
 
 
 def table(found: list[Score], of: Callable[[Score], str]) -> Iterator[tuple[str, Counter[str]]]:
