@@ -23,10 +23,10 @@ HEAD = """# Faults found in real engines
 This page is made from the records of [the corpus](corpus.md): `python -m docs.generate.findings` writes it. Each fault
 has a file in `examples/corpus/`, which says where it is, how it happens and how to see it.
 
-```console
-$ kvproof corpus list --affects vllm==0.31.0     # is this release affected?
-$ kvproof corpus show F20                        # all that is known of a fault
-$ kvproof corpus reproduce F20                   # shown in a bad release, and not in a good one
+```sh
+kvproof corpus list --affects vllm==0.31.0     # is this release affected?
+kvproof corpus show F20                        # all that is known of a fault
+kvproof corpus reproduce F20                   # shown in a bad release, and not in a good one
 ```
 
 ## Is my release affected?
@@ -37,9 +37,9 @@ it in which the same run has not. Releases that were not run are not named; `kvp
 SCORE_HEAD = """
 ## What a hunt finds
 
-`kvproof corpus run` hunts each fault in its newest bad release with default settings, from an empty store{settings}. A
-fault is found if more than half of the seeds see it. Faults that nothing drives are counted as missed. The naive fuzzer
-is `examples/naive_fuzzer.py`; [the corpus](corpus.md) says how to score another tool.
+`kvproof corpus run` hunts each fault in its newest bad release, from an empty store. A fault is found if more than half
+of the seeds see it. Faults that nothing drives are counted as missed. The naive fuzzer is `examples/naive_fuzzer.py`;
+[the corpus](corpus.md) says how to score another tool. The scores below: {settings}.
 
 """
 
@@ -85,7 +85,7 @@ def _scores(faults: list[FaultRecord], scores: dict[str, dict[str, Any]]) -> Ite
         return
     seeds = {name: ", ".join(map(str, document["seeds"])) for name, document in scores.items()}
     settings = "; ".join(f"{name}: effort {scores[name]['effort']}, seeds {seeds[name]}" for name in scores)
-    yield SCORE_HEAD.format(settings=f" ({settings})")
+    yield SCORE_HEAD.format(settings=settings)
     yield f"| class | faults | {' | '.join(scores)} |\n|---|---:|{'---:|' * len(scores)}\n"
     outcomes = {tool: {one["id"]: one for one in document["records"]} for tool, document in scores.items()}
     for name in (*CLASSES, "all"):
