@@ -12,6 +12,7 @@ import msgspec
 
 from kvproof.check.hunting.corpus.record import CLASSES, FaultRecord, read_all
 from kvproof.check.hunting.corpus.score import FOUND, MISSED, NOT_HUNTED
+from kvproof.check.hunting.corpus.score_document import read_score
 from kvproof.check.runs.effort import effort_of
 from kvproof.check.subjects.loading.download import order_of
 
@@ -144,7 +145,7 @@ def record_page(fault: FaultRecord) -> str:
 
 def read_scores() -> dict[str, dict[str, Any]]:
     """The committed scores, by tool."""
-    return {tool: msgspec.json.decode(path.read_bytes()) for tool, path in SCORES.items() if path.exists()}
+    return {tool: msgspec.to_builtins(read_score(path)) for tool, path in SCORES.items() if path.exists()}
 
 
 if __name__ == "__main__":

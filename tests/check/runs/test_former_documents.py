@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from kvproof.check.cli.app import app
 from kvproof.check.counterexample.store import load
 from kvproof.check.counterexample.trace_schema import config_of, operations_of
+from kvproof.check.hunting.corpus.score_document import read_score
 from kvproof.check.oracle.level import level_of_config, typed
 from kvproof.check.recording.reader import RecordingReader
 from kvproof.check.runs.known_findings import Known
@@ -69,10 +70,10 @@ def read_calls(path: Path) -> None:
         assert [*recording.calls()]
 
 
-def reader_of(path: Path) -> Callable[[Path], None] | None:
+def reader_of(path: Path) -> Callable[[Path], object] | None:
     """What reads a document; None if it is none."""
     first = json.loads(path.read_text().splitlines()[0] if path.suffix == ".jsonl" else path.read_text())
-    kinds = {"run": read_result, "operations": read_trace, "kvproof_recording": read_calls}
+    kinds = {"run": read_result, "operations": read_trace, "kvproof_recording": read_calls, "tool": read_score}
     return next((reader for key, reader in kinds.items() if key in first), None)
 
 

@@ -15,10 +15,10 @@ from kvproof.spec.verdict import Exit
 if TYPE_CHECKING:
     from kvproof.check.hunting.corpus.both_ways import Showing, Shown
     from kvproof.check.hunting.corpus.score import Hunt, HuntResult, Score
+    from kvproof.check.hunting.corpus.score_document import ScoreDocument
     from kvproof.check.runs.terminal import Output
 
 STORE = "corpus.sqlite"
-SCORE_SCHEMA_VERSION = 1
 WorkersOption = Annotated[str, workers_option("Number of processes that do the work, or a Ray cluster.")]
 
 
@@ -198,20 +198,17 @@ def _engine_of(one: "Score") -> str:
     return one.fault.engine
 
 
-def _as_data(scored: "list[Score]", seeds: list[int], effort: str, tool: str | None) -> dict[str, Any]:
-    import msgspec
+def _as_data(scored: "list[Score]", seeds: list[int], effort: str, tool: str | None) -> "ScoreDocument":
+    from kvproof.check.hunting.corpus.score_document import RecordScore, ScoreDocument, SeedSight
 
     rows = []
     for one in scored:
-        sights = [msgspec.to_builtins(sight) | {"seed": seed} for seed, sight in sorted(one.sights.items())]
-        rows.append({"id": one.fault.id, "outcome": one.outcome, "cause": one.cause, "sights": sights})
-    return {
-        "tool": tool or "kvproof", "seeds": seeds, "effort": effort, "records": rows,
-        "schema_version": SCORE_SCHEMA_VERSION,
-    }  # fmt: skip
+        seen = [SeedSight(seed, at.by, at.num_operations, at.seconds) for seed, at in sorted(one.sights.items())]
+        rows.append(RecordScore(one.fault.id, one.outcome, one.cause, seen))
+    return ScoreDocument(tool or "kvproof", seeds, effort, rows)
 
 
-def _write(json: Path | None, data: dict[str, Any]) -> None:
+def _write(json: Path | None, data: object) -> None:
     if json is not None:
         import msgspec
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final, Literal
 
 import msgspec
 
@@ -27,7 +28,10 @@ from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.loading import EngineError, download
 from kvproof.check.subjects.registry import engine_of
 
-FOUND, MISSED, NOT_HUNTED = "found", "missed", "not hunted"
+FOUND: Final = "found"
+MISSED: Final = "missed"
+NOT_HUNTED: Final = "not hunted"
+Outcome = Literal["found", "missed", "not hunted"]
 NO_REASON = "no reason is known yet"
 INTERRUPTED = "interrupted; the same command goes on"
 HUNT_SECONDS = 12 * 3600.0
@@ -123,7 +127,7 @@ class Score:
     """What is known of one record after the hunts. cause: of a miss, or why it was not hunted."""
 
     fault: FaultRecord
-    outcome: str = MISSED
+    outcome: Outcome = MISSED
     cause: str = ""
     sights: dict[int, Sight] = field(default_factory=dict)
 
