@@ -25,6 +25,7 @@ from benchmarks.host_speed import SECONDS_OF_SIGHTS, slowness
 from kvproof.check.counterexample.store import load
 from kvproof.check.counterexample.trace_schema import config_of, operations_of
 from kvproof.check.hunting.corpus.record import FaultRecord, read_all
+from kvproof.check.hunting.corpus.validation import trace_of
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.search.random_walk import WalkOptions, walk
 from kvproof.check.search.strategies import strategy_of
@@ -75,24 +76,20 @@ def numbered() -> dict[str, FaultRecord]:
     return dict(sorted(found.items(), key=lambda item: int(item[0][1:])))
 
 
-def release_of(fault: FaultRecord) -> str:
-    """The subject in the newest release that has the fault."""
-    return f"{fault.subject}=={fault.bad[-1]}"
-
-
 def sights(fault: FaultRecord, seeds: Iterable[int]) -> list[Sight | None] | str:
     """When the walk of each seed sees the fault, None if it does not; a text if the subject is not here."""
     try:
-        subject = find(release_of(fault))()
+        subject = find(fault.newest)()
     except (EngineError, UnknownSubject) as error:
         return str(error)
     strategy = strategy_of(subject)
-    path = EXAMPLES / "traces" / f"{fault.trace}.json"
+    path = trace_of(fault, EXAMPLES)
+    assert path is not None
     trace = load(path)
     operations = operations_of(trace, path)
     finding = finding_of(subject, config_of(trace, path), operations)
     if finding is None:
-        return f"{path.name} shows nothing in {release_of(fault)}"
+        return f"{path.name} shows nothing in {fault.newest}"
     wanted = finding.property, finding.cause
     walk(strategy, subject, 0, max_operations=2_000, seconds=SECONDS_MAX, options=WalkOptions(wanted=("", "")))
     return [first_sight(subject, strategy, wanted, operations[-1][0], seed) for seed in seeds]
@@ -124,13 +121,13 @@ def main(seeds: Iterable[int] = SEEDS) -> dict[str, Any]:
         with get_context("spawn").Pool(1) as fresh:  # a process imports one release of vLLM
             found = fresh.apply(sights, (fault, seeds))
         if isinstance(found, str):
-            print(f"  {name}  {release_of(fault):<28} not measured: {found}", flush=True)
+            print(f"  {name}  {fault.newest:<28} not measured: {found}", flush=True)
             continue
         seen = [one for one in found if one is not None]
         seconds = [one.seconds for one in seen]
         figures[name] = {"seen": len(seen), "operations": [one.num_operations for one in seen], "seconds": seconds}
         if not seen:
-            print(f"  {name}  {release_of(fault):<28} not seen by any in {NUM_OPERATIONS_MAX:,} operations", flush=True)
+            print(f"  {name}  {fault.newest:<28} not seen by any in {NUM_OPERATIONS_MAX:,} operations", flush=True)
             continue
         count = statistics.median(one.num_operations for one in seen)
         middle = figures[name]["median s"] = statistics.median(seconds)
@@ -139,7 +136,7 @@ def main(seeds: Iterable[int] = SEEDS) -> dict[str, Any]:
         prototype = "" if of_prototype is None else f", prototype {scale * of_prototype:.3f}"
         wanted = "" if goal is None else f"; goal {goal.scaled(scale):.3f}{prototype}"
         print(
-            f"  {name}  {release_of(fault):<28} {count:>8,.0f} operations  {middle:>6.3f} CPU s "
+            f"  {name}  {fault.newest:<28} {count:>8,.0f} operations  {middle:>6.3f} CPU s "
             f"({min(seconds):.2f} to {max(seconds):.2f})  seen by {len(seen)} of {len(seeds)}{wanted}",
             flush=True,
         )

@@ -98,10 +98,10 @@ def _scores(faults: list[FaultRecord], scores: dict[str, dict[str, Any]]) -> Ite
     yield from _within(scores)
     causes = Counter(one["cause"] for one in outcomes[next(iter(scores))].values() if one["outcome"] == MISSED)
     if causes:
-        told = ", ".join(
+        listed = ", ".join(
             f"{cause} {count}" for cause, count in sorted(causes.items(), key=lambda row: (-row[1], row[0]))
         )
-        yield f"\nWhy kvproof misses faults: {told}.\n"
+        yield f"\nWhy kvproof misses faults: {listed}.\n"
 
 
 def _within(scores: dict[str, dict[str, Any]]) -> Iterator[str]:

@@ -106,6 +106,11 @@ class FaultRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return f"{self.bad[0]} to {self.bad[-1]}"
 
     @property
+    def newest(self) -> str:
+        """The subject in the newest release that has the fault."""
+        return f"{self.subject}=={self.bad[-1]}"
+
+    @property
     def gone_in(self) -> str:
         """The oldest release after all bad ones in which the same run did not show it; empty if none is known."""
         if not self.has_releases:

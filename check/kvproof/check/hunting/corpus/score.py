@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -19,6 +19,7 @@ from kvproof.check.hosts.workers import Handling, UnitLost, Workers
 from kvproof.check.hunting.corpus.factories import factories
 from kvproof.check.hunting.corpus.matching import Matching, Wanted
 from kvproof.check.hunting.corpus.record import CLASSES, FaultRecord
+from kvproof.check.hunting.corpus.score_document import Outcome
 from kvproof.check.hunting.corpus.tools import NotHunted, Work, tool_of
 from kvproof.check.hunting.corpus.validation import trace_of
 from kvproof.check.hunting.store import ResultStore
@@ -31,7 +32,6 @@ from kvproof.check.subjects.registry import engine_of
 FOUND: Final = "found"
 MISSED: Final = "missed"
 NOT_HUNTED: Final = "not hunted"
-Outcome = Literal["found", "missed", "not hunted"]
 NO_REASON = "no reason is known yet"
 INTERRUPTED = "interrupted; the same command goes on"
 HUNT_SECONDS = 12 * 3600.0
@@ -89,8 +89,7 @@ def hunts(faults: list[FaultRecord], examples: Path, seeds: Iterable[int], effor
         if one.subject and one.property_id and one.has_releases and one.trace:
             path = trace_of(one, examples)
             good = f"{one.subject}=={one.without}" if one.without else ""
-            subject = f"{one.subject}=={one.bad[-1]}"
-            wanted.setdefault(subject, []).append(Wanted(one.id, one.property_id, str(path), good))
+            wanted.setdefault(one.newest, []).append(Wanted(one.id, one.property_id, str(path), good))
     return [Hunt(name, seed, effort, tuple(each), tool) for seed in seeds for name, each in sorted(wanted.items())]
 
 

@@ -8,6 +8,7 @@ import msgspec
 from kvproof.reports.document import DocumentError, read_bytes
 
 SCHEMA_VERSION = 1
+Outcome = Literal["found", "missed", "not hunted"]
 
 
 class SeedSight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -23,7 +24,7 @@ class RecordScore(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The outcome of a record; cause: of a miss, or why it was not hunted."""
 
     id: str
-    outcome: Literal["found", "missed", "not hunted"]
+    outcome: Outcome
     cause: str
     sights: list[SeedSight]
 

@@ -37,9 +37,9 @@ def problems(faults: list[FaultRecord], examples: Path) -> list[str]:
     named = {one.script for one in faults}
     scripts = sorted(path.name for path in (examples / SCRIPTS).glob("*.py") if not path.name.startswith(HARNESS))
     found += [f"{SCRIPTS}/{name}: no record names this script" for name in scripts if name not in named]
-    told = "\n".join(one.story for one in faults) + "\n".join(one.trace for one in faults)
+    named_runs = "\n".join(one.story for one in faults) + "\n".join(one.trace for one in faults)
     traces = sorted(path.stem for path in (examples / TRACES).glob("*.json"))
-    found += [f"{TRACES}/{name}.json: no record names this run" for name in traces if name not in told]
+    found += [f"{TRACES}/{name}.json: no record names this run" for name in traces if name not in named_runs]
     return found
 
 
