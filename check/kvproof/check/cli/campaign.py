@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvproof.check.cli.options import JsonOption, WorkersOption
+from kvproof.check.cli.table import lines_of
 from kvproof.check.runs.errors import UsageError, error_boundary
 
 if TYPE_CHECKING:
@@ -121,16 +122,16 @@ def _print(console: "Output", result: "CampaignResult") -> None:
     from kvproof.check.runs.terminal import say
     from kvproof.reports.summary import number
 
-    rows = [("subject", "configuration", "seed", "effort", "operations", "runs", "rules", "findings")]
+    head = ("subject", "configuration", "seed", "effort", "operations", "runs", "rules", "findings")
+    rows: list[tuple[str, ...]] = [head]
     for one in result.searches:
         fixed = ", ".join(f"{name}={value}" for name, value in one.fixed.items()) or "–"
         num_found = sum(search.subject == one.subject for search, _ in result.findings)
         counts = (f"{one.operations:,}", f"{one.runs:,}", str(one.rules), str(num_found))
         rows.append((one.subject, fixed, str(one.seed), one.effort, *counts))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     say(console, "")
-    for row in rows:
-        say(console, "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    for line in lines_of(rows):
+        say(console, line)
     for subject, reason in {(one.subject, one.reason): None for one in result.searches if one.reason}:
         named = reason if reason.startswith(subject) else f"{subject}: {reason}"
         say(console, f"not searched: {named}", "yellow")

@@ -1,6 +1,5 @@
-"""Options that the commands of `kvproof corpus` share, the records that they select, and the tables that they print."""
+"""Options that the commands of `kvproof corpus` share, and the records that they select."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,10 +37,3 @@ def records(
     if not found:
         raise UsageError("no record has both this engine and this class; `kvproof corpus list` lists all")
     return found, examples
-
-
-def lines_of(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    """The rows of a table as lines, its columns aligned."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

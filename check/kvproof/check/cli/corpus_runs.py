@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kvproof.check.cli.corpus_options import ClassOption, EngineOption, FolderOption, IdsArgument, lines_of, records
+from kvproof.check.cli.corpus_options import ClassOption, EngineOption, FolderOption, IdsArgument, records
 from kvproof.check.cli.options import DEFAULT_FOLDER, JsonOption, workers_option
+from kvproof.check.cli.table import lines_of
 from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.check.runs.number_limits import SEED_MAX
 from kvproof.spec.verdict import Exit

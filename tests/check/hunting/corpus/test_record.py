@@ -30,7 +30,7 @@ def test_the_id_of_a_record_is_the_name_of_its_file(corpus: Corpus) -> None:
     ("change", "message"),
     [
         (("alias =", "alais ="), r"vllm-freed-twice.toml:2: there is no key 'alais' \(did you mean alias\?\)"),
-        (('state = "repaired"', 'state = "mended"'), r"toml:10: state: Invalid enum value 'mended'"),
+        (('state = "repaired"', 'state = "fixed"'), r"toml:10: state: Invalid enum value 'fixed'"),
         (('bad = ["0.22.0", "0.23.0"]', "bad = []"), r"toml:7: bad: Expected `array` of length >= 1"),
         (('script = "vllm_salt', 'script = "../vllm_salt'), r"toml:15: script: Expected `str` matching regex"),
         (('trace = "f8-a', 'trace = "../f8-a'), r"toml:14: trace: Expected `str` matching regex"),
