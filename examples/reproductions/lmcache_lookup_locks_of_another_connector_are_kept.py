@@ -1,7 +1,7 @@
 """LMCache 0.5.0 to 0.5.4: its connector for vLLM keeps its locks if another connector loads the request (PR 4028).
 
 Each of several connectors looks a request up, and one of them loads it. The server of LMCache locks what was found. If
-another connector is chosen, LMCache's is told so by a number of zero tokens; it does not look at that number, begins a
+another connector is chosen, LMCache's gets a number of zero tokens; it does not look at that number, begins a
 load that nobody wants, and until then keeps its locks. From 0.5.5 on it releases them. Run it with the LMCache that is
 to be tried: exit code 1 if the fault is there.
 """

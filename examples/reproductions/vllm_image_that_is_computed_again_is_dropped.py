@@ -29,5 +29,5 @@ manager.get_freed_mm_hashes()  # a step ends
 manager.free(request_with("a dog", "second"))  # evicts the cat; the request is preempted in the same step
 request_with("a cat", "third")
 dropped = manager.get_freed_mm_hashes()
-print(f"the worker is told to drop {dropped}; the manager has {sorted(manager.cached)}")
+print(f"the worker shall drop {dropped}; the manager has {sorted(manager.cached)}")
 fault_if("a cat" in dropped, "an image is dropped after it was computed, and counts as cached")

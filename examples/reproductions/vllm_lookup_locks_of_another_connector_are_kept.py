@@ -1,7 +1,7 @@
 """vLLM 0.18.0 to 0.29.0: the connector to LMCache keeps its locks if another connector loads the request.
 
 Each of several connectors looks a request up, and one of them loads it. The server of LMCache locks what was found. If
-another connector is chosen, LMCache's is told so by a number of zero tokens; it does not look at that number, waits for
+another connector is chosen, LMCache's gets a number of zero tokens; it does not look at that number, waits for
 a load that does not come, and its locks stay until they run out. From 0.30.0 on it releases them. Run it with the vLLM
 that is to be tried: exit code 1 if the fault is there.
 """
