@@ -52,6 +52,7 @@ def reproduce(
         from kvproof.check.hosts.workers import LOSS_IS_A_RESULT, UnitLost
         from kvproof.check.hunting.corpus.both_ways import Outcome, Shown, showings, shown
         from kvproof.check.runs.terminal import output, say
+        from kvproof.reports.summary import number
 
         found, examples = records(folder, ids, engine, fault_class)
         if checkout is not None and any(one.has_releases for one in found):
@@ -67,8 +68,10 @@ def reproduce(
                 say(console, _line(unit, done))
                 rows.append(_row(unit, done))
         bare = sum(not (one.script or one.trace) for one in found)
-        say(console, f"{len(found)} records, {len(units)} runs: {len(units) - wrong - unknown} as the records say, "
-            f"{wrong} otherwise, {unknown} unknown. {bare} records have neither a script nor a saved run.")  # fmt: skip
+        counts = f"{number(len(found), 'record', 'records')}, {number(len(units), 'run', 'runs')}"
+        neither = number(bare, "record has", "records have")
+        say(console, f"{counts}: {len(units) - wrong - unknown} as the records say, "
+            f"{wrong} otherwise, {unknown} unknown. {neither} neither a script nor a saved run.")  # fmt: skip
         _write(json, {"runs": rows})
         raise typer.Exit(Exit.REFUTED if wrong else Exit.INCONCLUSIVE if unknown else Exit.OK)
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from kvproof.reports.document import DocumentError, read_bytes
+from kvproof.reports.document import DocumentError, read_json
 
 SCHEMA_VERSION = 1
 Outcome = Literal["found", "missed", "not hunted"]
@@ -42,7 +42,7 @@ class ScoreDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_score(path: Path) -> ScoreDocument:
     """Read a score. Raises DocumentError."""
     try:
-        found = msgspec.json.decode(read_bytes(path), type=ScoreDocument)
+        found = msgspec.json.decode(read_json(path), type=ScoreDocument)
     except (msgspec.DecodeError, RecursionError) as error:
         raise DocumentError(f"{path} is no score of kvproof corpus run: {error}") from error
     if found.schema_version > SCHEMA_VERSION:
