@@ -122,6 +122,24 @@ def test_every_file_that_names_the_supported_versions_of_python_names_the_same()
         assert sentence in (TREE / file).read_text(), file
 
 
+def run_ci(folder: Path, present: list[str], fails: str) -> subprocess.CompletedProcess[str]:
+    """Run a copy of `.ci/run` in a folder, with these Pythons and a `make` that makes environments and nothing else."""
+    (folder / ".ci").mkdir()
+    for name in (".ci/run", "pyproject.toml"):
+        shutil.copy(TREE / name, folder / name)
+    commands = folder / "commands"
+    commands.mkdir()
+    for tool in ("bash", "dirname", "sed", "grep", "sort", "tail", "uniq", "rm", "mkdir"):
+        (commands / tool).symlink_to(str(shutil.which(tool)))
+    scripts = {f"python{version}": f"echo {version}" for version in present} | {"python3": f"echo {SUPPORTED[0]}"}
+    environment = 'case "$1" in VENV=*) mkdir -p "${1#VENV=}";; *) mkdir -p .venv;; esac'
+    scripts["make"] = f'{environment}; echo "$@" >>{folder}/made; case "$*" in *{fails}*) exit 2;; esac'
+    for name, script in scripts.items():
+        (commands / name).write_text(f"#!{shutil.which('bash')}\n{script}\n")
+        (commands / name).chmod(0o755)
+    return subprocess.run([folder / ".ci" / "run"], env={"PATH": str(commands)}, capture_output=True, text=True)
+
+
 @pytest.mark.parametrize(
     ("present", "fails", "also_ran", "code"),
     [
@@ -134,23 +152,18 @@ def test_every_file_that_names_the_supported_versions_of_python_names_the_same()
 def test_ci_runs_under_the_default_python_and_the_oldest_and_newest_that_are_there(
     present: list[str], fails: str, also_ran: list[str], code: int, tmp_path: Path
 ) -> None:
-    (tmp_path / ".ci").mkdir()
-    for name in (".ci/run", "pyproject.toml"):
-        shutil.copy(TREE / name, tmp_path / name)
-    commands = tmp_path / "commands"
-    commands.mkdir()
-    for tool in ("bash", "dirname", "sed", "grep", "sort", "tail", "uniq"):
-        (commands / tool).symlink_to(str(shutil.which(tool)))
-    scripts = {f"python{version}": f"echo {version}" for version in present} | {"python3": f"echo {SUPPORTED[0]}"}
-    scripts["make"] = f'echo "$@" >>{tmp_path}/made; case "$*" in *{fails}*) exit 2;; esac'
-    for name, script in scripts.items():
-        (commands / name).write_text(f"#!{shutil.which('bash')}\n{script}\n")
-        (commands / name).chmod(0o755)
-
-    environment = {"PATH": str(commands)}
-    done = subprocess.run([str(tmp_path / ".ci" / "run")], env=environment, capture_output=True, text=True)
+    done = run_ci(tmp_path, present, fails)
 
     assert (done.returncode, done.stderr) == (code, "")
     made = [f"VENV=.venv-{version} PYTHON=python{version} test" for version in also_ran]
     assert (tmp_path / "made").read_text().splitlines() == ["test", *made]
     assert f"Ran under Python {' '.join([SUPPORTED[0], *also_ran])}. Supported are" in done.stdout
+
+
+def test_ci_removes_the_environments_that_it_made_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / ".venv").mkdir()
+
+    run_ci(tmp_path, SUPPORTED, fails="nothing")
+
+    assert [path.name for path in tmp_path.glob(".venv*")] == [".venv"]
+    assert len((tmp_path / "made").read_text().splitlines()) == 2
