@@ -94,6 +94,7 @@ SERVES_RUNNING = Need(
     lambda facts: facts.can.serves_running and facts.can.refusal_slack is not None,
     "the subject does not declare that all who run are in each step that has room for them",
 )
+DELIVERS = Need(lambda facts: facts.can.reports_tokens, "the subject does not report which tokens users get")
 CONNECTOR = Need(
     lambda facts: bool(facts.can.connectors),
     "judged at the store level, and for schedulers with a connector of their own to host memory",
@@ -172,6 +173,9 @@ PROPERTIES: dict[str, dict[str, Need]] = {
     ),
     "running-served": _row(
         SCHEDULER_LEVEL, scheduler=SERVES_RUNNING, recording=never("steps of a scheduler are not in a recording")
+    ),
+    "tokens-delivered": _row(
+        SCHEDULER_LEVEL, scheduler=DELIVERS, recording=never("what users get is not in a recording")
     ),
     "arrival-order": _row(
         SCHEDULER_LEVEL, scheduler=IN_ORDER, recording=never("a request that waits leaves no line in a recording")

@@ -122,6 +122,7 @@ class SchedulerCan(ManagerCan):
     sends_aborted: bool = False  # and it may be sent after a request was aborted
     connectors: tuple[str, ...] = ()  # its own connectors to host memory that it can have, by the engine's names
     reports_ends: bool = False  # it reports how each request ended that was aborted, ignored or failed
+    reports_tokens: bool = False  # it reports which tokens users get
     policies: tuple[str, ...] = ()  # the orders of `spec.text.budgets` that it lets requests in; empty: any order
     long_prefills: bool = False  # it can bound the tokens of one prompt that a step computes
     partial_prefills: int = 1  # it can be set to compute so many prompts in part in one step, which share its tokens

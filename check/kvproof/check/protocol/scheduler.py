@@ -8,7 +8,8 @@ requests can arrive and be aborted between any two of them.
 Some schedulers need more calls: one that launches a step before it reads the results of the previous one
 (`AheadSubject`), one that forks requests by itself (`ForkingSubject`), one that loads and sends KV while steps run
 (`TransferringSubject`), one that verifies drafts (`SpeculatingSubject`), one whose requests have priorities
-(`PrioritySubject`), and one that reports how requests ended (`ReportingSubject`).
+(`PrioritySubject`), one that reports how requests ended (`ReportingSubject`), and one that reports the tokens that
+users get (`DeliveringSubject`).
 
 With `async_steps`, that many launched steps may be incomplete when the next one is scheduled. Steps complete in the
 order in which they were launched. The next step may continue with a token that an incomplete step samples. If the
@@ -326,6 +327,16 @@ class ReportingSubject(SchedulerSubject, Protocol):
         """
 
 
+class DeliveringSubject(SchedulerSubject, Protocol):
+    """A scheduler that reports the tokens that users get (`reports_tokens`)."""
+
+    def delivered(self) -> dict[int, list[int]]:
+        """For each sequence whose user got tokens with the last `complete`: these tokens, in order.
+
+        Called after each `complete`.
+        """
+
+
 SCHEDULER_CALLS = RequiredCalls(
     "scheduler subject",
     calls_of(SchedulerSubject),
@@ -337,6 +348,7 @@ SCHEDULER_CALLS = RequiredCalls(
         ("forks_itself", "forks by itself", calls_of(ForkingSubject)),
         ("priorities", "has priorities", calls_of(PrioritySubject)),
         ("reports_ends", "reports how requests ended", calls_of(ReportingSubject)),
+        ("reports_tokens", "reports what users get", calls_of(DeliveringSubject)),
     ),
     marks=("schedule", "add_request"),
 )

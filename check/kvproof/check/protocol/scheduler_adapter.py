@@ -18,6 +18,7 @@ from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import Assumption, Observation, Unsupported
 from kvproof.check.protocol.scheduler import ABORTED, IGNORED, Access, ScheduledStep, SchedulerConfig
 from kvproof.spec.compilation import sized_function
+from kvproof.spec.text.budgets import num_to_generate
 from kvproof.spec.text.identity import Image, Key
 
 ALWAYS = ("make", "add", "next_step", "take_results", "observe")
@@ -53,7 +54,8 @@ class SchedulerAdapter:
     scheduler has, by number, and `self.requests_by_seq` the same ones by their sequences. `self.under_way` is what
     `next_step` returned first for each step that is not complete, the oldest first, `self.is_launched` whether the
     newest step was launched, and `self.now` the number of steps so far. `self.ends`, needed with `reports_ends`, is how
-    each request ended that was aborted, ignored or failed.
+    each request ended that was aborted, ignored or failed. `self.outputs`, needed with `reports_tokens`, is which
+    tokens the user of each sequence got with the last `take_results`.
     """
 
     name = "scheduler"
@@ -68,6 +70,7 @@ class SchedulerAdapter:
     requests_by_seq: dict[int, Request]
     under_way: list[Any]
     ends: dict[int, str]
+    outputs: dict[int, list[int]]
     is_launched: bool
     now = 0
 
@@ -120,6 +123,7 @@ class SchedulerAdapter:
         self.requests_by_seq = {}
         self._refused: list[int] = []
         self.ends = {}
+        self.outputs = {}
         self._leaving: list[int] = []  # aborted, and not cancelled yet
         self.scheduler = self.make(config)
         if self.scheduler is None:
@@ -223,9 +227,14 @@ class SchedulerAdapter:
         ended, self.ends = self.ends, {}
         return ended
 
+    def delivered(self) -> dict[int, list[int]]:
+        """`outputs`, which then begins again; called only if `capabilities.reports_tokens`."""
+        outputs, self.outputs = self.outputs, {}
+        return outputs
+
     def num_to_generate(self, request: Request) -> int:
         """How many tokens a sequence of the request generates: what was asked for, if max_model_len allows it."""
-        return max(1, min(request.max_tokens, self.config.max_model_len - len(request.tokens)))
+        return num_to_generate(len(request.tokens), request.max_tokens, self.config.max_model_len)
 
     def require_fitting_model(self, num_slots: int) -> None:
         """Raise Unsupported unless the pool holds the slots of one sequence of the greatest length."""

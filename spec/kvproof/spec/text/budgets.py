@@ -54,6 +54,18 @@ def fits_a_step(num_members: int, max_num_seqs: int) -> bool:
     return num_members <= max_num_seqs
 
 
+@function
+def num_to_generate(num_prompt: int, max_tokens: int, max_model_len: int) -> int:
+    """How many tokens a sequence gets at most: what was asked for, up to the model's length; a prompt gets one."""
+    return (
+        max_tokens
+        if num_prompt + max_tokens <= max_model_len
+        else max_model_len - num_prompt
+        if num_prompt < max_model_len
+        else 1
+    )
+
+
 @predicate
 def may_be_a_decode(start: int, stop: int, num_prompt: int) -> bool:
     """A chunk computes one token behind the prompt that its user sent; a decode computes no more."""

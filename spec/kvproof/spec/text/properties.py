@@ -136,6 +136,10 @@ MEANINGS: dict[str, Meaning] = {
         "A request that runs is in each step that ends with a token, a place and blocks left for it.",
         "An answer stops for a while in the middle, while the GPU has room.",
     ),
+    "tokens-delivered": Meaning(
+        "A user gets the tokens that were generated for the request, in order, each once, and none behind its end.",
+        "An answer lacks words, repeats them, or goes on behind its end.",
+    ),
     "arrival-order": Meaning(
         "While a request waits or is swapped, no more that rank after it are let in than the scheduler declares; the "
         "request that loses its blocks is the one that ranks last, where this is declared.",

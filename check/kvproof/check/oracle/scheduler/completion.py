@@ -13,6 +13,7 @@ from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.oracle.scheduler.base import COMPLETE, ExpectedRequest, SchedulerState, UnderWay
+from kvproof.check.oracle.scheduler.delivery import DeliveryJudge
 from kvproof.check.oracle.scheduler.drafts import DraftModel, Drafts
 from kvproof.check.oracle.scheduler.host_memory import HostMemory
 from kvproof.check.oracle.scheduler.step_checks import Sampling
@@ -124,6 +125,7 @@ class CompletionJudge:
         self.explainer, self.worker, self.capabilities = scheduler.explainer, scheduler.worker, scheduler.capabilities
         self.coverage, self.seqs, self.call = scheduler.coverage, scheduler.seqs, scheduler.call
         self.sampling, self.drafts = sampling, drafts
+        self.delivery = DeliveryJudge(scheduler) if self.capabilities.reports_tokens else None
 
     @enabled_when(lambda judge: judge.scheduler.may_complete())
     def op_complete(
@@ -165,6 +167,10 @@ class CompletionJudge:
             self.call("total-calls", "accepted", {i: under.accepted.get(i, []) for i in sampled})
         refused = self.call("total-calls", "complete", sampled, forked, [seq.id for seq in ended]) or []
         self._judge_forks(too_many, refused)
+        if self.delivery:
+            self.delivery.forked((parent.id, child.id) for parent, child in pairs)
+            generated = self.delivery.generated(sampled, under.accepted)
+            self.delivery.judge(generated, [seq.id for seq in ended])
         self.scheduler.pending.land(under.flights, COMPLETE)
         self._arrive(sent, received)
         for seq in ended:

@@ -109,6 +109,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         preempts_last=True,
         refusal_slack=0,
         reports_ends=True,
+        reports_tokens=True,
         sends_aborted=True,
         max_loras=True,
         speculative_tokens=4,
@@ -307,7 +308,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             received, report = self._offloads.over(self._copied)
             transferred = Options(finished_recving=received, kv_connector_worker_meta=report)
             self._copied = []
-        self.scheduler.update_from_output(
+        results = self.scheduler.update_from_output(
             output,
             Options(
                 req_ids=names,
@@ -318,6 +319,8 @@ class VllmV1Scheduler(SchedulerAdapter):
                 kv_connector_output=transferred,
             ),
         )
+        for one in (one for of_client in results.values() for one in of_client.outputs if one.new_token_ids):
+            self.outputs[int(one.request_id)] = [*one.new_token_ids]
         for seq in finished:
             del self._requests[seq]
 
