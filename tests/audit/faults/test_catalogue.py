@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from kvproof.audit.faults.bytes_judge import EXECUTORS
-from kvproof.audit.faults.catalogue import catalogue, fresh, second
+from kvproof.audit.faults.catalogue import catalogue, fresh, second, shipped
 from kvproof.audit.faults.edits import Fault, NotPlanted, release_of
 from kvproof.audit.faults.planting import download_name, sources
 from kvproof.check.subjects.registry import NAMED
 
 BLIND_SPOTS = Path(__file__).parents[3] / "docs" / "blind-spots.md"
-ALL = (*catalogue(), *fresh(), *second())
+ALL = (*catalogue(), *fresh(), *second(), *shipped())
 OWN = [fault for fault in ALL if not release_of(fault)]
 OF_ENGINES = [fault for fault in ALL if release_of(fault)]
 
@@ -63,6 +63,14 @@ def test_a_fresh_fault_is_one_edit_that_the_first_catalogue_does_not_have_in_a_r
         (edit,) = fault.plant
         assert edit not in known, fault.id
         assert release_of(fault) in ("", NAMED[fault.row].default_release if fault.row in NAMED else ""), fault.id
+
+
+def test_the_shipped_faults_are_in_the_manager_and_the_scheduler_of_vllm_and_half_need_two_features() -> None:
+    known = {edit for fault in (*catalogue(), *fresh(), *second()) for edit in fault.plant}
+    assert {fault.row for fault in shipped()} == {"vllm-v1", "vllm-v1-scheduler"}
+    assert len(shipped()) == 60
+    assert 2 * sum(" Needs " in fault.sentence for fault in shipped()) >= len(shipped())
+    assert [fault.id for fault in shipped() if known & set(fault.plant)] == []
 
 
 def test_every_fault_has_a_name_of_its_own_and_a_sentence() -> None:

@@ -18,6 +18,7 @@ class Faulty(StrEnum):
     IMPLEMENTATION = "impl"
     FRESH = "fresh"
     SECOND = "second"
+    SHIPPED = "shipped"
 
 
 class FaultJudge(StrEnum):
@@ -35,8 +36,8 @@ OfOption = Annotated[
     typer.Option(
         "--of",
         help="Plant faults in the specification and its proofs (spec), or in block managers (impl): those of "
-        "kvproof, and those of the engines that are downloaded. In these too, fresh and second plant faults that "
-        "no search was written for.",
+        "kvproof, and those of the engines that are downloaded. In these too, fresh, second and shipped plant faults "
+        "that no search was written for; shipped, only in vLLM V1.",
     ),
 ]
 JudgesOption = Annotated[
@@ -97,7 +98,7 @@ def faults(
 
     With --of fresh, the same is done with a second catalogue. Its faults were written from the code of the subjects
     alone, so the share that is found says how good the searches are. With --of second, it is done with a further list
-    of this kind.
+    of this kind; with --of shipped, with a list in what vLLM V1 does as it is shipped.
     """
     with error_boundary(json):
         if resume and out is None:

@@ -1,4 +1,4 @@
-"""The run of `kvproof faults --of impl`, fresh or second: judge a catalogue, print who finds what, write the result."""
+"""The run of `kvproof faults --of impl`, or another list: judge a catalogue, print who finds what, write the result."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from statistics import median
 
 from kvproof.audit.cli.fault_store import FaultStore, StoredResult
 from kvproof.audit.cli.faults_session import FAULTS, FaultSession
-from kvproof.audit.faults.catalogue import catalogue, fresh, second
+from kvproof.audit.faults.catalogue import catalogue, fresh, second, shipped
 from kvproof.audit.faults.edits import Fault
 from kvproof.audit.faults.judging import COLUMNS, EFFORTS, JUDGES, NOBODY, NOT_JUDGED, SEED, is_as_stated, judged
 from kvproof.audit.faults.running import FaultOutcome, judge_all
@@ -18,7 +18,7 @@ from kvproof.reports.result import Check, Result
 from kvproof.spec.verdict import Exit, Verdict
 
 FOUND = "every-fault-found"
-CATALOGUES = {"impl": catalogue, "fresh": fresh, "second": second}
+CATALOGUES = {"impl": catalogue, "fresh": fresh, "second": second, "shipped": shipped}
 
 
 def selected(of: str, only: Sequence[str]) -> list[Fault]:

@@ -10,7 +10,8 @@ searches look at. What is found of them at the first run says how good the searc
 any more, but for the reason why it is not found. Its sentence also says what a user notices, and "Needs ... and ..."
 if the fault needs two features together.
 
-`second/`, in the same form: a second list of this kind, which was written later.
+`second/`, in the same form: a second list of this kind, which was written later. `shipped/`, in the same form: a list
+in what vLLM V1 does as it is shipped: retention, states, failed transfers, drafts, images, sessions, events.
 
 `walks/`, a file for each subject: faults that a walk of the tests finds within a number of operations, and makes short.
 
@@ -53,6 +54,12 @@ def fresh() -> tuple[Fault, ...]:
 def second() -> tuple[Fault, ...]:
     """The second list of such faults, by file and in their order. Raises as `catalogue`."""
     return _faults_of("second")
+
+
+@cache
+def shipped() -> tuple[Fault, ...]:
+    """The list in what vLLM V1 does as it is shipped, by file and in their order. Raises as `catalogue`."""
+    return _faults_of("shipped")
 
 
 def _faults_of(folder: str) -> tuple[Fault, ...]:
