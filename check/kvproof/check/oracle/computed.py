@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.spec.text import operations
+from kvproof.spec.text.state import NONE
 
 
 def explain_step(explainer: Explainer, writes: Sequence[tuple[ExpectedSequence, int, int]]) -> None:
@@ -38,17 +39,32 @@ def _can_catch_up(explainer: Explainer, seq: ExpectedSequence, start: int) -> bo
     )
 
 
-def _computed(explainer: Explainer, seq: ExpectedSequence, stop: int) -> None:
+def explain_load(explainer: Explainer, seq: ExpectedSequence, start: int, stop: int) -> None:
+    """Explain that the tokens of a sequence from `start` up to `stop` were loaded: there are no reads before its own.
+
+    The last token of a prompt is computed even if all of it was loaded, so it reads as far back as its window.
+    """
+    state, size = explainer.state, explainer.block_size
+    for part in seq.parts:
+        context, before = f"load of sequence {seq.id}", state.done_full[part.slot]
+        num_shared = part.at(start) - explainer.num_done(part)
+        explainer.run(operations.catch_up(state, size, part.slot, num_shared), context)
+        num_loaded = part.at(min(stop, len(seq.tokens) - 1)) - explainer.num_done(part)
+        explainer.run(operations.compute_tokens(state, size, part.slot, num_loaded), context)
+        _computed(explainer, part, stop, before)
+
+
+def _computed(explainer: Explainer, seq: ExpectedSequence, stop: int, before: int = NONE) -> None:
+    """before: the entry at which it began, if not at the next one."""
     state, size = explainer.state, explainer.block_size
     explainer.widen(seq, "run")
-    before = state.done_full[seq.slot]
+    before = state.done_full[seq.slot] if before == NONE else before
     num_tokens = seq.at(stop) - explainer.num_done(seq)
-    if num_tokens > 0:
-        explainer.run(operations.compute_tokens(state, size, seq.slot, num_tokens), f"run: sequence {seq.id}")
-        if explainer.config.caching and not seq.is_encoder:
-            explainer.run(operations.mark_computed(state, size, seq.slot, before), f"run: sequence {seq.id}")
-            if seq.layout.num_tokens < seq.layout.num_slots:
-                _note_unaligned(explainer, seq, stop)
+    explainer.run(operations.compute_tokens(state, size, seq.slot, num_tokens), f"run: sequence {seq.id}")
+    if before < state.done_full[seq.slot] and explainer.config.caching and not seq.is_encoder:
+        explainer.run(operations.mark_computed(state, size, seq.slot, before), f"run: sequence {seq.id}")
+        if seq.layout.num_tokens < seq.layout.num_slots:
+            _note_unaligned(explainer, seq, stop)
 
 
 def _note_unaligned(explainer: Explainer, seq: ExpectedSequence, stop: int) -> None:

@@ -119,12 +119,13 @@ class Explainer(SpecRunner):
         context: str,
         hits_in_step: bool = False,
         copies: Sequence[Pair] | None = None,
+        num_loaded: int = 0,
     ) -> None:
         """Explain the tables of a sequence that waited. Its first `hit` tokens need not be computed.
 
         hits_in_step: another sequence of the same step may compute a block that is hit, since a step writes before it
         reads. Such a block is shared, not hit, and `executed` checks that some sequence does compute it. copies: of a
-        subject whose hits may end within a block.
+        subject whose hits may end within a block. num_loaded: tokens after the hit that come from elsewhere.
         """
         self.require_possible_hit(hit, len(seq.tokens), copies is not None, context)
         if self.config.drafting and not self.machine.function("leaves_last_found")(hit, self._num_found(seq, hit)):
@@ -141,13 +142,13 @@ class Explainer(SpecRunner):
                 raise Finding("hit-computed", sentence, call=context, expected=len(table), observed=hit)
             self.take_slot(part)
             tables[number] = table = part.leave_out(table, num_hit, self.machine.null)
-            self._hit(part, table, num_hit, context, hits_in_step and not part.layout.is_state)
+            self._hit(part, table, num_hit, context, hits_in_step and not part.layout.is_state, num_loaded > 0)
         for part, table in zip(seq.parts, tables, strict=True):
             self._take(part, table, caching, context)
             self.compare_table(part, table, context)
             if copies is not None:
                 hit_within(self, part, hit, copies, context)
-            if self.num_done(part) >= part.at(hit):
+            if self.num_done(part) >= part.at(hit) and not num_loaded:
                 self.widen(part, context)
 
     def require_possible_hit(self, hit: int, num_tokens: int, may_end_within: bool, context: str) -> None:
@@ -200,11 +201,24 @@ class Explainer(SpecRunner):
         if self.state.window[seq.slot] != seq.window:
             self.run(iter([("widen", (seq.slot, seq.window))]), context)
 
-    def _hit(self, seq: ExpectedSequence, table: list[int], num_hit: int, context: str, hits_in_step: bool) -> None:
-        """Begin one part, with the entries that were hit."""
+    def _hit(
+        self,
+        seq: ExpectedSequence,
+        table: list[int],
+        num_hit: int,
+        context: str,
+        hits_in_step: bool,
+        is_loaded: bool = False,
+    ) -> None:
+        """Begin one part, with the entries that were hit.
+
+        is_loaded: KV from elsewhere follows, and who reads it may not read back as far as the hits.
+        """
         state, size, named = self.state, self.block_size, table.__getitem__
         first = self._num_left(table)
-        if first and not num_hit:
+        if is_loaded:
+            num_hit = max(first, num_hit)
+        elif first and not num_hit:
             program = operations.admit_past_window(
                 state, size, seq.slot, seq.window, seq.identities, first, len(table), named
             )
@@ -216,7 +230,7 @@ class Explainer(SpecRunner):
                 i for i in range(first, num_hit) if table[i] < self.num_blocks and not state.computed[table[i]]
             )
             num_hit = next(of_others, num_hit)
-        if first:
+        if first or is_loaded:
             self.run(operations.hit_past_window(size, seq.slot, seq.identities, first, num_hit, named), context)
             self.coverage["hit past a window"] += 1
         else:

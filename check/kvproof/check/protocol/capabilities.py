@@ -120,6 +120,7 @@ class SchedulerCan(ManagerCan):
     forks_itself: bool = False  # of a request with several sequences it computes one, and forks it by itself
     transfers: bool = False  # KV is loaded from elsewhere and sent there while steps run
     sends_aborted: bool = False  # and it may be sent after a request was aborted
+    hybrid_transfers: bool = False  # and with windows, local attention and several KV groups: `being_sent`
     connectors: tuple[str, ...] = ()  # its own connectors to host memory that it can have, by the engine's names
     reports_ends: bool = False  # it reports how each request ended that was aborted, ignored or failed
     reports_tokens: bool = False  # it reports which tokens users get

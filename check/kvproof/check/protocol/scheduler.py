@@ -7,9 +7,9 @@ requests can arrive and be aborted between any two of them.
 
 Some schedulers need more calls: one that launches a step before it reads the results of the previous one
 (`AheadSubject`), one that forks requests by itself (`ForkingSubject`), one that loads and sends KV while steps run
-(`TransferringSubject`), one that verifies drafts (`SpeculatingSubject`), one whose requests have priorities
-(`PrioritySubject`), one that reports how requests ended (`ReportingSubject`), and one that reports the tokens that
-users get (`DeliveringSubject`).
+(`TransferringSubject`, `HybridTransferringSubject`), one that verifies drafts (`SpeculatingSubject`), one whose
+requests have priorities (`PrioritySubject`), one that reports how requests ended (`ReportingSubject`), and one that
+reports the tokens that users get (`DeliveringSubject`).
 
 With `async_steps`, that many launched steps may be incomplete when the next one is scheduled. Steps complete in the
 order in which they were launched. The next step may continue with a token that an incomplete step samples. If the
@@ -269,6 +269,19 @@ class TransferringSubject(SchedulerSubject, Protocol):
         """
 
 
+class HybridTransferringSubject(TransferringSubject, Protocol):
+    """A scheduler with KV transfers together with windows, local attention or several KV groups (`hybrid_transfers`).
+
+    A load fills an entry only if a token after the load reads it.
+    """
+
+    def being_sent(self) -> dict[int, list[list[int]]]:
+        """The tables of those sequences that are over and whose blocks are kept to be sent.
+
+        An entry that no later token reads need not be kept, and may be null.
+        """
+
+
 class OffloadingSubject(SchedulerSubject, Protocol):
     """A scheduler with a connector of its own that keeps KV in host memory (`connectors`).
 
@@ -342,6 +355,7 @@ SCHEDULER_CALLS = RequiredCalls(
     calls_of(SchedulerSubject),
     (
         ("transfers", "transfers KV", calls_of(TransferringSubject)),
+        ("hybrid_transfers", "transfers KV of several groups", calls_of(HybridTransferringSubject)),
         ("connectors", "has connectors to host memory", calls_of(OffloadingSubject)),
         ("speculative_tokens", "verifies drafts", calls_of(SpeculatingSubject)),
         ("runs_ahead", "runs ahead", calls_of(AheadSubject)),

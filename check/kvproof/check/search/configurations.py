@@ -38,6 +38,7 @@ VALUES: dict[Any, str] = {  # of a field of a configuration, by its type
     NoneType: "none",
 }
 BESIDE_NO_DRAFTS = "transfers", "connector"  # drafts are judged without these
+BESIDE_NO_CONNECTOR = "window", "local_chunk", "kv_groups"  # a connector is judged without these
 MANAGER_FIELDS = frozenset(field.name for field in fields(Config))
 
 
@@ -106,6 +107,8 @@ def draw_for_scheduler(
         drawn["partial_prefills"] = pick((1, *range(1, capabilities.partial_prefills + 1)))
     if capabilities.connectors and not drawn.get("transfers"):
         drawn["connector"] = pick((*(("", "") if capabilities.transfers else ()), *capabilities.connectors))
+        if capabilities.hybrid_transfers and any(map(fixed.get, BESIDE_NO_CONNECTOR)):
+            drawn["connector"] = ""
         drawn["host_slots"] = pick((1, 2, 3, 4, 6, 8, 16))
     if capabilities.speculative_tokens and not any(map(drawn.get, BESIDE_NO_DRAFTS)):
         drawn["speculative_tokens"] = pick((0, *range(1, capabilities.speculative_tokens + 1)))
@@ -116,7 +119,7 @@ def draw_for_scheduler(
         drawn["speculative_tokens"] = 0
     if drawn.get("connector") and "transfers" not in fixed:
         drawn["transfers"] = drawn["sends_aborted"] = False
-    if drawn.get("transfers") or drawn.get("connector"):
+    if drawn.get("connector") or (drawn.get("transfers") and not capabilities.hybrid_transfers):
         drawn |= {"window": None, "local_chunk": None, "kv_groups": ("full",)} | fixed
     if drawn.get("async_steps"):
         drawn |= {"group_size": drawn["group_size"] if capabilities.forks_itself else 1, "cross": False}

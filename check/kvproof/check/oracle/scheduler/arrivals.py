@@ -82,7 +82,7 @@ class ArrivalJudge:
         if self.scheduler.is_in_flight(request):
             self.coverage["aborted in flight"] += 1
         if self.config.sends_aborted and request.is_sent and first.slot >= 0:
-            self.scheduler.sending[first.id] = self.scheduler.pending.launch([first], context)
+            self.scheduler.begin_send(first, context)
             if self.scheduler.under_way:
                 self.scheduler.aborted_in[first.id] = self.scheduler.under_way[-1]
             self.coverage["send of an aborted request" + " that is loaded" * (first.id in self.scheduler.loading)] += 1
@@ -99,6 +99,7 @@ class ArrivalJudge:
             for seq in request.everyone():
                 if seq.status is not Status.WAITING:
                     self.explainer.freed(seq, context)
+        self.scheduler.judge_sends(context)
         self.oracle.settle(context)
         return True
 

@@ -1,6 +1,6 @@
 """State of the judge of schedulers: requests, steps under way, transfers. The rest it shares with other judges."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kvproof.check.oracle.comparison import has_blocks
@@ -14,6 +14,7 @@ from kvproof.check.protocol.adapter_check import capabilities_of, check_adapter
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.scheduler import SCHEDULER_CALLS, ScheduledStep, SchedulerConfig, SchedulerSubject
+from kvproof.spec.text import operations
 from kvproof.spec.text.budgets import FCFS
 from kvproof.spec.text.identity import Identities
 
@@ -39,14 +40,22 @@ class Pending:
     def __init__(self, explainer: Explainer, num_flights: int) -> None:
         self.explainer, self.idle = explainer, list(range(num_flights - 1, -1, -1))
 
-    def launch(self, seqs: Iterable[ExpectedSequence], context: str) -> list[int]:
-        """Begin one flight for each block that these sequences hold, and return the flights."""
+    def launch(
+        self, seqs: Iterable[ExpectedSequence], context: str, starts: Mapping[int, int] | None = None
+    ) -> list[int]:
+        """Begin one flight for each block that these sequences hold, and return the flights.
+
+        starts: by sequence, the first token that is computed; blocks that no token from there on reads are left out.
+        """
         explainer = self.explainer
         state, null = explainer.state, explainer.machine.null
         entries: dict[int, tuple[int, int]] = {}
-        for slot in [part.slot for seq in seqs for part in seq.parts]:
-            table = state.table[slot]
-            for index in range(state.num_blocks[slot]):
+        for part in [part for seq in seqs for part in seq.parts]:
+            slot = part.slot
+            table, first = state.table[slot], 0
+            if part.window and starts is not None and part.id in starts:
+                first = operations.first_entry_read(explainer.block_size, part.at(starts[part.id]), part.window)
+            for index in range(first, state.num_blocks[slot]):
                 if table[index] != null:
                     entries.setdefault(table[index], (slot, index))
         flights = [self.idle.pop() for _ in entries]
@@ -153,14 +162,18 @@ class SchedulerState:
         loses_tokens = config.async_steps and capabilities_of(subject).runs_ahead
         if config.speculative_tokens and (self.moves_kv or loses_tokens or config.num_host_blocks or not is_alone):
             raise Unsupported("drafts are judged of single sequences, without swap, transfers and lost tokens")
-        if len(config.kv_groups) > 1 and (config.num_host_blocks or self.moves_kv):
-            raise Unsupported("several KV groups of a scheduler are judged without swap and transfers")
+        if len(config.kv_groups) > 1 and (config.num_host_blocks or config.connector):
+            raise Unsupported("several KV groups of a scheduler are judged without swap and connectors")
+        is_hybrid = len(config.kv_groups) > 1 or config.leaves_entries
+        if config.transfers and is_hybrid and not capabilities_of(subject).hybrid_transfers:
+            raise Unsupported("the subject has no transfers with windows or with several KV groups")
         if config.has_states or len({*config.block_sizes}) > 1:
             raise Unsupported("KV groups with states, or with blocks of different sizes, are judged of managers only")
         self.requests: dict[int, ExpectedRequest] = {}
         self.under_way: list[UnderWay] = []  # steps, the oldest first
         self.loading: dict[int, list[int]] = {}  # sequences whose KV is coming, and its flights
-        self.sending: dict[int, list[int]] = {}  # sequences, over, whose KV is being sent
+        self.sending: dict[int, list[int]] = {}  # sequences, over, whose KV is being sent, and its flights
+        self.read_elsewhere: dict[int, frozenset[int]] = {}  # of those sequences: blocks that later tokens would read
         self.aborted_in: dict[int, UnderWay] = {}  # of aborted sequences that are sent: the newest step at that time
         self.ending: dict[int, tuple[str, ...]] = {}  # requests that are over, until the subject reports how they ended
         self.without_slot: set[int] = set()  # sequences that have tables, but do not count as running
@@ -223,7 +236,36 @@ class SchedulerState:
             return
         newest = next((under for under in reversed(self.under_way) if under.step.chunks), None)
         if newest and self.is_in_flight(request):
-            newest.flights += self.pending.launch([seq for seq in request.everyone() if seq.slot >= 0], context)
+            everyone = [seq for seq in request.everyone() if seq.slot >= 0]
+            newest.flights += self.pending.launch(everyone, context, self.starts_under_way())
+
+    def begin_send(self, seq: ExpectedSequence, context: str) -> None:
+        """The KV of a sequence that is over is sent elsewhere, where the next token would read it."""
+        self.sending[seq.id] = self.pending.launch([seq], context)
+        read = self.pending.launch([seq], context, {seq.id: seq.computed})
+        self.read_elsewhere[seq.id] = frozenset(self.state.uses[flight] for flight in read)
+        self.pending.land(read, context)
+
+    def judge_sends(self, context: str) -> None:
+        """What is sent is kept until it is sent; blocks that no later token reads may be given up before."""
+        if not (self.sending and self.oracle.leaves_entries):
+            return
+        kept, uses = self.call("total-calls", "being_sent"), self.state.uses
+        for seq_id, flights in self.sending.items():
+            if seq_id not in kept:  # the abort is not carried out yet; or nothing is kept, and the pool shows it
+                continue
+            held = {block for table in kept[seq_id] for block in table}
+            left = [flight for flight in flights if uses[flight] not in held]
+            if lost := sorted({uses[flight] for flight in left} & self.read_elsewhere[seq_id]):
+                sentence, name = "$sequence is being sent, and gives blocks $observed up", f"sequence {seq_id}"
+                raise Finding("in-flight-held", sentence, call=context, observed=lost, blocks=lost, sequence=name)
+            flights[:] = [flight for flight in flights if flight not in left]
+            self.coverage["send without what the window left"] += bool(left)
+            self.pending.land(left, context)
+
+    def starts_under_way(self) -> dict[int, int]:
+        """By sequence, the first token that a step under way computes."""
+        return {chunk.seq: chunk.start for under in reversed(self.under_way) for chunk in under.step.chunks}
 
     def room(self, seq: ExpectedSequence) -> int:
         """How many tokens a sequence may still get; it is over with none, and below 0 if it has more than it may."""

@@ -8,7 +8,7 @@ is copied counts as computed. A child that finds no room waits, as if it had jus
 
 from collections.abc import Sequence
 
-from kvproof.check.oracle.computed import explain_step
+from kvproof.check.oracle.computed import explain_load, explain_step
 from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.refinement import Explainer
@@ -176,7 +176,7 @@ class CompletionJudge:
         for seq in ended:
             self.scheduler.hold_until_complete(self.scheduler.requests[seq.group.id], COMPLETE)
             if self.scheduler.requests[seq.group.id].is_sent and seq.slot >= 0:
-                self.scheduler.sending[seq.id] = self.scheduler.pending.launch([seq], COMPLETE)
+                self.scheduler.begin_send(seq, COMPLETE)
                 self.coverage["send"] += 1
         self._completed(under, pairs, children, ended)
         if self.drafts and not self.config.async_steps:
@@ -232,10 +232,9 @@ class CompletionJudge:
         for seq_id in received:
             flights, seq = self.scheduler.loading.pop(seq_id), self.seqs.get(seq_id)
             if seq is not None and seq.slot >= 0:
-                writes = [(seq, seq.hit, seq.computed)]
-                self.worker.writes += writes
+                self.worker.writes.append((seq, seq.hit, seq.computed))
                 self.worker.execute(0)
-                explain_step(self.explainer, writes)
+                explain_load(self.explainer, seq, seq.hit, seq.computed)
             else:
                 self.coverage["loaded in vain"] += 1
             self.scheduler.pending.land(flights, COMPLETE)
@@ -305,5 +304,6 @@ class CompletionJudge:
             if seq.slot >= 0 and seq.id not in self.seqs:
                 explainer.freed(seq, COMPLETE)
         explain_births(self.scheduler, born, copies)
+        self.scheduler.judge_sends(COMPLETE)
         self.oracle.settle(COMPLETE)
         self.coverage["finished"] += len(ended)

@@ -22,7 +22,7 @@ from kvproof.check.oracle.scheduler.service import judge_failed
 from kvproof.check.oracle.scheduler.step_checks import judge_places, judge_prompts, judge_room_left
 from kvproof.check.oracle.swaps import explain_swap
 from kvproof.check.protocol.finding import AdapterError, Finding
-from kvproof.check.protocol.manager import Pair
+from kvproof.check.protocol.manager import NULL_BLOCK, Pair
 from kvproof.check.protocol.scheduler import ABORTED, CAPPED, IGNORED, Chunk, Load, ScheduledStep
 from kvproof.spec.text.budgets import exceeds_limits, may_recompute, must_be_a_decode
 
@@ -186,6 +186,9 @@ class StepExplainer:
                     continue
                 if has_encoded and seq.status is SWAPPED:
                     continue
+                if self._has_slid(seq, observed):
+                    self.explainer.extended(seq, (), self.config.caching, SCHEDULE)
+                    continue
             request = self.scheduler.requests[seq.group.id]
             if seq.status is not RUNNING or any(member.id in scheduled for member in request.members):
                 raise table_changed(SCHEDULE, seq, observed, "the step does not run")
@@ -205,6 +208,18 @@ class StepExplainer:
         for request in going_out:
             self._swap_out(request, step)
         self._judge_pairs(step.swap_out, self.worker.swap_out, "out")
+
+    def _has_slid(self, seq: ExpectedSequence, observed: list[list[int]]) -> bool:
+        """Whether a sequence that runs only gave up entries: a subject may do so before it finds no room for more."""
+        return (
+            seq.status is RUNNING
+            and self.capabilities.window_drop_when_refused
+            and self.scheduler.oracle.leaves_entries
+            and all(
+                len(old) == len(new) and all(two in (one, NULL_BLOCK) for one, two in zip(old, new, strict=True))
+                for old, new in zip(seq.tables, observed, strict=True)
+            )
+        )
 
     def _judge_pairs(self, pairs: Sequence[Pair], explained: Sequence[Pair], way: str) -> None:
         """Every pair of a swap belongs to a sequence that moved. Requests that share a block have the same pair."""
@@ -358,7 +373,8 @@ class StepExplainer:
             sentence, name = "$load is of no sequence that waits and has those tokens", f"sequence {load.seq}"
             raise Finding("no-use-after-free", sentence, call=SCHEDULE, sequence=name, values={"load": load})
         seq.status, seq.computed, seq.hit = RUNNING, load.stop, load.hit
-        self.explainer.admitted(seq, load.hit, self.config.caching, SCHEDULE, self.capabilities.same_step_hits)
+        in_step, num_loaded = self.capabilities.same_step_hits, load.stop - load.hit
+        self.explainer.admitted(seq, load.hit, self.config.caching, SCHEDULE, in_step, num_loaded=num_loaded)
         scheduler.loading[seq.id] = scheduler.pending.launch([seq], SCHEDULE)
         scheduler.without_slot.add(seq.id)
         self.coverage["load"] += 1

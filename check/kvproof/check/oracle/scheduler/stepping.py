@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 
 from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import ExpectedSequence, Status
@@ -97,7 +98,8 @@ class StepJudge:
         self._judge_progress(has_moved)
         if held_up and self.judges_waiting and not self.steps.left.num_seqs:
             judge_left_waiting(self.scheduler, step, held_up, num_unused)
-        flights = self.scheduler.pending.launch(self.scheduler.used_by_step.values(), SCHEDULE)
+        starts = {chunk.seq: chunk.start for chunk in step.chunks}
+        flights = self.scheduler.pending.launch(self.scheduler.used_by_step.values(), SCHEDULE, starts)
         under = UnderWay(outcome, frozenset(self.scheduler.used_by_step), flights)
         if self.drafts:
             under.accepted, under.rejected = self.drafts.accepted, self.scheduler.num_rejected
@@ -121,8 +123,11 @@ class StepJudge:
         """A load that begins with a step may write its blocks before or after the step moves blocks."""
         for load in step.loads:
             seq = self.seqs[load.seq]
-            first, last = load.hit // self.config.block_size, self.explainer.blocks_for(load.stop)
-            for block in seq.observed_table[first:last]:
+            size, blocks_for = self.config.block_size, self.explainer.blocks_for
+            tables = [
+                part.observed_table[part.at(load.hit) // size : blocks_for(part.at(load.stop))] for part in seq.parts
+            ]
+            for block in chain(*tables):
                 if (pair := self.worker.disturbs_load(block)) is not None:
                     raise Finding(
                         "mapping-hazard-free",

@@ -4,9 +4,10 @@ from typing import Any
 
 from kvproof.check.protocol.scheduler import Load
 from kvproof.check.subjects.loading.stub_modules import no, nothing
+from kvproof.check.subjects.vllm.v1_scheduler_loader import SupportsHMA
 
 
-class Connector:
+class Connector(SupportsHMA):
     """What the scheduler asks of a connector (`KVConnectorBase_V1`, scheduler side); sequences by their numbers.
 
     It plays a connector that loads and sends asynchronously, and knows only what the judge says: how much KV of a
@@ -51,6 +52,10 @@ class Connector:
         has_ended = request.status.name in ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED")
         is_saved = self.sends_aborted and bool(block_ids)
         return (has_ended or is_saved) and int(request.request_id) in self.sent, None
+
+    def request_finished_all_groups(self, request: Any, block_ids: tuple[list[int], ...]) -> tuple[bool, None]:
+        """The same, with the blocks of each group, which `request_finished` only counts."""
+        return self.request_finished(request, [block for ids in block_ids for block in ids])
 
     # The judge reports the transfers: there is no worker's side, and there are no figures and no events.
     bind_gpu_block_pool = bind_kv_cache_manager = on_new_request = build_connector_meta = update_connector_output = (

@@ -16,7 +16,7 @@ Drafts are those of a draft model that has no KV of its own (as n-grams). With a
 device, and vLLM schedules placeholders for them.
 
 Limits: one sequence for each request, no images; KV cache groups of full attention, of one sliding window, or of local
-attention in chunks of one size; transfers only with one group of full attention.
+attention in chunks of one size; transfers with windows or several groups from 0.18 on.
 
 `vllm-offloading` has vLLM's own OffloadingConnector in every configuration: releases 0.29 to 0.33. This is
 `vllm-v1-scheduler` with `--fix connector=offloading`, without what refutes that one in every release: a block has at
@@ -57,6 +57,12 @@ ASSUMPTIONS = (
 
 OFFLOADING = "offloading"  # the connector that stores what requests computed in host memory
 END_OF = {"FINISHED_ABORTED": ABORTED}
+
+
+def loads_groups(scheduler: Any) -> bool:
+    """Whether KV that has arrived may be that of several KV cache groups; a release that cannot takes one apart."""
+    arrived = inspect.getsource(scheduler.Scheduler._update_waiting_for_remote_kv)
+    return hasattr(scheduler, "SupportsHMA") and "(block_ids,)" not in arrived
 
 
 def ngrams(num_tokens: int) -> Options:
@@ -122,12 +128,12 @@ class VllmV1Scheduler(SchedulerAdapter):
         self._offloading = import_offloading()
         if self._offloading is not None:
             self.capabilities = replace(self.capabilities, connectors=(OFFLOADING,))
+        if loads_groups(modules.scheduler):
+            self.capabilities = replace(self.capabilities, hybrid_transfers=True)
         if "num_stale_output_tokens" in inspect.getsource(modules.scheduler):
             self.capabilities = replace(self.capabilities, async_steps=1)
 
     def make(self, config: SchedulerConfig) -> Any:
-        if config.transfers and (config.window or config.local_chunk or len(config.kv_groups) > 1):
-            raise Unsupported("transfers only with one group of full attention")
         if not config.chunked and config.max_num_batched_tokens < config.max_model_len:
             raise Unsupported("without chunked prompts, a step has room for one of max_model_len")
         num_rows = 1 + config.speculative_tokens  # of a decode
@@ -251,6 +257,9 @@ class VllmV1Scheduler(SchedulerAdapter):
         """Keep for the next `update_from_output`."""
         self._arrived = sent, received
 
+    def being_sent(self) -> dict[int, list[list[int]]]:
+        return {seq: tables for seq, tables in self._reader.observe().tables.items() if seq not in self._requests}
+
     def add(self, request: Request) -> None:
         seq = request.seq
         wanted = {
@@ -361,6 +370,7 @@ class VllmOffloading(VllmV1Scheduler):
         self.capabilities = replace(
             self.capabilities,
             transfers=False,
+            hybrid_transfers=False,
             sends_aborted=False,
             speculative_tokens=0,
             window=False,

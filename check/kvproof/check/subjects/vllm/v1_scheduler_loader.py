@@ -47,6 +47,10 @@ class NoStructure:
     validate_tokens = staticmethod(all_of)
 
 
+class SupportsHMA:
+    """The type of connectors for several KV cache groups."""
+
+
 class PrefillStats:
     """Figures that nobody reads."""
 
@@ -162,7 +166,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "distributed.kv_transfer.kv_connector.v1": {
         "KVConnectorBase_V1": Hollow,
         "KVConnectorRole": StubObject(SCHEDULER=0),
-        "SupportsHMA": NoStructure,
+        "SupportsHMA": SupportsHMA,
         "supports_hma": bool,
     },
     "distributed.kv_transfer.kv_connector.utils": {"yield_req_data": blocks_of_requests},
