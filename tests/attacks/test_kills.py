@@ -59,6 +59,36 @@ PROGRAM_SECONDS = 40.0
 OURS = {"out", "cache", "tmp"}
 
 
+def begun(folder: Path, arguments: list[str], mark: str) -> subprocess.Popen[bytes]:
+    """Begin a command in a folder; its cache and temporary files are below it, and what it says is in `out/log`."""
+    for name in OURS:
+        (folder / name).mkdir(exist_ok=True)
+    places = {"XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(folder / "tmp"), "HOME": str(folder)}
+    with (folder / "out" / "log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-c", "from kvproof.check.cli import main; main()", *arguments],
+            cwd=folder,
+            env={**os.environ, **places, MARK: mark},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="the processes of a run are found in /proc")
+def test_a_divided_search_that_is_killed_while_its_parts_write_leaves_nothing(tmp_path: Path) -> None:
+    run, seconds = secrets.token_hex(8), GONE_SECONDS_MAX[signal.SIGKILL]
+    process = begun(tmp_path, COMMANDS["workers"], run)
+    while process.poll() is None and not list((tmp_path / "tmp").glob("kvproof-levels-*/*")):
+        time.sleep(0.01)
+    assert process.poll() is None
+    process.kill()
+    process.wait()
+    assert left_after(run, seconds) == []
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="the processes of a run are found in /proc")
 @pytest.mark.parametrize("number", range(NUM_KILLS))
@@ -75,19 +105,10 @@ def test_a_run_that_is_killed_leaves_a_whole_result_and_nothing_else(command: st
         record_run(BuiltIn, 3, NUM_RECORDED, tmp_path / "out" / "recording.jsonl", {"num_gpu_blocks": 6})
     if command == "campaign":
         (tmp_path / "out" / "plan.toml").write_text(PLAN)
-    places = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "TMPDIR": str(tmp_path / "tmp"), "HOME": str(tmp_path)}
-    with (tmp_path / "out" / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", "from kvproof.check.cli import main; main()", *COMMANDS[command]],
-            cwd=tmp_path,
-            env={**os.environ, **places, MARK: run},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        time.sleep(moment)
-        process.send_signal(by)
-        code = process.wait(gone_seconds)
+    process = begun(tmp_path, COMMANDS[command], run)
+    time.sleep(moment)
+    process.send_signal(by)
+    code = process.wait(gone_seconds)
     log_text = (tmp_path / "out" / "log").read_text()
     assert left_after(run, gone_seconds) == [], (by.name, moment)
     assert "Traceback" not in log_text, log_text

@@ -108,7 +108,10 @@ def main(descriptor: int, parent: int) -> None:
 
 
 class ScratchFolder:
-    """A temporary folder, which is removed also if this process is killed: a shell waits for the end of its input."""
+    """A temporary folder, which is removed also if this process is killed: a shell waits for the end of its input.
+
+    As a context it is the name of the folder.
+    """
 
     def __init__(self, prefix: str) -> None:
         self.name = tempfile.mkdtemp(prefix=prefix)
@@ -118,6 +121,12 @@ class ScratchFolder:
             self._shell = started(command, (ends, DISCARDED, DISCARDED), is_in_own_session=True)
         finally:
             os.close(ends)
+
+    def __enter__(self) -> str:
+        return self.name
+
+    def __exit__(self, *raised: object) -> None:
+        self.cleanup()
 
     def cleanup(self) -> None:
         """Remove the folder. It may be called again."""

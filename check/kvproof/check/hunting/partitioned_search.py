@@ -11,7 +11,6 @@ is dropped as known, and what it counted in this level before is not counted. So
 
 import heapq
 import sys
-import tempfile
 import time
 from array import array
 from collections import Counter
@@ -22,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kvproof.check.hosts.worker_process import ScratchFolder
 from kvproof.check.hosts.workers import NUM_TRIES_MAX, Actors, Lost, Make, Request, StatefulWorkers, WorkerLost
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
@@ -299,7 +299,7 @@ class PartitionedReader:
             reading = self._in_python(scope) if self.num_bytes_max is None else self._in_c(scope)
             actors = self.workers.actors(reading.make)
             ending.callback(actors.close)
-            folder = ending.enter_context(tempfile.TemporaryDirectory(prefix="kvproof-levels-"))
+            folder = ending.enter_context(ScratchFolder("kvproof-levels-"))
             search = PartitionedSearch(actors, reading, Path(folder))
             found = search.run(seconds, max_transitions, progress)
         note_claims(found, are_asked=self.num_bytes_max is not None or asks_claims(scope))

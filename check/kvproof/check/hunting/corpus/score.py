@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
 
+from kvproof.check.hosts.worker_process import ScratchFolder
 from kvproof.check.hosts.workers import Handling, UnitLost, Workers
 from kvproof.check.hunting.corpus.factories import factories
 from kvproof.check.hunting.corpus.matching import Matching, Wanted
@@ -99,7 +99,7 @@ def hunted(hunt: Hunt) -> HuntResult:
     try:
         for name in {hunt.subject, *(one.good for one in hunt.wanted if one.good)}:
             download_for(name)
-        with TemporaryDirectory() as folder, factories() as makes:
+        with ScratchFolder("kvproof-score-") as folder, factories() as makes:
             matching = Matching(hunt.subject, list(hunt.wanted), makes)
             silent = tuple(matching.silent)
             for seen in tool_of(hunt.tool)(hunt.subject, hunt.seed, hunt.effort, Path(folder), work, makes):
