@@ -81,6 +81,7 @@ class ExpectedRequest(Group):
         "is_preempted",
         "is_sent",
         "max_tokens",
+        "newest_step",
         "num_overtaken",
         "num_prompt",
         "priority",
@@ -91,6 +92,7 @@ class ExpectedRequest(Group):
         super().__init__(request_id)
         self.num_prompt, self.max_tokens, self.is_doomed = num_prompt, max_tokens, False
         self.arrival, self.priority = 0, 0  # its number among all requests, and how important it is: 0 is first
+        self.newest_step = -1  # the number of the newest step that computes tokens of it
         self.num_overtaken = 0  # later requests that were let in since this one began to wait, or was swapped out
         self.is_preempted = False  # whether it ran before, and had to give up all that it had computed
         self.is_sent = False  # whether its KV is sent elsewhere when it is over
@@ -234,7 +236,7 @@ class SchedulerState:
         """
         if self.steps_in_order == self.capabilities.steps_in_order:
             return
-        newest = next((under for under in reversed(self.under_way) if under.step.chunks), None)
+        newest = self._newest_step()
         if newest and self.is_in_flight(request):
             everyone = [seq for seq in request.everyone() if seq.slot >= 0]
             newest.flights += self.pending.launch(everyone, context, self.starts_under_way())
@@ -267,6 +269,18 @@ class SchedulerState:
         """By sequence, the first token that a step under way computes."""
         return {chunk.seq: chunk.start for under in reversed(self.under_way) for chunk in under.step.chunks}
 
+    def end_send(self, seq_id: int, context: str) -> None:
+        """The KV of a sequence was sent. What a step under way uses is kept until the newest step is complete."""
+        flights, newest = self.sending.pop(seq_id), self._newest_step()
+        if newest and any(seq_id in under.seqs for under in self.under_way):
+            newest.flights += flights
+        else:
+            self.pending.land(flights, context)
+
+    def _newest_step(self) -> UnderWay | None:
+        """The newest step under way that computes anything."""
+        return next((under for under in reversed(self.under_way) if under.step.chunks), None)
+
     def room(self, seq: ExpectedSequence) -> int:
         """How many tokens a sequence may still get; it is over with none, and below 0 if it has more than it may."""
         return min(self.requests[seq.group.id].num_left(seq), self.config.max_model_len - len(seq.tokens))
@@ -274,6 +288,10 @@ class SchedulerState:
     def num_rejected_ahead(self, seq_id: int) -> int:
         """How many drafts of a sequence the steps under way reject, which the scheduler does not know yet."""
         return sum([under.rejected.get(seq_id, 0) for under in self.under_way])
+
+    def num_tokens_ahead(self, seq_id: int) -> int:
+        """How many tokens of a sequence the steps under way give, which the scheduler does not know yet."""
+        return sum([1 + len(one.accepted.get(seq_id, ())) for one in self.under_way if seq_id in one.sampled])
 
     def to_come(self) -> Iterable[int]:
         """The sequences that requests will fork into."""

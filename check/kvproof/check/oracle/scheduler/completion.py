@@ -239,7 +239,7 @@ class CompletionJudge:
                 self.coverage["loaded in vain"] += 1
             self.scheduler.pending.land(flights, COMPLETE)
         for seq_id in sent:
-            self.scheduler.pending.land(self.scheduler.sending.pop(seq_id), COMPLETE)
+            self.scheduler.end_send(seq_id, COMPLETE)
 
     def _may_be_sent(self, seq_id: int, completed: UnderWay) -> bool:
         """Whether the send of a sequence may be over: an engine may carry out an abort after the steps under way."""

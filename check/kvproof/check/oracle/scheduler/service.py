@@ -5,8 +5,10 @@ Under both, no request that waits is admitted while one that ranks before it wai
 swapped out may come back before an earlier one that waits; how many later requests may be let in before it, in all, is
 declared as `num_overtaken_max`.
 
-Where the adapters of a step are bounded (`max_loras`), a request that lacks a place for its own may be overtaken and be
-left waiting. Those that overtook it may be preempted and come back before it, so of them no order is demanded.
+Two kinds of requests may be overtaken and be left waiting. Where the adapters of a step are bounded (`max_loras`), it
+is one that lacks a place for its own. With several steps ahead, it is one that was preempted while a step under way
+computes it: it may wait for the token of this step. Those that overtook it may be preempted and come back before it, so
+of them no order is demanded.
 
 A scheduler that declares `preempts_last` takes blocks from those who rank last among the requests that run.
 
@@ -31,7 +33,7 @@ from kvproof.check.oracle.hits import num_blocks_shared
 from kvproof.check.oracle.needed_blocks import num_blocks_kept, num_blocks_needed
 from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState, unfinished
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.scheduler import ScheduledStep
+from kvproof.check.protocol.scheduler import ScheduledStep, SchedulerConfig
 from kvproof.spec.text.budgets import (
     exceeds_limits,
     has_places_for_adapters,
@@ -99,6 +101,18 @@ def lacks_place_for_adapter(state: SchedulerState, request: ExpectedRequest) -> 
     return True
 
 
+def _may_be_overtaken(config: SchedulerConfig) -> bool:
+    """Whether there are requests that may be overtaken."""
+    return config.max_loras > 0 or config.async_steps > 1
+
+
+def _waits_for_its_token(state: SchedulerState, request: ExpectedRequest) -> bool:
+    """Whether the request was preempted, and a step under way computes it."""
+    waits = request.is_preempted and state.is_in_flight(request)
+    state.coverage["waits for the token of a step under way"] += waits
+    return waits
+
+
 def judge_order(state: SchedulerState, held_up: Sequence[HeldUp]) -> None:
     """Later requests may not starve earlier ones. held_up: those that waited or were swapped before the step."""
     most, policies = state.capabilities.num_overtaken_max, state.capabilities.policies
@@ -114,9 +128,9 @@ def judge_order(state: SchedulerState, held_up: Sequence[HeldUp]) -> None:
         if one.is_doomed or one.id not in state.requests:
             continue
         later = [other for other in let_in if ranks_first(one, other.request)]
-        if state.config.max_loras:
+        if _may_be_overtaken(state.config):
             later = [other for other in later if not other.request.is_preempted]
-            if later and lacks_place_for_adapter(state, one):
+            if later and (lacks_place_for_adapter(state, one) or _waits_for_its_token(state, one)):
                 continue
         admitted = [other.request for other in later if other.was_waiting]
         if policies and admitted:
@@ -143,7 +157,7 @@ def judge_preempted(state: SchedulerState, held_up: Sequence[HeldUp], left: Sequ
 
     held_up: those that waited or were swapped before the step. left: those who ran and do not run on.
     """
-    if not (left and state.capabilities.preempts_last) or state.moves_kv or state.config.max_loras:
+    if not (left and state.capabilities.preempts_last) or state.moves_kv or _may_be_overtaken(state.config):
         return
     came = {one.request.id for one in held_up}
     run_on = [one for one in unfinished(state.requests) if one.id not in came and is_let_in(one)]
@@ -227,7 +241,8 @@ def judge_cut_prompts(state: SchedulerState, step: ScheduledStep, num_tokens: in
     limits = state.config.max_num_batched_tokens, state.config.long_prefill_threshold
     for chunk in step.chunks:
         seq, num_chunk = state.seqs[chunk.seq], chunk.stop - chunk.start
-        if chunk.stop < seq.num_prompt and not may_stop_short(num_tokens, limits[0], num_chunk, limits[1]):
+        num_prompt = seq.num_prompt - state.num_tokens_ahead(seq.id)
+        if chunk.stop < num_prompt and not may_stop_short(num_tokens, limits[0], num_chunk, limits[1]):
             raise Finding(
                 "admission-exact",
                 f"a step computes {num_chunk} tokens of $sequence and stops before the end of its prompt, though it "

@@ -93,6 +93,8 @@ class StepJudge:
             )
         self._judge_budgets(step)
         judge_running_served(self.scheduler, step, self.steps.left)
+        for chunk in step.chunks:
+            self.scheduler.requests[self.seqs[chunk.seq].group.id].newest_step = self.scheduler.num_steps
         judge_order(self.scheduler, held_up)
         judge_preempted(self.scheduler, held_up, self.steps.left.requests)
         self._judge_progress(has_moved)

@@ -1,8 +1,10 @@
 """vLLM's own V1 scheduler around its KV cache manager, as a subject: releases 0.11 to 0.33.
 
 The adapter plays vLLM's engine core. It adds requests, reports the steps of `schedule` to kvproof, which executes them,
-and gives the results back with `update_from_output`. If another step may be under way (from 0.28 on), vLLM's own
-`AsyncScheduler` schedules. The scheduler ends requests by itself; to end one for the judge, the adapter makes the
+and gives the results back with `update_from_output`. If another step may be under way, vLLM's own `AsyncScheduler`
+schedules. Two steps ahead are those of a pipeline of two stages, with the second generation of the model runner: an
+engine of one device has two batches, and one of N stages has N + 1. A request is in a step of its own stage only, so it
+is in every second one at most. The scheduler ends requests by itself; to end one for the judge, the adapter makes the
 sampled token a stop token of that request.
 
 The engine core takes aborts between steps only; one that comes within a step is carried out when the step is complete,
@@ -55,6 +57,7 @@ ASSUMPTIONS = (
 )
 
 
+PIPELINED = 2  # steps ahead at most: with a pipeline of so many stages, one batch more is under way
 OFFLOADING = "offloading"  # the connector that stores what requests computed in host memory
 END_OF = {"FINISHED_ABORTED": ABORTED}
 
@@ -130,8 +133,9 @@ class VllmV1Scheduler(SchedulerAdapter):
             self.capabilities = replace(self.capabilities, connectors=(OFFLOADING,))
         if loads_groups(modules.scheduler):
             self.capabilities = replace(self.capabilities, hybrid_transfers=True)
-        if "num_stale_output_tokens" in inspect.getsource(modules.scheduler):
-            self.capabilities = replace(self.capabilities, async_steps=1)
+        ahead = inspect.getsource(modules.ahead)
+        self.capabilities = replace(self.capabilities, async_steps=PIPELINED if "next_decode_eligible" in ahead else 1)
+        self._drafts_ahead = "num_spec_tokens" in ahead
 
     def make(self, config: SchedulerConfig) -> Any:
         if not config.chunked and config.max_num_batched_tokens < config.max_model_len:
@@ -141,6 +145,8 @@ class VllmV1Scheduler(SchedulerAdapter):
             raise Unsupported("a step has a token for each draft of a sequence, and one more")
         if config.speculative_tokens and 0 < config.long_prefill_threshold < num_rows:
             raise Unsupported("a long prefill that is shorter than a decode with drafts ends the engine")
+        if config.speculative_tokens and config.async_steps and not self._drafts_ahead:
+            raise Unsupported("asynchronous scheduling has no drafts in this release")
         # The engine takes prompts that are shorter than its length; the judge those of at most its own.
         self._length = config.max_model_len + 1
         self._connector = Connector(config.sends_aborted)
@@ -197,7 +203,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             parallel_config=Options(
                 decode_context_parallel_size=1,
                 prefill_context_parallel_size=1,
-                pipeline_parallel_size=1,
+                pipeline_parallel_size=max(1, config.async_steps),
                 data_parallel_size=1,
                 world_size=1,
                 data_parallel_rank=0,
@@ -210,6 +216,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             speculative_config=ngrams(config.speculative_tokens) if config.speculative_tokens else None,
             ec_manager_config=Options(get_encoder_cache_manager_obj=lambda: None),
             num_speculative_tokens=config.speculative_tokens,
+            use_v2_model_runner=config.async_steps > 1,
             num_lookahead_tokens=0,
             num_prefill_lookahead_tokens=0,
             num_hash_lookahead_tokens=0,

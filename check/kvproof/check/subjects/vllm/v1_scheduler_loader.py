@@ -120,6 +120,11 @@ def zero(model_config: Any) -> int:
     return 0
 
 
+def features_of(features: list[Any], *others: Any, **options: Any) -> list[Any]:
+    """The images of a request; there are none whose data could be left out."""
+    return features
+
+
 def connector_of(config: Any, **options: Any) -> Any:
     """The connector that the adapter gave in the configuration."""
     return config.kv_transfer_config.connector
@@ -189,7 +194,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
         "MultiModalKwargsItem": Hollow,
         "MultiModalRegistry": Hollow,
     },
-    "multimodal.utils": {**OF_THE_MANAGER["multimodal.utils"], "strip_covered_mm_data": Hollow},
+    "multimodal.utils": {**OF_THE_MANAGER["multimodal.utils"], "strip_covered_mm_data": features_of},
     "utils": MORE_UTILS,
     "v1.metrics.stats": {
         **OF_THE_MANAGER["v1.metrics.stats"],
