@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kvproof.check.conformance import run_conformance as run_conformance
     from kvproof.check.protocol.capabilities import Capabilities as Capabilities
+    from kvproof.check.protocol.capabilities import EncoderCan as EncoderCan
     from kvproof.check.protocol.capabilities import ManagerCan as ManagerCan
     from kvproof.check.protocol.capabilities import PoolCan as PoolCan
     from kvproof.check.protocol.capabilities import SchedulerCan as SchedulerCan
@@ -35,6 +36,7 @@ HOMES = {
     "Admitted": SUBJECT,
     "Assumption": SUBJECT,
     "Capabilities": CAN,
+    "EncoderCan": CAN,
     "ManagerCan": CAN,
     "PoolCan": CAN,
     "SchedulerCan": CAN,

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import msgspec
 import pytest
+from tests.lawful.encoders import Oldest
 
 from kvproof.check.counterexample import trace_schema
 from kvproof.check.counterexample.trace_schema import CounterexampleError, operations_of
@@ -51,7 +52,8 @@ def test_an_operation_reads_as_a_call(operation: Operation, config: Config, text
 
 
 def test_every_operation_has_a_handler_in_the_judge_of_its_level() -> None:
-    subjects = [find(name)() for name in ("kvproof", "kvproof-scheduler", "kvproof-pool", "kvproof-store")]
+    subjects: list[Any] = [find(f"kvproof{name}")() for name in ("", "-scheduler", "-pool", "-store")]
+    subjects.append(Oldest())
     levels = [*map(level_of, subjects)]
     assert {level.name for level in levels} == {level.name for level in LEVELS}
     for level, subject in zip(levels, subjects, strict=True):

@@ -43,6 +43,15 @@ def test_reports_that_do_not_commute_are_not_proved_to() -> None:
     assert [is_proved(one) for one in of_reports] == [True, False]  # both stay enabled, and leave different states
 
 
+def test_a_mirror_that_may_lose_what_is_cached_is_not_proved_to_agree() -> None:
+    wrong = text_with(specification(STORES), Edit("may_go", "not is_resident(state, above, key)", "state.known[key]"))
+    for text, expected in ((None, True), (wrong, False)):
+        unit = next(unit for unit in stores.units(text) if unit.name == stores.MIRROR)
+        proved = {one.claim: is_proved(one) for one in unit.obligations()}
+        assert len(proved) == 4
+        assert proved["keep: that key, and no other, must come below"] is expected
+
+
 def test_a_rule_that_is_never_enabled_is_not_called_fired() -> None:
     text = text_with(specification(STORES), Edit("keep", "state.kind[pin] == WRITE", "state.kind[pin] > 5"))
     with pytest.raises(NotFired, match="keep"):

@@ -1,4 +1,4 @@
-"""The four levels at which a subject can be judged: block manager, whole scheduler, pool of block ids, KV store.
+"""The levels at which a subject can be judged: block manager, scheduler, pool of block ids, KV store, encoder outputs.
 
 What differs between the levels is a field of `Level`. Code that works at every level takes the record, and asks for it
 in one place: `level_of` for a subject, `level_of_config` for a run that has a configuration already, and
@@ -27,6 +27,9 @@ from kvproof.check.oracle.coverage import (
     Facts,
     Need,
 )
+from kvproof.check.oracle.encoder.coverage import ENCODER_NEEDS, ENCODER_WITNESSES
+from kvproof.check.oracle.encoder.judge import EncoderJudge, frame_of_encoder
+from kvproof.check.oracle.encoder.rules import EncoderRules
 from kvproof.check.oracle.firing import LONG_TABLE, SpecRunner
 from kvproof.check.oracle.frame import frame_of, frame_of_pool
 from kvproof.check.oracle.manager import ManagerJudge
@@ -37,6 +40,14 @@ from kvproof.check.oracle.store.rules import StoreRules
 from kvproof.check.protocol import features
 from kvproof.check.protocol.adapter_check import MANAGER_CALLS, RequiredCalls, capabilities_of, check_adapter
 from kvproof.check.protocol.capabilities import Capabilities
+from kvproof.check.protocol.encoder import (
+    ENCODER_CALLS,
+    ENCODER_SETTINGS,
+    EncoderConfig,
+    EncoderObservation,
+    EncoderOperation,
+    Input,
+)
 from kvproof.check.protocol.features import Setting
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import (
@@ -117,6 +128,12 @@ def compile_rules() -> None:
 def compile_rules_of_stores() -> None:
     """Compile the rules that judges of stores run."""
     StoreRules(StoreConfig(), Counter())
+
+
+@cache
+def compile_rules_of_encoders() -> None:
+    """Compile the rules that judges of caches of encoder outputs run."""
+    EncoderRules(EncoderConfig(), Counter())
 
 
 @dataclass(frozen=True)
@@ -425,7 +442,23 @@ STORE = Level(
     compile=compile_rules_of_stores,
     system=STORES,
 )
-LEVELS = (MANAGER, SCHEDULER, POOL, STORE)
+ENCODER = Level(
+    "encoder",
+    EncoderConfig,
+    EncoderOperation.kinds(),
+    ENCODER_CALLS,
+    EncoderJudge,
+    frame_of_encoder,
+    ENCODER_WITNESSES,
+    begins_with="taken",
+    needs=ENCODER_NEEDS,
+    other_needs="judged only for subjects with sequences and tables, or with transfers",
+    settings=ENCODER_SETTINGS,
+    answers=(Input, EncoderObservation),
+    compile=compile_rules_of_encoders,
+    system=STORES,
+)
+LEVELS = (MANAGER, SCHEDULER, POOL, STORE, ENCODER)
 
 
 # Which level it is ------------------------------------------------------------------------------------------------
@@ -470,7 +503,7 @@ def require_possible(config: Config) -> None:
     for name in SIZES:
         if (size := getattr(config, name)) > SIZE_MAX:
             raise ValueError(f"{name} is at most {SIZE_MAX:,}; {size} was given")
-    if (level := level_of_config(config)) in (POOL, STORE) and config.block_size != level.config.block_size:
+    if (level := level_of_config(config)) in (POOL, STORE, ENCODER) and config.block_size != level.config.block_size:
         raise ValueError(f"block_size is {level.config.block_size} for a {level.name}; {config.block_size} was given")
     if not 0 <= config.watermark <= 1:
         raise ValueError(f"watermark is a fraction of the GPU blocks, 0 to 1; {config.watermark} was given")

@@ -50,6 +50,17 @@ class StoreCan:
 
 
 @dataclass(frozen=True)
+class EncoderCan:
+    """What a cache of encoder outputs can do."""
+
+    reset: bool = False  # every output can be forgotten: `forget_outputs`
+    lost_hits: int | None = None  # cached outputs that a look-up may miss; None: any number
+    refusal_slack: int | None = None  # embeddings beyond its own that may be free if it has no room; None: any
+    eviction: str = ""  # what is evicted first: a policy of `spec.text.eviction_policy`; empty: any output
+    reports_before_computing: bool = False  # the worker first removes what is reported: it may be computed again
+
+
+@dataclass(frozen=True)
 class ManagerCan:
     """What a block manager can do."""
 
@@ -143,12 +154,12 @@ class SchedulerCan(ManagerCan):
 
 
 @dataclass(frozen=True)
-class Capabilities(StoreCan, PoolCan, SchedulerCan):
+class Capabilities(StoreCan, PoolCan, EncoderCan, SchedulerCan):
     """What subjects of all levels can do."""
 
 
-OfALevel = PoolCan | StoreCan | ManagerCan
-RECORDS = PoolCan, StoreCan, ManagerCan, SchedulerCan, Capabilities
+OfALevel = PoolCan | StoreCan | EncoderCan | ManagerCan
+RECORDS = PoolCan, StoreCan, EncoderCan, ManagerCan, SchedulerCan, Capabilities
 
 
 def whole(declared: OfALevel) -> Capabilities:

@@ -9,8 +9,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from kvproof.check.protocol.adapter_check import calls_of
-from kvproof.check.protocol.capabilities import ManagerCan, PoolCan, SchedulerCan, StoreCan
+from kvproof.check.protocol.adapter_check import RequiredCalls, calls_of
+from kvproof.check.protocol.capabilities import EncoderCan, ManagerCan, PoolCan, SchedulerCan, StoreCan
+from kvproof.check.protocol.encoder import ENCODER_CALLS, EncoderConfig, EncoderObservation, EncoderSubject
 from kvproof.check.protocol.manager import Config, Observation
 from kvproof.check.protocol.manager_adapter import ALWAYS, INSTEAD, MODULES, NEEDED, description_of, signature_of
 from kvproof.check.protocol.store import STORE_CALLS, StoreAdapter, StoreConfig, StoreObservation, StoreSubject
@@ -129,6 +130,30 @@ STORE_CONFIGURATION = """
 STORE_OBSERVATION = """
 `observe` returns a `StoreObservation`: {text}
 """
+ENCODERS = """
+## Caches of encoder outputs
+
+A cache of encoder outputs (`kvproof hunt --level encoder`) has these calls. Requests and contents are numbers that
+kvproof chooses. kvproof is the scheduler that asks, and the worker that computes outputs and removes what is reported.
+
+| call in Python | needed | what it does |
+| --- | --- | --- |
+"""
+OF_ENCODERS = """
+A cache of encoder outputs declares `EncoderCan(...)`:
+
+| capability | default | what it says of the cache |
+| --- | --- | --- |
+"""
+ENCODER_CONFIGURATION = """
+`open` gets an `EncoderConfig`; the fields that it has in common with the configurations of other levels mean nothing.
+
+| field | default | what it is |
+| --- | --- | --- |
+"""
+ENCODER_OBSERVATION = """
+`observe` returns an `EncoderObservation`: {text}
+"""
 OWN_OBSERVE = """
 An adapter may define `observe` instead of the five, and then returns an `Observation`: {text}
 """
@@ -167,15 +192,15 @@ def documented_fields(kind: Any) -> dict[str, tuple[str, str]]:
     return {name: (default, comment) for name, default, comment in FIELD.findall(inspect.getsource(kind))}
 
 
-def store_rows() -> list[str]:
-    """One row for each call of a store."""
-    needs = {call: f"`{capability}`" for capability, _, calls in STORE_CALLS.declared for call in calls}
+def call_rows(subject: type, required: RequiredCalls, base: type = object) -> list[str]:
+    """One row for each call of a subject that has a protocol of its own. base: of adapters, which has some of them."""
+    needs = {call: f"`{capability}`" for capability, _, calls in required.declared for call in calls}
     rows = []
-    for name in calls_of(StoreSubject):
-        call = getattr(StoreSubject, name)
+    for name in calls_of(subject):
+        call = getattr(subject, name)
         signature = str(inspect.signature(call)).replace("self, ", "").replace("self", "").replace("|", "\\|")
         text = " ".join((inspect.getdoc(call) or "").split())
-        is_inherited = "" if hasattr(StoreAdapter, name) else "always"
+        is_inherited = "" if hasattr(base, name) else "always"
         rows.append(_row(f"`{name}{MODULES.sub('', signature)}`", needs.get(name, is_inherited), text))
     return rows
 
@@ -205,13 +230,21 @@ def page() -> str:
                 for name, (default, comment) in documented_fields(Config).items()
             ),
             STORES,
-            *store_rows(),
+            *call_rows(StoreSubject, STORE_CALLS, StoreAdapter),
             OF_STORES,
             *_field_rows(StoreCan),
             STORE_CONFIGURATION,
             _row("`num_slots`", f"`{StoreConfig().num_slots}`", "slots of the store"),
             *_field_rows(StoreConfig),
             STORE_OBSERVATION.format(text=_observation(StoreObservation)),
+            ENCODERS,
+            *call_rows(EncoderSubject, ENCODER_CALLS),
+            OF_ENCODERS,
+            *_field_rows(EncoderCan),
+            ENCODER_CONFIGURATION,
+            _row("`num_embeddings`", f"`{EncoderConfig().num_embeddings}`", "embeddings that it has room for"),
+            *_field_rows(EncoderConfig),
+            ENCODER_OBSERVATION.format(text=_observation(EncoderObservation)),
         ]
     )
 

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
-from kvproof.check.oracle.level import MANAGER, POOL, SCHEDULER, STORE, Level, LevelJudge, level_of
+from kvproof.check.oracle.level import ENCODER, MANAGER, POOL, SCHEDULER, STORE, Level, LevelJudge, level_of
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import Assumption, Config
 from kvproof.check.protocol.scopes import DEFAULT_SCOPE, SCOPES, Scope
 from kvproof.check.search import (
     configurations,
+    encoder_operations,
     manager_operations,
     pool_operations,
     scheduler_operations,
@@ -181,7 +182,14 @@ STORES = Strategy(
         store.DEFAULT_SCOPE,
     ),
 )
-STRATEGIES = {strategy.level.name: strategy for strategy in (MANAGERS, SCHEDULERS, POOLS, STORES)}
+ENCODERS = Strategy(
+    ENCODER,
+    "encoder",
+    encoder_operations.draw_config,
+    encoder_operations.EncoderOperations,
+    encoder_operations.RUN_LENGTH,
+)
+STRATEGIES = {strategy.level.name: strategy for strategy in (MANAGERS, SCHEDULERS, POOLS, STORES, ENCODERS)}
 
 
 def strategy_of(subject: Any) -> Strategy:

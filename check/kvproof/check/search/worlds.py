@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import TypeVar
 
+from kvproof.check.protocol.encoder import EncoderConfig
 from kvproof.check.protocol.features import NUM_BLOCKS_MAX
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.pool import PoolConfig
@@ -80,7 +81,7 @@ def sizes_of(config: Config) -> Iterator[str]:
 
     A size is asked for if it was drawn: one that the subject cannot have by its capabilities is not drawn.
     """
-    if not isinstance(config, (PoolConfig, StoreConfig)):  # their blocks have one size
+    if not isinstance(config, (PoolConfig, StoreConfig, EncoderConfig)):  # their blocks have one size
         yield next(f"blocks of {words}" for least, words in BLOCKS_BY_SIZE if config.block_size >= least)
     per_group = config.num_gpu_blocks / len(config.kv_groups)
     yield next(f"a pool of {words} blocks" for least, words in POOLS_BY_SIZE if per_group >= least)

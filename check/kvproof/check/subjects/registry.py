@@ -23,7 +23,7 @@ from kvproof.check.subjects.own import FORMS, own, without_attribute
 from kvproof.spec.extras import is_installed, not_installed
 
 Factory = Callable[[], ManagerSubject]
-MANAGER, SCHEDULER, POOL, STORE = "manager", "scheduler", "pool", "store"
+MANAGER, SCHEDULER, POOL, STORE, ENCODER = "manager", "scheduler", "pool", "store", "encoder"
 OF_EVERY_SUBJECT = ("capabilities", "open", "observe")  # at every level
 FORMS_OF_OWN = f"{FORMS} for your own"
 
@@ -32,10 +32,10 @@ FORMS_OF_OWN = f"{FORMS} for your own"
 class Row:
     """A subject that has a name.
 
-    level: MANAGER, SCHEDULER, POOL or STORE. sentence: what it is. make: returns the subject; its argument is the
-    release, or the path of a checkout, or missing if the subject has neither. engine: the package that the releases are
-    of. releases: the oldest and the newest release that was judged. default: the release that is taken if none is
-    named. needs: a module of an extra of kvproof that the adapter imports.
+    level: one of those above. sentence: what it is. make: returns the subject; its argument is the release, or the path
+    of a checkout, or missing if the subject has neither. engine: the package that the releases are of. releases: the
+    oldest and the newest release that was judged. default: the release that is taken if none is named. needs: a module
+    of an extra of kvproof that the adapter imports.
     """
 
     name: str
@@ -183,6 +183,14 @@ ROWS = (
         "transformers",
         ("5.20.0", "5.23.0"),
         needs="torch",
+    ),
+    Row(
+        "vllm-encoder-cache",
+        ENCODER,
+        "vLLM's V1 cache of encoder outputs, such as those of images",
+        _by("vllm.encoder_cache.VllmEncoderCache"),
+        "vllm",
+        ("0.11.0", "0.33.0"),
     ),
     Row(
         "vllm-offload",

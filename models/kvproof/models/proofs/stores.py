@@ -8,6 +8,9 @@ store may also remember which block was used last, which the specification does 
 *Groups.* A hit needs some chunks of each group. Every position that the next token reads, in a group of any reach, lies
 in one of these; and of a state, only the one at the boundary is needed.
 
+*A mirror.* A tier that mirrors another one has exactly what that one counts as cached. An eviction above leaves one key
+to remove below, a new entry above leaves one to add, and after the removal below there is nothing left to do.
+
 *A run* in which each rule fires shows that none of them is refused in every state. The proof of a rule that never fires
 would say nothing. The states of this run are also models of the hypotheses.
 """
@@ -19,17 +22,19 @@ from typing import Any
 
 import z3
 
-from kvproof.models.obligation import Obligation, Unit
+from kvproof.models.obligation import Hypothesis, Obligation, Unit
 from kvproof.models.proofs.induction import Induction, Rule, hypotheses
 from kvproof.models.translation.maps import Map, SymbolicState
+from kvproof.models.translation.rules import Outcome
 from kvproof.models.translation.terms import Truth, conjunction, equal, implication, negation
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Parameter, Translator
 from kvproof.spec.compilation import CheckFailed
+from kvproof.spec.store.domains import KEYS, TIERS
 from kvproof.spec.store.machine import STORES, StoreMachine, StoreSizes
-from kvproof.spec.store.state import NONE, StoreState
+from kvproof.spec.store.state import EVICTABLE, NONE, StoreState
 
-PROPERTY, COMMUTING, GROUPS = "completion-commutes", "commuting", "groups"
+PROPERTY, COMMUTING, GROUPS, MIRROR = "completion-commutes", "commuting", "groups", "mirror"
 ENDING = ("land", "fail", "report", "end_load", "commit", "abort")  # the rules that a report leads to
 
 SIZES = StoreSizes(num_blocks=5, num_tiers=2, num_keys=5, num_pins=6, num_owners=2, num_flights=4, block_size=2)
@@ -72,6 +77,7 @@ def units(text: Text | None = None) -> Iterator[Unit]:
     yield from Induction(Translator(text=text)).units()
     yield Unit(STORES.name, COMMUTING, partial(commuting, text))
     yield Unit(STORES.name, GROUPS, partial(_groups, Translator(text=text)))
+    yield Unit(STORES.name, MIRROR, partial(_mirror, Translator(text=text)))
 
 
 def commuting(text: Text) -> Iterator[Obligation]:
@@ -143,6 +149,56 @@ def _groups(translator: Translator) -> Iterator[Obligation]:
     of_state = hypotheses([("a state", reach < 0)])
     claim = "of states, the one at the boundary is needed"
     yield Obligation(STORES.name, GROUPS, claim, "groups-agree", of_state, equal(needed, stop == boundary))
+
+
+ABOVE, BELOW = 0, 1  # the tiers of the obligations about mirrors; tiers are names, so any two are like these
+
+
+def _mirror(translator: Translator) -> Iterator[Obligation]:
+    """What is left to do below after an eviction or a new entry above, and that a removal below does it."""
+    induction = Induction(translator)
+    before, rules = induction.before, {rule.__name__: rule for rule in induction.collected.rules}
+
+    def fired(rule: str) -> tuple[Any, Outcome, tuple[Hypothesis, ...]]:
+        """The first argument of the rule, the state after it, and what is assumed before."""
+        parameters = list(translator.parameters(rules[rule]))
+        outcome = translator.run(rule, before, *(each.value for each in parameters))
+        known = [(f"parameter {each.name}", each.known) for each in parameters]
+        known.append(("there are two tiers", translator.universe.contains(TIERS, BELOW)))
+        known += [("guards", outcome.guard), ("mirrored before", _truth(translator, "mirrors", before))]
+        return parameters[0].value, outcome, induction.assumed + hypotheses(known)
+
+    block, evicted, known = fired("evict")
+    key = before.maps["key"].read(block)
+    mine = before.maps["entry"].read(BELOW, key)
+    is_above = ("the tier above evicts", equal(before.maps["tier"].read(block), ABOVE))
+    known += hypotheses([is_above, ("nobody reads it below", equal(before.maps["status"].read(mine), EVICTABLE))])
+    then = translator.run("evict", evicted.state, mine)
+    claims = {
+        "evict: that key, and no other, must go below": _left(translator, evicted.state, key, "must_go"),
+        "evict: it can be removed below": then.guard,
+        "evict: mirrored after the removal below": _truth(translator, "mirrors", then.state),
+    }
+    for claim, goal in claims.items():
+        yield Obligation(STORES.name, MIRROR, claim, "events-agree", known, goal)
+    pin, kept, known = fired("keep")
+    written = before.maps["pinned"].read(pin)
+    known += hypotheses([("the tier above has it", equal(before.maps["tier"].read(written), ABOVE))])
+    claim = "keep: that key, and no other, must come below"
+    goal = _left(translator, kept.state, before.maps["key"].read(written), "must_come")
+    yield Obligation(STORES.name, MIRROR, claim, "events-agree", known, goal)
+
+
+def _truth(translator: Translator, name: str, state: SymbolicState, *more: Any) -> Any:
+    return translator.call(name, state, ABOVE, BELOW, *more, has_demands=False).value
+
+
+def _left(translator: Translator, state: SymbolicState, key: Any, todo: str) -> Truth:
+    """The one thing left to do below is about that key."""
+    other, kinds = z3.Int("key_0"), ("must_go", "must_come")
+    nothing = conjunction(*(negation(_truth(translator, kind, state, other)) for kind in kinds))
+    elsewhere = conjunction(translator.universe.contains(KEYS, other), negation(equal(other, key)))
+    return conjunction(_truth(translator, todo, state, key), implication(elsewhere, nothing))
 
 
 class NotFired(Exception):

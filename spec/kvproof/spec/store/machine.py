@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from kvproof.spec.language import COLLECTED_OF_STORES
 from kvproof.spec.native import MachineOf
 from kvproof.spec.sizes import SizesOf
-from kvproof.spec.store import groups, invariants, rules, state, steps, theorems, transfer_rules
+from kvproof.spec.store import groups, invariants, mirror, rules, state, steps, theorems, transfer_rules
 from kvproof.spec.store.domains import DOMAINS
 from kvproof.spec.store.state import StoreState
 from kvproof.spec.systems import System, fields_of
@@ -24,7 +24,7 @@ from kvproof.spec.systems import System, fields_of
 STORES = System(
     "store",
     StoreState,
-    (state, steps, rules, transfer_rules, invariants, theorems, groups),
+    (state, steps, rules, transfer_rules, invariants, theorems, groups, mirror),
     (steps, rules, transfer_rules),
     tuple,
     COLLECTED_OF_STORES,
