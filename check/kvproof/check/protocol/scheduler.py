@@ -7,9 +7,9 @@ requests can arrive and be aborted between any two of them.
 
 Some schedulers need more calls: one that launches a step before it reads the results of the previous one
 (`AheadSubject`), one that forks requests by itself (`ForkingSubject`), one that loads and sends KV while steps run
-(`TransferringSubject`, `HybridTransferringSubject`), one that verifies drafts (`SpeculatingSubject`), one whose
-requests have priorities (`PrioritySubject`), one that reports how requests ended (`ReportingSubject`), and one that
-reports the tokens that users get (`DeliveringSubject`).
+(`TransferringSubject`, `HybridTransferringSubject`), one whose loads may fail (`FailingLoadsSubject`), one that
+verifies drafts (`SpeculatingSubject`), one whose requests have priorities (`PrioritySubject`), one that reports how
+requests ended (`ReportingSubject`), and one that reports the tokens that users get (`DeliveringSubject`).
 
 With `async_steps`, that many launched steps may be incomplete when the next one is scheduled. Steps complete in the
 order in which they were launched. The next step may continue with a token that an incomplete step samples. If the
@@ -42,6 +42,8 @@ class SchedulerConfig(Config):
     async_steps: int = 0  # steps that may be under way when the next one is scheduled
     transfers: bool = False  # KV is loaded from elsewhere, or sent there after a request, while steps run
     sends_aborted: bool = False  # what was computed of an aborted request is sent too, if its KV is to be sent
+    loads_in_step: bool = False  # these loads happen within the step that lets the sequence in
+    load_failures: str = ""  # what becomes of a request whose load fails, "recompute" or "fail"; empty: no load fails
     connector: str = ""  # the scheduler's own connector to host memory, by the engine's name; empty: none
     host_slots: int = 8  # blocks of KV that fit into the host memory of the connector
     policy: str = FCFS  # the order in which requests are let in
@@ -81,6 +83,8 @@ LIMITS = (  # the settings that a scheduler has in addition to the features and 
     Setting("max_loras", lambda config: (0,), least=0),
     Setting("speculative_tokens", lambda config: range(config.speculative_tokens), least=0),
     Setting("sends_aborted", lambda config: (False,)),
+    Setting("load_failures", lambda config: ("",), rank=lambda policy: policy != ""),
+    Setting("loads_in_step", lambda config: (False,)),
     Setting("transfers", lambda config: (False,)),
     Setting("connector", lambda config: ("",), rank=lambda connector: connector != ""),
     Setting("host_slots", lambda config: smaller_sizes(1, config.host_slots), least=1),
@@ -157,10 +161,11 @@ class ScheduledStep(NamedTuple):
     chunks: in the order in which the sequences got their slots. swap_in, swap_out: pairs relative to their devices.
     copies: (source, target) pairs of absolute ids. ignored: requests that it ended because no step could ever run them.
     failed: requests that it ended because it could not make room for them. loads: sequences that wait for KV from
-    elsewhere; they are in no chunk yet. prompts: sequences whose chunk the worker treats as a part of a prompt, and the
-    others as decodes; None if the scheduler does not distinguish them. stores: copies to host memory that begin after
-    the step, when the next one is launched. flushes: jobs whose copies must end before the step computes. drafts: the
-    sequences whose drafts the step verifies, each with these tokens, which are the last ones of its chunk.
+    elsewhere; they are in no chunk yet, unless the load happens within the step (`loads_in_step`). prompts: sequences
+    whose chunk the worker treats as a part of a prompt, and the others as decodes; None if the scheduler does not
+    distinguish them. stores: copies to host memory that begin after the step, when the next one is launched. flushes:
+    jobs whose copies must end before the step computes. drafts: the sequences whose drafts the step verifies, each with
+    these tokens, which are the last ones of its chunk.
     """
 
     chunks: Sequence[Chunk] = ()
@@ -282,6 +287,23 @@ class HybridTransferringSubject(TransferringSubject, Protocol):
         """
 
 
+class FailingLoadsSubject(SchedulerSubject, Protocol):
+    """A scheduler whose loads may fail (`load_failures`).
+
+    What a step computed from KV that is not there is no result. With the results of that step and of those that were
+    launched before the failure was reported, `complete` has tokens of such sequences all the same, as a device samples
+    them. The scheduler takes none of these.
+    """
+
+    def loads_failed(self, failed: dict[int, list[int]]) -> None:
+        """The loads that failed since the last `complete`: by sequence, the blocks whose KV is not there.
+
+        A sequence with an empty list has nothing of its load. A load that lasts may be reported before it is over
+        (`arrived`), more than once, and when its request is gone; one within a step is reported with this step. Called
+        before each `complete` with which a failure is reported.
+        """
+
+
 class OffloadingSubject(SchedulerSubject, Protocol):
     """A scheduler with a connector of its own that keeps KV in host memory (`connectors`).
 
@@ -326,7 +348,8 @@ class PrioritySubject(SchedulerSubject, Protocol):
         """
 
 
-ABORTED, IGNORED, CAPPED = "aborted", "ignored", "capped"  # how a request ends that does not finish by itself
+# How a request ends that does not finish by itself.
+ABORTED, IGNORED, CAPPED, FAILED = "aborted", "ignored", "capped", "failed"
 
 
 class ReportingSubject(SchedulerSubject, Protocol):
@@ -336,7 +359,8 @@ class ReportingSubject(SchedulerSubject, Protocol):
         """The requests that ended since the last call, but for those that finished by themselves, each with how.
 
         ABORTED: by its user, or because there is no room for it. IGNORED: no step can run its prompt. CAPPED: it has
-        grown too long for the pool. Any other text is the scheduler's own word for a state that is not one of these.
+        grown too long for the pool. FAILED: its KV could not be loaded. Any other text is the scheduler's own word for
+        a state that is not one of these.
         """
 
 
@@ -356,6 +380,7 @@ SCHEDULER_CALLS = RequiredCalls(
     (
         ("transfers", "transfers KV", calls_of(TransferringSubject)),
         ("hybrid_transfers", "transfers KV of several groups", calls_of(HybridTransferringSubject)),
+        ("load_failures", "has loads that fail", calls_of(FailingLoadsSubject)),
         ("connectors", "has connectors to host memory", calls_of(OffloadingSubject)),
         ("speculative_tokens", "verifies drafts", calls_of(SpeculatingSubject)),
         ("runs_ahead", "runs ahead", calls_of(AheadSubject)),

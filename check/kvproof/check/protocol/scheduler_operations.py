@@ -27,12 +27,29 @@ from kvproof.check.protocol.operations import (
     smaller_numbers,
 )
 
+FailuresData = tuple[tuple[int, tuple[Count, ...]], ...]  # sequences, places of the blocks that fail; none: all
 DraftsData = tuple[tuple[int, Ids, Count], ...]  # sequences, tokens, and how many of them are right
 
 
 def drafts_text(drafts: DraftsData) -> list[str]:
     """What is proposed, for each sequence."""
     return [f"proposes {list(tokens)}, {num_right} right, for {seq}" for seq, tokens, num_right in drafts]
+
+
+def failures_text(failures: FailuresData) -> list[str]:
+    """Which blocks of which loads fail."""
+    return [
+        f"the load of sequence {seq} fails" + (f" for its blocks no. {', '.join(map(str, places))}" if places else "")
+        for seq, places in failures
+    ]
+
+
+def simpler_failures(failures: FailuresData) -> Iterator[FailuresData]:
+    """Without one of them; or with fewer blocks that fail."""
+    for at, (seq, places) in enumerate(failures):
+        yield failures[:at] + failures[at + 1 :]
+        if len(places) != 1:
+            yield (*failures[:at], (seq, places[:1] or (0,)), *failures[at + 1 :])
 
 
 class SchedulerOperation(TypedOperation, frozen=True):
@@ -97,22 +114,25 @@ class Schedule(SchedulerOperation, tag="schedule", frozen=True):
 class Launch(SchedulerOperation, tag="launch", frozen=True):
     """The device starts the step that was scheduled last. tokens: what it samples, if the scheduler runs ahead.
 
-    drafts: as of `complete`, if the scheduler runs ahead.
+    drafts: as of `complete`, if the scheduler runs ahead. failures: loads within this step that fail, each with the
+    places of the blocks that fail, among those that it loads.
     """
 
-    tokens: Ids | UnsetType = UNSET
+    tokens: tuple[int, ...] | UnsetType = UNSET
     drafts: DraftsData | UnsetType = UNSET
+    failures: FailuresData | UnsetType = UNSET
 
     def simpler(self) -> Iterator["Launch"]:
         drafts = self.drafts or ()
         for at in range(len(drafts)):
             yield self.changed(drafts=drafts[:at] + drafts[at + 1 :])
+        yield from (self.changed(failures=failures) for failures in simpler_failures(self.failures or ()))
         if self.tokens:
             yield from (self.changed(tokens=tokens) for tokens in one_zero(self.tokens))
 
     def text(self, config: Config) -> str:
         parts = [samples_text(self.tokens)] if self.tokens else []
-        return f"launch({', '.join([*parts, *drafts_text(self.drafts or ())])})"
+        return f"launch({', '.join([*parts, *drafts_text(self.drafts or ()), *failures_text(self.failures or ())])})"
 
 
 class Complete(SchedulerOperation, tag="complete", frozen=True):
@@ -121,7 +141,7 @@ class Complete(SchedulerOperation, tag="complete", frozen=True):
     tokens: given to the sequences that sample, in turn. forks: pairs of a parent and its new child. stops: sequences
     that end. arrivals: sequences whose transfer is over. copied: places of the copies to and from host memory that are
     over, among those that can be, the oldest first. drafts: sequences for which the next tokens are guessed, each with
-    these tokens, and how many of them are right.
+    these tokens, and how many of them are right. failures: loads under way that are reported to fail, as of `launch`.
     """
 
     tokens: Ids
@@ -130,12 +150,14 @@ class Complete(SchedulerOperation, tag="complete", frozen=True):
     arrivals: tuple[int, ...] | UnsetType = UNSET
     copied: tuple[int, ...] | UnsetType = UNSET
     drafts: DraftsData | UnsetType = UNSET
+    failures: FailuresData | UnsetType = UNSET
 
     def simpler(self) -> Iterator["Complete"]:
         names = "forks", "stops", "arrivals", "copied", "drafts"
         events = {name: getattr(self, name) for name in names if getattr(self, name)}
-        if events:
+        if events or self.failures:
             yield Complete(self.tokens)
+        yield from (self.changed(failures=failures) for failures in simpler_failures(self.failures or ()))
         for name, ids in events.items():
             for at in range(len(ids)):
                 yield self.changed(**{name: ids[:at] + ids[at + 1 :]})
@@ -147,7 +169,7 @@ class Complete(SchedulerOperation, tag="complete", frozen=True):
         parts += [f"ends sequence {seq}" for seq in self.stops or ()]
         parts += [f"the transfer of sequence {seq} is over" for seq in self.arrivals or ()]
         parts += [f"copies no. {', '.join(map(str, self.copied))} are over"] if self.copied else []
-        parts += drafts_text(self.drafts or ())
+        parts += drafts_text(self.drafts or ()) + failures_text(self.failures or ())
         return f"complete({', '.join(parts)})"
 
 

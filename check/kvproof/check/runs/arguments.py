@@ -118,6 +118,8 @@ class Narrowed:
             off |= {"transfers": False, "connectors": ()}
         elif fixed.get("speculative_tokens") == 0 or any(map(fixed.get, BESIDE_NO_DRAFTS)):
             off["speculative_tokens"] = 0
+        if fixed.get("load_failures") == "":
+            off["load_failures"] = ()
         if fixed.get("max_loras") == 0 or fixed.get("keys") == PromptKeys.TOKENS:
             off["max_loras"] = False
         if fixed.get("replacement", LRU) != LRU:

@@ -131,8 +131,19 @@ def draw_for_scheduler(
     if not drawn["chunked"]:
         least = max(least, drawn["max_model_len"])
     drawn["max_num_batched_tokens"] = least + pick((0, 3, 40, 256, 2_048) if is_large else (0, 0, 1, 3, 8, 40))
+    if drawn.get("transfers"):
+        draw_loads(random, drawn, capabilities)
     drawn |= fixed
     return SchedulerConfig(**drawn)
+
+
+def draw_loads(random: Random, drawn: dict[str, Any], capabilities: Capabilities) -> None:
+    """Draw whether KV from elsewhere is loaded within a step, and what happens if that fails."""
+    is_windowed, is_single = bool(drawn["window"] or drawn["local_chunk"]), len(drawn["kv_groups"]) == 1
+    if capabilities.loads_in_step and is_single and not is_windowed:
+        drawn["loads_in_step"] = random.choice((False, False, True))
+    if capabilities.load_failures and not (is_single and is_windowed):
+        drawn["load_failures"] = random.choice(("", *capabilities.load_failures))
 
 
 def check_fixed(fixed: dict[str, Any], kind: type[Config] = Config) -> None:

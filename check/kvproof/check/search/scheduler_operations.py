@@ -4,7 +4,7 @@ Each run has a configuration and weights of its own. After some operations no re
 until all is done; the judge knows by when that must be. The seed determines everything.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
@@ -49,6 +49,7 @@ class SchedulerOperations:
         if capabilities_of(subject).runs_ahead:
             self.ahead = 1.0  # a step before the results of another
         self.arrivals = pick((0.2, 0.5, 1.0)) if self.judge.moves_kv else 0.0
+        self.fails = pick((0.1, 0.3, 0.7)) if config.load_failures else 0.0
         self.proposes = pick((0.3, 0.8, 1.0)) if config.speculative_tokens else 0.0
         self.resets = pick((0.0, 0.0, 0.02)) if config.connector and "reset_caches" not in without else 0.0
         self.num_requests_max = pick(NUM_AT_A_TIME) if is_large else random.randint(1, 8)
@@ -139,10 +140,24 @@ class SchedulerOperations:
         return self.samples[int(self.random.random() * 4)]
 
     def _launch(self) -> Operation:
+        if self.config.loads_in_step and (
+            failures := self._failures(load.seq for load in self.judge.under_way[-1].step.loads)
+        ):
+            return "launch", self._tokens() if self.config.async_steps else (), (), failures
         if not self.config.async_steps:
             return ("launch",)
         tokens = self._tokens()
         return ("launch", tokens, self._drafts(-1)) if self.config.speculative_tokens else ("launch", tokens)
+
+    def _failures(self, seqs: Iterable[int]) -> tuple[Any, ...]:
+        """Some of the loads of these sequences, each with the places of the blocks that fail, or none for all."""
+        random, failures = self.random, list[Any]()
+        for seq in seqs:
+            load = self.judge.failed_loads.loads.get(seq)
+            if load is not None and self.judge.last_step is None and random.random() < self.fails:
+                places = range(len(load.blocks))
+                failures.append((seq, tuple(place for place in places if random.random() < random.choice((0, 0.5)))))
+        return tuple(failures)
 
     def _complete(self) -> Operation:
         random, judge = self.random, self.judge
@@ -151,6 +166,8 @@ class SchedulerOperations:
         if self.config.transfers:
             under_way = (*judge.loading, *judge.sending)
             arrivals = (tuple(i for i in under_way if judge.last_step is not None or random.random() < self.arrivals),)
+            if failures := self._failures(judge.loading) if self.fails else ():
+                arrivals = (*arrivals, (), (), failures)
         if judge.host:
             places = range(len(judge.host.ready()))
             copied = tuple(i for i in places if judge.last_step is not None or random.random() < self.arrivals)

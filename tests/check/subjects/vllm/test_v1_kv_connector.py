@@ -14,7 +14,7 @@ pytestmark = pytest.mark.engine
 # What an aborted request has is not sent: a send beside a load has findings of docs/findings.md, in every release. With
 # priorities, 0.31.0 passes over requests that run (F19). A prompt that is loaded whole lacks a block of its window.
 FIXED: dict[str, Any] = {"transfers": True, "sends_aborted": False, "policy": "fcfs"}
-FIXED |= {"kv_groups": ["full"], "window": None, "local_chunk": None}
+FIXED |= {"kv_groups": ["full"], "window": None, "local_chunk": None, "load_failures": "", "loads_in_step": False}
 WALK = """
 import json, sys
 from kvproof.check.search.random_walk import walk

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from kvproof.check.oracle.comparison import has_blocks
 from kvproof.check.oracle.computed import explain_step
@@ -11,6 +12,7 @@ from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.oracle.scheduler.host_memory import HostMemory
 from kvproof.check.protocol.adapter_check import capabilities_of, check_adapter
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.scheduler import SCHEDULER_CALLS, ScheduledStep, SchedulerConfig, SchedulerSubject
@@ -124,7 +126,7 @@ def num_gains_max(requests: Iterable[ExpectedRequest]) -> int:
 SCHEDULE, LAUNCH, COMPLETE = "schedule()", "launch()", "complete()"  # the calls of a step, as findings name them
 
 
-@dataclass
+@dataclass(eq=False)
 class UnderWay:
     """A step that is scheduled and not complete."""
 
@@ -136,6 +138,24 @@ class UnderWay:
     over: set[int] = field(default_factory=set)  # sequences that have all their tokens with that
     accepted: dict[int, list[int]] = field(default_factory=dict)  # by sequence: drafts, before what is sampled
     rejected: dict[int, int] = field(default_factory=dict)  # by sequence: how many drafts
+    failed: dict[int, list[int]] = field(default_factory=dict)  # by sequence: blocks that its load did not fill
+    missing: dict[int, "UnderWay"] = field(default_factory=dict)  # by block without KV: the step whose load failed
+    in_vain: dict[int, tuple["UnderWay", int]] = field(default_factory=dict)  # by sequence: why, and the tokens it has
+    dropped: dict[int, int] = field(default_factory=dict)  # by sequence: a token that was sampled in vain
+
+
+def require_loads(config: SchedulerConfig, can: Capabilities) -> None:
+    """Raise Unsupported if loads cannot fail, or happen within a step, as the configuration says."""
+    if config.load_failures and config.load_failures not in can.load_failures:
+        raise Unsupported(f"the subject does not declare what happens if a load fails: {config.load_failures}")
+    if (config.load_failures or config.loads_in_step) and not config.transfers:
+        raise Unsupported("only KV from elsewhere is loaded within a step, or not loaded at all")
+    if config.loads_in_step and (config.window or config.local_chunk or len(config.kv_groups) > 1):
+        raise Unsupported("a load within a step is judged with one group of full attention")
+    if config.load_failures and (config.window or config.local_chunk) and len(config.kv_groups) == 1:
+        raise Unsupported("loads that fail are judged without windows and local attention, or with several KV groups")
+    if config.loads_in_step and not can.loads_in_step:
+        raise Unsupported("the subject does not load KV within a step")
 
 
 class SchedulerState:
@@ -153,6 +173,7 @@ class SchedulerState:
             raise Unsupported("the subject does not compute so many prompts in part in one step")
         if config.connector and config.connector not in capabilities_of(subject).connectors:
             raise Unsupported(f"the subject does not declare the connector {config.connector}")
+        require_loads(config, capabilities_of(subject))
         if config.max_loras and not capabilities_of(subject).max_loras:
             raise Unsupported("the subject does not bound the adapters of a step")
         if config.speculative_tokens > capabilities_of(subject).speculative_tokens:
@@ -178,6 +199,7 @@ class SchedulerState:
         self.read_elsewhere: dict[int, frozenset[int]] = {}  # of those sequences: blocks that later tokens would read
         self.aborted_in: dict[int, UnderWay] = {}  # of aborted sequences that are sent: the newest step at that time
         self.ending: dict[int, tuple[str, ...]] = {}  # requests that are over, until the subject reports how they ended
+        self.to_sample_again: dict[int, list[int]] = {}  # by sequence: tokens that were sampled in vain, the last first
         self.without_slot: set[int] = set()  # sequences that have tables, but do not count as running
         self.num_rejected: dict[int, int] = {}  # by sequence: drafts that the explained step computes in vain
         self.used_by_step: dict[int, ExpectedSequence] = {}  # sequences whose blocks the explained step uses
@@ -303,14 +325,19 @@ class SchedulerState:
         for seq in request.everyone():
             del self.seqs[seq.id]
             self.without_slot.discard(seq.id)
+            self.to_sample_again.pop(seq.id, None)
 
-    def judge_ends(self, context: str) -> None:
-        """The subject reports how requests ended: each that is over, once no step is under way, and no other."""
+    def judge_ends(self, context: str, may_end: Mapping[int, tuple[str, ...]] = MappingProxyType({})) -> Iterable[int]:
+        """The subject reports how requests ended: each that is over, once no step is under way, and no other.
+
+        may_end: requests that may be over too, each with how. Returns the requests that are reported.
+        """
         if not self.capabilities.reports_ends:
             self.ending.clear()
-            return
-        for request_id, end in self.call("total-calls", "ended").items():
-            expected = self.ending.pop(request_id, ())
+            return ()
+        reported: dict[int, str] = self.call("total-calls", "ended")
+        for request_id, end in reported.items():
+            expected = self.ending.pop(request_id, may_end.get(request_id, ()))
             if end not in expected:
                 words = " or ".join(expected) or "not over"
                 raise Finding(
@@ -328,6 +355,7 @@ class SchedulerState:
                 call=context,
                 expected=" or ".join(expected),
             )
+        return reported
 
     def execute(self) -> None:
         """The worker executes what was scheduled, and every reader reads back."""

@@ -6,7 +6,7 @@ blocks of its parent and has copies of the rest: it is explained as an admission
 is copied counts as computed. A child that finds no room waits, as if it had just arrived.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kvproof.check.oracle.computed import explain_load, explain_step
 from kvproof.check.oracle.enabled import enabled_when
@@ -15,6 +15,7 @@ from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.oracle.scheduler.base import COMPLETE, ExpectedRequest, SchedulerState, UnderWay
 from kvproof.check.oracle.scheduler.delivery import DeliveryJudge
 from kvproof.check.oracle.scheduler.drafts import DraftModel, Drafts
+from kvproof.check.oracle.scheduler.failed_loads import FailedLoads, Failures
 from kvproof.check.oracle.scheduler.host_memory import HostMemory
 from kvproof.check.oracle.scheduler.step_checks import Sampling
 from kvproof.check.protocol.finding import Finding
@@ -120,11 +121,14 @@ def require_copies(needed: set[Pair], copies: Sequence[Pair], context: str) -> N
 class CompletionJudge:
     """Does the operation complete."""
 
-    def __init__(self, scheduler: SchedulerState, sampling: Sampling, drafts: DraftModel | None) -> None:
+    def __init__(
+        self, scheduler: SchedulerState, sampling: Sampling, drafts: DraftModel | None, failed_loads: FailedLoads
+    ) -> None:
         self.scheduler, self.oracle, self.config = scheduler, scheduler.oracle, scheduler.config
         self.explainer, self.worker, self.capabilities = scheduler.explainer, scheduler.worker, scheduler.capabilities
         self.coverage, self.seqs, self.call = scheduler.coverage, scheduler.seqs, scheduler.call
-        self.sampling, self.drafts = sampling, drafts
+        self.sampling, self.drafts, self.failed_loads = sampling, drafts, failed_loads
+        self.is_doomed = sampling.is_doomed
         self.delivery = DeliveryJudge(scheduler) if self.capabilities.reports_tokens else None
 
     @enabled_when(lambda judge: judge.scheduler.may_complete())
@@ -136,11 +140,13 @@ class CompletionJudge:
         arrivals: Sequence[int] = (),
         copied: Sequence[int] = (),
         drafts: Sequence[Drafts] = (),
+        failures: Failures = (),
     ) -> bool:
         """The results of the oldest step go back: forks, a token for each sequence computed to its end, and ends.
 
         arrivals: sequences whose KV has been loaded, or sent. copied: places of the copies to and from host memory that
         are over. drafts: sequences, each with the next tokens as a draft model guesses them, and how many are right.
+        failures: loads under way that fail.
         """
         if not tokens:
             return False
@@ -149,8 +155,11 @@ class CompletionJudge:
         pairs, too_many = self._forked(forks, sampling)
         children = [child for _, child in pairs]
         if not self.config.async_steps:
+            sampling = self.failed_loads.sampled_in_vain(under, sampling, tokens)
             self.sampling.sample(under, sampling + children, tokens)
-        sampled = {i: t for i, t in under.sampled.items() if (s := self.seqs.get(i)) and not self.sampling.is_doomed(s)}
+        failed = self.failed_loads.failed(failures, self.scheduler.loading) | under.failed
+        readers = self.failed_loads.take_back(under) if under.failed else []
+        sampled = {i: t for i, t in under.sampled.items() if (s := self.seqs.get(i)) and not self.is_doomed(s)}
         ended = [
             self.seqs[i]
             for i in sampled
@@ -165,7 +174,10 @@ class CompletionJudge:
             received = self._end_copies(self.scheduler.host, copied)
         if self.drafts:
             self.call("total-calls", "accepted", {i: under.accepted.get(i, []) for i in sampled})
-        refused = self.call("total-calls", "complete", sampled, forked, [seq.id for seq in ended]) or []
+        if failed:
+            self.call("total-calls", "loads_failed", failed)
+        dropped = {i: t for i, t in under.dropped.items() if (s := self.seqs.get(i)) and not self.is_doomed(s)}
+        refused = self.call("total-calls", "complete", sampled | dropped, forked, [seq.id for seq in ended]) or []
         self._judge_forks(too_many, refused)
         if self.delivery:
             self.delivery.forked((parent.id, child.id) for parent, child in pairs)
@@ -173,16 +185,21 @@ class CompletionJudge:
             self.delivery.judge(generated, [seq.id for seq in ended])
         self.scheduler.pending.land(under.flights, COMPLETE)
         self._arrive(sent, received)
-        for seq in ended:
-            self.scheduler.hold_until_complete(self.scheduler.requests[seq.group.id], COMPLETE)
-            if self.scheduler.requests[seq.group.id].is_sent and seq.slot >= 0:
-                self.scheduler.begin_send(seq, COMPLETE)
-                self.coverage["send"] += 1
-        self._completed(under, pairs, children, ended)
+        lost = self.failed_loads.ended(failed, readers) if failed else []
+        self._leave([*ended, *lost], lost)
+        self._completed(under, pairs, children, [*ended, *lost])
         if self.drafts and not self.config.async_steps:
             proposed = self.drafts.propose(drafts, {seq_id for seq_id in sampled if seq_id in self.seqs})
             self.call("total-calls", "propose", proposed)
         return True
+
+    def _leave(self, over: Sequence[ExpectedSequence], lost: Collection[ExpectedSequence]) -> None:
+        """Sequences are over; their KV is sent, but not of those that are lost, whose load failed."""
+        for seq in over:
+            self.scheduler.hold_until_complete(self.scheduler.requests[seq.group.id], COMPLETE)
+            if self.scheduler.requests[seq.group.id].is_sent and seq.slot >= 0 and seq not in lost:
+                self.scheduler.begin_send(seq, COMPLETE)
+                self.coverage["send"] += 1
 
     def _forked(
         self, forks: Sequence[Sequence[int]], sampling: Sequence[ExpectedSequence]
@@ -223,7 +240,7 @@ class CompletionJudge:
         loads = [(copy, copy.seq) for copy in over if copy.seq is not None]
         for copy, seq_id in loads:
             seq = self.seqs.get(seq_id)
-            if seq is not None and seq.slot >= 0 and not self.sampling.is_doomed(seq):
+            if seq is not None and seq.slot >= 0 and not self.is_doomed(seq):
                 host.judge_load(copy, seq)
         return [seq_id for _, seq_id in loads if seq_id in self.scheduler.loading]
 
@@ -231,7 +248,10 @@ class CompletionJudge:
         """Transfers end: loaded KV can be read, if its sequence is still there; its blocks are no longer in flight."""
         for seq_id in received:
             flights, seq = self.scheduler.loading.pop(seq_id), self.seqs.get(seq_id)
-            if seq is not None and seq.slot >= 0:
+            self.failed_loads.over(seq_id, seq)
+            if seq is not None and seq.slot >= 0 and seq.hit == seq.computed:
+                self.coverage["nothing was loaded"] += 1
+            elif seq is not None and seq.slot >= 0:
                 self.worker.writes.append((seq, seq.hit, seq.computed))
                 self.worker.execute(0)
                 explain_load(self.explainer, seq, seq.hit, seq.computed)

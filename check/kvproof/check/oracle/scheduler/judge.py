@@ -36,9 +36,10 @@ class SchedulerJudge(LockstepJudge, RuledJudge):
         self.requests, self.under_way, self.host = scheduler.requests, scheduler.under_way, scheduler.host
         self.loading, self.sending, self.without_slot = scheduler.loading, scheduler.sending, scheduler.without_slot
         steps, sampling = StepExplainer(scheduler), Sampling(scheduler)
+        self.failed_loads = steps.failed_loads
         drafts = DraftModel(scheduler) if config.speculative_tokens else None
         arrivals, stepping = ArrivalJudge(scheduler, steps), StepJudge(scheduler, steps, sampling, drafts)
-        completion = CompletionJudge(scheduler, sampling, drafts)
+        completion = CompletionJudge(scheduler, sampling, drafts, steps.failed_loads)
         RuledJudge.__init__(self, scheduler.oracle.reply, arrivals, stepping, completion, self)
 
     @property

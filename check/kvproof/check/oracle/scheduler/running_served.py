@@ -16,6 +16,7 @@ These do not count against a scheduler:
 - with drafts and asynchronous steps, any step: positions are counted as if all drafts were accepted, up to a limit;
 - with several steps ahead, a request that was in one of the last `async_steps - 1` steps: a stage of the pipeline
   computes each of these, and the scheduler may wait until the last stage has its token;
+- with loads that fail, a request of which a step under way computes something in vain;
 - a request that is over with a step under way: it has a token that nobody needs. The scheduler may not know this, and
   lack blocks for it.
 """
@@ -83,8 +84,8 @@ def _is_in_a_stage(state: SchedulerState, request: ExpectedRequest) -> bool:
 
 
 def _is_over(state: SchedulerState, members: list[ExpectedSequence]) -> bool:
-    """Whether one of the sequences has all its tokens with a step under way."""
-    return any(seq.id in under.over for seq in members for under in state.under_way)
+    """Whether one of the sequences has all its tokens with a step under way, or computes something in vain by it."""
+    return any(seq.id in under.over or seq.id in under.in_vain for seq in members for under in state.under_way)
 
 
 def _leaves_decodes_out(state: SchedulerState, step: ScheduledStep) -> bool:

@@ -17,6 +17,7 @@ from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.hits import HitJudge
 from kvproof.check.oracle.needed_blocks import judge_window, may_end_for_good, num_blocks_kept, num_blocks_needed
 from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState
+from kvproof.check.oracle.scheduler.failed_loads import FailedLoads
 from kvproof.check.oracle.scheduler.running_served import Left
 from kvproof.check.oracle.scheduler.service import judge_failed
 from kvproof.check.oracle.scheduler.step_checks import judge_places, judge_prompts, judge_room_left
@@ -35,6 +36,7 @@ class StepExplainer:
     def __init__(self, scheduler: SchedulerState) -> None:
         self.scheduler, self.config, self.capabilities = scheduler, scheduler.config, scheduler.capabilities
         self.hits = HitJudge(scheduler.oracle)
+        self.failed_loads = FailedLoads(scheduler)
         self.left = Left(0, 0)  # by the last step
         lookahead = self.config.lookahead if self.capabilities.admits_lookahead else 0
         self.leaves_room = self.capabilities.has_admission_query and bool(lookahead or self.config.watermark)
@@ -46,6 +48,7 @@ class StepExplainer:
         known = list(self.scheduler.requests.values()) if step.failed else []
         for request_id in (*step.ignored, *step.failed):
             self._end(request_id, chunks, known if request_id in step.failed else None)
+        has_begun_again = bool(self.failed_loads.may_begin_again) and self.failed_loads.begin_again(step)
         step = self._admit_and_swap_out(step, chunks)
         self._leave(step, {*chunks, *(load.seq for load in step.loads)})
         running, swapped, waiting = self._by_status(step)
@@ -54,14 +57,16 @@ class StepExplainer:
         if swapped or step.swap_in:
             self._swap_in(swapped, step)
         if waiting:
-            self._admit(waiting, step.copies)
+            self._admit(waiting, step.copies, {load.seq: load for load in step.loads})
         for load in step.loads:
-            self._load(load, chunks)
+            if not (self.config.loads_in_step and load.seq in chunks):
+                self._load(load, chunks)
         if swapped or waiting:
             judge_places(self.scheduler)
         if step.prompts is not None:
             judge_prompts(self.scheduler, step.chunks, set(step.prompts))
-        return bool(chunks or self.left.num_seqs or step.ignored or step.failed or step.loads)
+        has_ended = bool(step.ignored or step.failed)
+        return bool(chunks or self.left.num_seqs or has_ended or step.loads or has_begun_again)
 
     def _chunks_by_sequence(self, step: ScheduledStep) -> dict[int, Chunk]:
         chunks: dict[int, Chunk] = {}
@@ -159,7 +164,7 @@ class StepExplainer:
             seq, observed = self.scheduler.seqs[seq_id], tables.get(seq_id)
             if seq.status is WAITING and observed and all(block in source_of for block in observed[0]):
                 tables[seq_id] = [[source_of[block] for block in observed[0]]]
-                self._admit({seq.group.id: [chunk]}, step.copies)
+                self._admit({seq.group.id: [chunk]}, step.copies, {})
                 tables[seq_id] = observed
                 del chunks[seq_id]
                 self.coverage["swapped out when admitted"] += 1
@@ -327,7 +332,7 @@ class StepExplainer:
                 self._grow(seq, chunks[seq.id], step.copies)
         self._judge_pairs(step.swap_in, self.worker.swap_in, "in")
 
-    def _admit(self, waiting: dict[int, list[Chunk]], copies: Sequence[Pair]) -> None:
+    def _admit(self, waiting: dict[int, list[Chunk]], copies: Sequence[Pair], loads: dict[int, Load]) -> None:
         scheduler, explainer, caching = self.scheduler, self.explainer, self.config.caching
         for request_id, chunks in waiting.items():
             request = scheduler.requests[request_id]
@@ -358,6 +363,8 @@ class StepExplainer:
                 judge_room_left(scheduler, first)
             for chunk in chunks:
                 scheduler.seqs[chunk.seq].hit = hit
+                if chunk.seq in loads:
+                    self._load_in_step(scheduler.seqs[chunk.seq], loads[chunk.seq])
                 self._compute(scheduler.seqs[chunk.seq], chunk)
             self.coverage["admitted"] += 1
             if chunks[0].stop < len(first.tokens):
@@ -376,8 +383,18 @@ class StepExplainer:
         in_step, num_loaded = self.capabilities.same_step_hits, load.stop - load.hit
         self.explainer.admitted(seq, load.hit, self.config.caching, SCHEDULE, in_step, num_loaded=num_loaded)
         scheduler.loading[seq.id] = scheduler.pending.launch([seq], SCHEDULE)
+        self.failed_loads.begin(seq, load)
         scheduler.without_slot.add(seq.id)
         self.coverage["load"] += 1
+
+    def _load_in_step(self, seq: ExpectedSequence, load: Load) -> None:
+        """The step that lets the sequence in loads the positions behind the hit, before it computes."""
+        if load.hit != seq.hit or not load.hit < load.stop < len(seq.tokens):
+            sentence = f"the step loads positions {load.hit} to {load.stop - 1} of $sequence, and hits {seq.hit} tokens"
+            raise Finding("read-back", sentence, call=SCHEDULE, sequence=seq.name)
+        self.worker.writes.append((seq, load.hit, load.stop))
+        self.failed_loads.begin(seq, load)
+        self.coverage["load within a step"] += 1
 
     def _not_arrived(self, seq_id: int) -> Finding:
         sentence = "$sequence is scheduled, and its KV has not arrived"

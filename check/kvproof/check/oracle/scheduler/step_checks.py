@@ -79,7 +79,8 @@ class Sampling:
             if not any(
                 seq.id in earlier.over for earlier in self.scheduler.under_way
             ):  # otherwise its result is not used
-                under.sampled[seq.id] = tokens[index % len(tokens)]
+                again = self.scheduler.to_sample_again.get(seq.id)
+                under.sampled[seq.id] = again.pop() if again else tokens[index % len(tokens)]
                 if self.scheduler.config.async_steps or self.scheduler.room(seq) > 0:  # else a draft was its last token
                     seq.grow(self.scheduler.oracle.identities, under.sampled[seq.id])
                 if self.scheduler.room(seq) <= 0:

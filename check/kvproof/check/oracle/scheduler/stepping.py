@@ -8,6 +8,7 @@ from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.scheduler.base import LAUNCH, SCHEDULE, SchedulerState, UnderWay, unfinished
 from kvproof.check.oracle.scheduler.drafts import DraftModel, Drafts, require_drafts
+from kvproof.check.oracle.scheduler.failed_loads import Failures
 from kvproof.check.oracle.scheduler.running_served import judge_running_served
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
 from kvproof.check.oracle.scheduler.service import (
@@ -225,10 +226,11 @@ class StepJudge:
         return len(seq.tokens) > self.scheduler.requests[seq.group.id].num_prompt and seq.computed == len(seq.tokens)
 
     @enabled_when(lambda judge: not judge.scheduler.is_launched)
-    def op_launch(self, tokens: Sequence[int] = (), drafts: Sequence[Drafts] = ()) -> bool:
+    def op_launch(self, tokens: Sequence[int] = (), drafts: Sequence[Drafts] = (), failures: Failures = ()) -> bool:
         """The worker executes the step, and every reader reads back; with `async_steps` it samples these tokens now.
 
-        drafts: then, of sequences that go on, what the draft model guesses, as for `complete`.
+        drafts: then, of sequences that go on, what the draft model guesses, as for `complete`. failures: loads within
+        the step that fail.
         """
         if self.config.async_steps and not tokens:
             return False
@@ -238,6 +240,7 @@ class StepJudge:
         under.is_launched = True
         if self.scheduler.host:
             self.scheduler.host.launch(under.step)
+        self.steps.failed_loads.launch(under, failures)
         self.scheduler.execute()
         if self.scheduler.host:
             self.scheduler.host.executed(LAUNCH)

@@ -1,5 +1,6 @@
 """A KV connector of ours for vLLM's V1 scheduler: it loads and sends what the judge says."""
 
+from collections.abc import Callable
 from typing import Any
 
 from kvproof.check.protocol.scheduler import Load
@@ -12,14 +13,19 @@ class Connector(SupportsHMA):
 
     It plays a connector that loads and sends asynchronously, and knows only what the judge says: how much KV of a
     request there is elsewhere, and which requests are to be sent when they have ended by themselves. The scheduler must
-    hold the blocks until it learns that the transfer is over.
+    hold the blocks until it learns that the transfer is over. loads_in_step: it loads within the step that lets a
+    request in. A load that failed is tried again if the request is looked up again.
     """
 
     requires_kv_delivery = False
     supports_divergent_local_hybrid_hits = False
 
-    def __init__(self, sends_aborted: bool) -> None:
-        self.sends_aborted = sends_aborted
+    def __init__(self, sends_aborted: bool, loads_in_step: bool, block_size: int) -> None:
+        self.sends_aborted, self.loads_in_step, self.block_size = sends_aborted, loads_in_step, block_size
+        self.failed: dict[int, list[int]] = {}  # by sequence: blocks that its load did not fill; none: all
+        self.blocks: dict[int, list[int]] = {}  # by sequence: those that its newest load fills
+        self.blocks_of: Callable[[str], Any] = no  # a request, by its name
+        self._num_found: dict[int, int] = {}  # by sequence: tokens that the last look-up found, here and elsewhere
         self.num_elsewhere: dict[int, int] = {}
         self.sent: set[int] = set()  # those that are to be sent
         self.loads: list[Load] = []  # begun in the step that is being scheduled
@@ -29,28 +35,51 @@ class Connector(SupportsHMA):
         loads, self.loads = self.loads, []
         return loads
 
+    def taken_failures(self, reports_requests: bool, is_whole: bool) -> dict[str, Any]:
+        """The blocks that were not filled, and the requests of which nothing was loaded, since the last call.
+
+        reports_requests: whether the release takes requests; it does so for loads that last. is_whole: whether all are
+        reported as requests, which vLLM demands of models with several KV cache groups.
+        """
+        failed, self.failed = self.failed, {}
+        invalid, wholly = set[int](), set[str]()
+        for seq, blocks in failed.items():
+            if reports_requests and not self.loads_in_step and (is_whole or not blocks):
+                wholly.add(str(seq))
+            else:
+                invalid.update(blocks or self.blocks[seq])
+        return {"invalid_block_ids": invalid, "failed_recving": wholly}
+
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
         """How many tokens more than those found here can be loaded, and that they come later.
 
         Nothing for a prompt of one token: the scheduler computes the last token again, and would take a request of
-        which all tokens but none are computed for one that was never looked up, and load it for ever.
+        which all tokens but none are computed for one that was never looked up, and load it for ever. If the load
+        happens within the step, a token is left for the step to compute, as vLLM's connectors leave one.
         """
         if request.num_tokens < 2:
             return 0, False
-        num_tokens = max(0, self.num_elsewhere.get(int(request.request_id), 0) - num_computed_tokens)
-        return num_tokens, num_tokens > 0
+        seq, size = int(request.request_id), self.block_size
+        most = (request.num_tokens - 1) // size * size if self.loads_in_step else request.num_tokens
+        self._num_found[seq] = min(self.num_elsewhere.get(seq, 0), most)
+        num_tokens = max(0, self._num_found[seq] - num_computed_tokens)
+        return num_tokens, num_tokens > 0 and not self.loads_in_step
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         """A load begins: the request has its blocks."""
         if num_external_tokens:
             seq = int(request.request_id)
-            stop = self.num_elsewhere[seq]
-            self.loads.append(Load(seq, stop - num_external_tokens, stop))
+            stop = self._num_found[seq]
+            start = stop - num_external_tokens
+            self.loads.append(Load(seq, start, stop))
+            first, last = start // self.block_size, -(-stop // self.block_size)
+            self.blocks[seq] = [block for ids in blocks.get_block_ids() for block in ids[first:last]]
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, None]:
-        """Whether the blocks of a request that is over are still being sent; of an aborted one only if it is saved."""
+        """Whether the KV of a request that is over is sent: of an aborted one if it is saved, of none that failed."""
         has_ended = request.status.name in ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED")
-        is_saved = self.sends_aborted and bool(block_ids)
+        has_blocks = bool(block_ids or self.blocks_of(request.request_id))  # after a failed load it gets no ids
+        is_saved = self.sends_aborted and has_blocks and request.status.name != "FINISHED_ERROR"
         return (has_ended or is_saved) and int(request.request_id) in self.sent, None
 
     def request_finished_all_groups(self, request: Any, block_ids: tuple[list[int], ...]) -> tuple[bool, None]:

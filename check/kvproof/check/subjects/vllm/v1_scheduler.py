@@ -32,7 +32,7 @@ from typing import Any
 
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import Assumption, Observation, Unsupported
-from kvproof.check.protocol.scheduler import ABORTED, Chunk, ScheduledStep, SchedulerConfig
+from kvproof.check.protocol.scheduler import ABORTED, FAILED, Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.loading import EngineError
 from kvproof.check.subjects.loading.stub_modules import no
@@ -44,6 +44,7 @@ from kvproof.check.subjects.vllm.v1_observation import ManagerReader, cache_conf
 from kvproof.check.subjects.vllm.v1_scheduler_loader import NoStructure, Options, import_modules, import_offloading
 from kvproof.spec.text.budgets import FCFS, PRIORITY
 from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
+from kvproof.spec.text.loads import FAIL, LOAD_FAILURE_POLICIES, RECOMPUTE
 
 BLOCK_SIZE_MIN = 2
 
@@ -53,13 +54,14 @@ ASSUMPTIONS = (
     Assumption("aborts-between-steps", "A request aborted within a step is given up when it is complete, or launched."),
     Assumption("model-fits", "The pool holds one sequence of max_model_len, as the engine demands when it starts."),
     Assumption("write-before-read", "A step writes its KV before it reads: a hit may be computed in the same step."),
+    Assumption("loads-leave-a-token", "A load within a step leaves at least the last token of the prompt to compute."),
     Assumption("adapter-ids", "Two adapters never have the same id; their names may be equal."),
 )
 
 
 PIPELINED = 2  # steps ahead at most: with a pipeline of so many stages, one batch more is under way
 OFFLOADING = "offloading"  # the connector that stores what requests computed in host memory
-END_OF = {"FINISHED_ABORTED": ABORTED}
+END_OF = {"FINISHED_ABORTED": ABORTED, "FINISHED_ERROR": FAILED}
 
 
 def loads_groups(scheduler: Any) -> bool:
@@ -108,6 +110,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         kv_groups=True,
         steps_in_order=True,
         transfers=True,
+        loads_in_step=True,
         eviction=SEQUENCE_LRU,
         num_overtaken_max=0,
         policies=(FCFS, PRIORITY),
@@ -136,6 +139,11 @@ class VllmV1Scheduler(SchedulerAdapter):
         ahead = inspect.getsource(modules.ahead)
         self.capabilities = replace(self.capabilities, async_steps=PIPELINED if "next_decode_eligible" in ahead else 1)
         self._drafts_ahead = "num_spec_tokens" in ahead
+        source = inspect.getsource(modules.scheduler)
+        if "invalid_block_ids" in source:
+            policies = LOAD_FAILURE_POLICIES if "kv_load_failure_policy" in source else (RECOMPUTE,)
+            self.capabilities = replace(self.capabilities, load_failures=policies)
+        self._reports_requests = "kv_connector_output.failed_recving" in source  # of which nothing was loaded
 
     def make(self, config: SchedulerConfig) -> Any:
         if not config.chunked and config.max_num_batched_tokens < config.max_model_len:
@@ -149,7 +157,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             raise Unsupported("asynchronous scheduling has no drafts in this release")
         # The engine takes prompts that are shorter than its length; the judge those of at most its own.
         self._length = config.max_model_len + 1
-        self._connector = Connector(config.sends_aborted)
+        self._connector = Connector(config.sends_aborted, config.loads_in_step, config.block_size)
         self._elsewhere: dict[int, tuple[int, bool]] = {}  # by request, until it is added
         self._arrived: tuple[list[int], list[int]] = [], []
         self._priorities: dict[int, int] = {}  # by request, until it is added
@@ -174,6 +182,8 @@ class VllmV1Scheduler(SchedulerAdapter):
         taken = {name: value for name, value in wanted.items() if name in takes}
         scheduler = with_groups(lambda: kind(**taken))
         self._reader = ManagerReader(scheduler.kv_cache_manager)
+        blocks_of = scheduler.kv_cache_manager.get_block_ids
+        self._connector.blocks_of = lambda name: any(blocks_of(name))
         self._hasher = hasher_of(modules.utils, config, config.block_size)
         self._requests: dict[int, Any] = {}  # by sequence
         return scheduler
@@ -229,7 +239,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             return None
         return Options(
             connector=self._connector,
-            kv_load_failure_policy="recompute",
+            kv_load_failure_policy=config.load_failures or RECOMPUTE,
             is_kv_consumer=True,
             is_kv_producer=False,
         )
@@ -267,6 +277,10 @@ class VllmV1Scheduler(SchedulerAdapter):
     def being_sent(self) -> dict[int, list[list[int]]]:
         return {seq: tables for seq, tables in self._reader.observe().tables.items() if seq not in self._requests}
 
+    def loads_failed(self, failed: dict[int, list[int]]) -> None:
+        """Keep for the next `update_from_output`."""
+        self._connector.failed = failed
+
     def add(self, request: Request) -> None:
         seq = request.seq
         wanted = {
@@ -301,16 +315,18 @@ class VllmV1Scheduler(SchedulerAdapter):
     def next_step(self) -> tuple[Any, ScheduledStep]:
         running = {request.request_id for request in self.scheduler.running}
         output = self.scheduler.schedule()
+        loads = {load.seq: load for load in self._connector.taken_loads()}
         chunks = []
         for name, num_tokens in output.num_scheduled_tokens.items():
             stop = self._requests[int(name)].num_computed_tokens  # advanced already
             start = stop - num_tokens
-            chunks.append(Chunk(int(name), start, stop, 0 if name in running else start))
+            found = loads[int(name)].hit if int(name) in loads else start
+            chunks.append(Chunk(int(name), start, stop, 0 if name in running else found))
         if self._offloads is not None:
-            loads, stores, flushes = self._offloads.taken()
-            return output, ScheduledStep(chunks, loads=loads, stores=stores, flushes=flushes)
+            copies, stores, flushes = self._offloads.taken()
+            return output, ScheduledStep(chunks, loads=copies, stores=stores, flushes=flushes)
         drafts = [(int(name), tokens) for name, tokens in output.scheduled_spec_decode_tokens.items()]
-        return output, ScheduledStep(chunks, loads=self._connector.taken_loads(), drafts=drafts)
+        return output, ScheduledStep(chunks, loads=[*loads.values()], drafts=drafts)
 
     def take_results(self, output: Any, sampled: dict[int, int], finished: list[int]) -> None:
         """Call `update_from_output`; the sampled token of a sequence that is over is made a stop token."""
@@ -320,6 +336,9 @@ class VllmV1Scheduler(SchedulerAdapter):
         sent, received = ([str(seq) for seq in seqs] for seqs in self._arrived)
         self._arrived = [], []
         transferred = Options(finished_sending=sent, finished_recving=received) if sent or received else None
+        if self._connector.failed:
+            failed = self._connector.taken_failures(self._reports_requests, is_whole=len(self.config.kv_groups) > 1)
+            transferred = Options(finished_sending=sent, finished_recving=received, **failed)
         if self._offloads is not None and self._copied:
             received, report = self._offloads.over(self._copied)
             transferred = Options(finished_recving=received, kv_connector_worker_meta=report)
@@ -339,6 +358,17 @@ class VllmV1Scheduler(SchedulerAdapter):
             self.outputs[int(one.request_id)] = [*one.new_token_ids]
         for seq in finished:
             del self._requests[seq]
+        if self.config.load_failures == FAIL:
+            self._end_failed()
+
+    def _end_failed(self) -> None:
+        """Report the requests that vLLM has ended since their KV could not be loaded."""
+        for seq, request in [*self._requests.items()]:
+            if request.status.name == "FINISHED_ERROR":
+                del self._requests[seq]
+                number = self.requests_by_seq[seq].number
+                self._drop(number)
+                self.ends[number] = FAILED
 
     def _generated(self, seq: int, sampled: dict[int, int]) -> list[int]:
         """What the step generated for a sequence: the drafts that were accepted, and the token sampled after them."""
@@ -378,6 +408,8 @@ class VllmOffloading(VllmV1Scheduler):
             self.capabilities,
             transfers=False,
             hybrid_transfers=False,
+            loads_in_step=False,
+            load_failures=(),
             sends_aborted=False,
             speculative_tokens=0,
             window=False,
