@@ -20,7 +20,7 @@ def explain_step(explainer: Explainer, writes: Sequence[tuple[ExpectedSequence, 
             if explainer.num_done(part) < part.at(start):
                 behind.append((part, start, stop))
             else:
-                _computed(explainer, part, stop)
+                _computed(explainer, part, stop, _first_complete(explainer, part, start, stop))
     while behind:
         behind.sort(key=lambda write: not _can_catch_up(explainer, write[0], write[1]))
         seq, start, stop = behind.pop(0)
@@ -39,6 +39,11 @@ def _can_catch_up(explainer: Explainer, seq: ExpectedSequence, start: int) -> bo
     )
 
 
+def _first_complete(explainer: Explainer, seq: ExpectedSequence, start: int, stop: int) -> int:
+    """The first entry that a step may make complete."""
+    return explainer.state.done_full[seq.slot] + seq.layout.passes_boundary(start, stop)
+
+
 def explain_load(explainer: Explainer, seq: ExpectedSequence, start: int, stop: int) -> None:
     """Explain that the tokens of a sequence from `start` up to `stop` were loaded: there are no reads before its own.
 
@@ -55,7 +60,7 @@ def explain_load(explainer: Explainer, seq: ExpectedSequence, start: int, stop: 
 
 
 def _computed(explainer: Explainer, seq: ExpectedSequence, stop: int, before: int = NONE) -> None:
-    """before: the entry at which it began, if not at the next one."""
+    """before: the first entry that may be complete now, if it is not the next one."""
     state, size = explainer.state, explainer.block_size
     explainer.widen(seq, "run")
     before = state.done_full[seq.slot] if before == NONE else before

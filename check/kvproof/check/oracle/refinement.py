@@ -279,6 +279,11 @@ class Explainer(SpecRunner):
             if table == old and num_known == len(part.identities):
                 continue
             first = self._num_left(table)
+            if self.machine.null in table[first:] and not self.machine.function("can_still_be_read")(
+                state, slot, first
+            ):
+                sentence = "$sequence gave up a later entry, and keeps entry $observed, which no later token reads"
+                raise Finding("window-kept", sentence, call=context, observed=first, sequence=part.name)
             if first != state.first[slot]:
                 self.run(operations.slide_window(state, slot, first), context)
                 what = "state" if part.layout.leaves_out else "window" if part.window > 0 else "local attention"

@@ -263,7 +263,8 @@ class TransferringSubject(SchedulerSubject, Protocol):
     def elsewhere(self, request: int, num_tokens: int, is_sent: bool) -> None:
         """Describe the request that is added next.
 
-        num_tokens: tokens of its prompt whose KV can be loaded from elsewhere, in whole blocks. is_sent: whether its KV
+        num_tokens: tokens of its prompt whose KV can be loaded from elsewhere, in whole blocks; with states not all of
+        them. is_sent: whether its KV
         is sent away when the request ends by itself and, with `sends_aborted`, when it is aborted and has blocks.
         """
 

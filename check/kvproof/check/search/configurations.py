@@ -3,6 +3,7 @@
 `worlds` says how large the pools and blocks are.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from random import Random
 from types import NoneType, UnionType
@@ -22,7 +23,7 @@ from kvproof.check.protocol.features import (
     is_windowed,
     window_drawn,
 )
-from kvproof.check.protocol.manager import FULL, Config, PromptKeys, common_block_size
+from kvproof.check.protocol.manager import FULL, STATE, Config, PromptKeys, common_block_size
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.search.prompts import NUM_TOKENS_MAX
 from kvproof.check.search.worlds import NUM_BLOCKS_MIN, Sizes, draw_sizes, has_large_sizes
@@ -85,7 +86,8 @@ def draw_for_scheduler(
     config = draw(random, capabilities, manager_fixed, sizes)
     drawn, is_large = asdict(config), has_large_sizes(config)
     num_entries = drawn["num_gpu_blocks"] // len(drawn["kv_groups"]) + 1
-    longest = drawn["block_size"] * min(num_entries, num_entries_max(config) - NUM_ENTRIES_FOR_LOOKAHEAD)
+    num_most = (num_entries_max(config) - NUM_ENTRIES_FOR_LOOKAHEAD) * min(config.block_sizes)
+    longest = min(drawn["block_size"] * num_entries, num_most)
     longest = min(longest, NUM_TOKENS_MAX) if is_large else longest
     drawn["max_model_len"] = pick((longest, longest, random.randint(1, longest)))
     drawn["max_num_seqs"] = pick((1, 8, 16, 32, 64) if is_large else (1, 2, 4, 8, 16))
@@ -113,14 +115,7 @@ def draw_for_scheduler(
     if capabilities.speculative_tokens and not any(map(drawn.get, BESIDE_NO_DRAFTS)):
         drawn["speculative_tokens"] = pick((0, *range(1, capabilities.speculative_tokens + 1)))
     drawn |= fixed
-    if fixed.get("speculative_tokens"):
-        drawn |= {"transfers": False, "connector": ""} | fixed
-    elif any(map(drawn.get, BESIDE_NO_DRAFTS)):
-        drawn["speculative_tokens"] = 0
-    if drawn.get("connector") and "transfers" not in fixed:
-        drawn["transfers"] = drawn["sends_aborted"] = False
-    if drawn.get("connector") or (drawn.get("transfers") and not capabilities.hybrid_transfers):
-        drawn |= {"window": None, "local_chunk": None, "kv_groups": ("full",)} | fixed
+    drawn |= without_what_excludes(drawn, capabilities, fixed)
     if drawn.get("async_steps"):
         drawn |= {"group_size": drawn["group_size"] if capabilities.forks_itself else 1, "cross": False}
     if drawn["preemption"] == "swap" and capabilities.swaps_into_room:
@@ -142,8 +137,29 @@ def draw_loads(random: Random, drawn: dict[str, Any], capabilities: Capabilities
     is_windowed, is_single = bool(drawn["window"] or drawn["local_chunk"]), len(drawn["kv_groups"]) == 1
     if capabilities.loads_in_step and is_single and not is_windowed:
         drawn["loads_in_step"] = random.choice((False, False, True))
-    if capabilities.load_failures and not (is_single and is_windowed):
+    if capabilities.load_failures and not (is_single and is_windowed) and not has_sizes(drawn["kv_groups"]):
         drawn["load_failures"] = random.choice(("", *capabilities.load_failures))
+
+
+def without_what_excludes(drawn: dict[str, Any], capabilities: Capabilities, fixed: dict[str, Any]) -> dict[str, Any]:
+    """What was drawn for a scheduler, without one of two things that are not judged together; fixed fields stay."""
+    if fixed.get("speculative_tokens"):
+        drawn |= {"transfers": False, "connector": ""} | fixed
+    elif any(map(drawn.get, BESIDE_NO_DRAFTS)):
+        drawn["speculative_tokens"] = 0
+    if drawn.get("connector") and "transfers" not in fixed:
+        drawn["transfers"] = drawn["sends_aborted"] = False
+    if drawn.get("speculative_tokens") and has_sizes(drawn["kv_groups"]):
+        plain = {"window": None, "local_chunk": None, "kv_groups": (FULL,)}
+        drawn |= (plain if fixed.get("speculative_tokens") else {"speculative_tokens": 0}) | fixed
+    if drawn.get("connector") or (drawn.get("transfers") and not capabilities.hybrid_transfers):
+        drawn |= {"window": None, "local_chunk": None, "kv_groups": ("full",)} | fixed
+    return drawn
+
+
+def has_sizes(kv_groups: Sequence[str]) -> bool:
+    """Whether KV groups have states or name sizes of their blocks."""
+    return any(group.startswith(STATE) or ":" in group for group in kv_groups)
 
 
 def check_fixed(fixed: dict[str, Any], kind: type[Config] = Config) -> None:

@@ -17,7 +17,8 @@ block, at a *boundary*. The next token reads the state before it and nothing els
 read whole and only at its boundary: a hit needs the one block whose state is that of the prefix. A step that computes
 several blocks at once leaves one state, the last; the entries between have no block, ever, and are *left out* of the
 table that the rules know, with their tokens. What remains is an ordinary table: the identity of a token stands for all
-tokens before it, also for those left out. Chunks that leave entries out begin at a boundary.
+tokens before it, also for those left out. Chunks that leave entries out begin at a boundary. A step that begins within
+a block and goes past its end leaves no state there: the block never has that of its boundary, and cannot be hit.
 
 Without a prefix cache a state has one block for the life of a sequence, written in place. The rules know of it one
 slot, with the identity of the first token: the block must stay the same one, and nobody else's.
@@ -54,6 +55,15 @@ class Layout(NamedTuple):
         if self.is_in_place:
             return min(num_tokens, 1)
         return num_tokens // self.num_tokens * self.num_slots + num_tokens % self.num_tokens
+
+    def passes_boundary(self, start: int, stop: int) -> bool:
+        """Whether a step begins within a block of states and goes past its end, where it leaves no state."""
+        boundary = -(-start // self.num_tokens) * self.num_tokens
+        return self.leaves_out and start < boundary < stop
+
+    def may_stop_at(self, position: int) -> bool:
+        """Whether a step may end at a position for the sake of the state that it leaves there."""
+        return self.leaves_out and position % self.num_tokens == 0
 
     def window(self, reach: int) -> int:
         """How far back slots read, as `first_read` takes it, if tokens read back as far as `reach`, given alike."""

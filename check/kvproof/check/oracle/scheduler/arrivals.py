@@ -63,7 +63,8 @@ class ArrivalJudge:
             request.priority = priority
             self.call("total-calls", "prioritize", request_id, priority)
         if self.config.transfers:
-            num_tokens = min(elsewhere[0], len(tokens)) // self.config.block_size * self.config.block_size
+            num_most = len(tokens) - self.oracle.has_states  # what reads a state is not computed again
+            num_tokens = min(elsewhere[0], num_most) // self.config.block_size * self.config.block_size
             request.is_sent = elsewhere[1]
             self.call("total-calls", "elsewhere", request_id, num_tokens, request.is_sent)
         encoder_prompt = (encoder[0], list(encoder[1])) if encoder else None

@@ -154,6 +154,8 @@ def require_loads(config: SchedulerConfig, can: Capabilities) -> None:
         raise Unsupported("a load within a step is judged with one group of full attention")
     if config.load_failures and (config.window or config.local_chunk) and len(config.kv_groups) == 1:
         raise Unsupported("loads that fail are judged without windows and local attention, or with several KV groups")
+    if config.load_failures and (config.has_states or len({*config.block_sizes}) > 1):
+        raise Unsupported("loads that fail are judged without states, and with blocks of one size")
     if config.loads_in_step and not can.loads_in_step:
         raise Unsupported("the subject does not load KV within a step")
 
@@ -190,8 +192,9 @@ class SchedulerState:
         is_hybrid = len(config.kv_groups) > 1 or config.leaves_entries
         if config.transfers and is_hybrid and not capabilities_of(subject).hybrid_transfers:
             raise Unsupported("the subject has no transfers with windows or with several KV groups")
-        if config.has_states or len({*config.block_sizes}) > 1:
-            raise Unsupported("KV groups with states, or with blocks of different sizes, are judged of managers only")
+        has_sizes = config.has_states or len({*config.block_sizes}) > 1
+        if has_sizes and (config.num_host_blocks or config.connector or config.speculative_tokens or not is_alone):
+            raise Unsupported("states and blocks of different sizes are judged of single sequences, without drafts")
         self.requests: dict[int, ExpectedRequest] = {}
         self.under_way: list[UnderWay] = []  # steps, the oldest first
         self.loading: dict[int, list[int]] = {}  # sequences whose KV is coming, and its flights

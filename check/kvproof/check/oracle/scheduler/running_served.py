@@ -50,7 +50,8 @@ def judge_running_served(state: SchedulerState, step: ScheduledStep, left: Left)
     num_batched = sum([chunk.stop - chunk.start for chunk in step.chunks])
     num_tokens, num_seqs = num_batched + left.num_tokens, len(step.chunks) + left.num_seqs
     budgets = config.max_num_batched_tokens, config.max_num_seqs
-    num_tokens_each = config.block_size if config.caching and capabilities.block_aligned_chunks else 1
+    is_aligned = capabilities.block_aligned_chunks or state.oracle.has_states
+    num_tokens_each = config.block_size if config.caching and is_aligned else 1
     if not is_within_budget(num_tokens + num_tokens_each, num_seqs + 1, *budgets) or _leaves_decodes_out(state, step):
         return
     passed_over, unused = None, state.explainer.unused_in(state.state, GPU)

@@ -283,20 +283,23 @@ class StepExplainer:
         scheduler = self.scheduler
         if seq.id in scheduler.loading:
             raise self._not_arrived(seq.id)
-        num_entries = len(seq.observed_table)
         lookahead = self.config.lookahead
         num_beyond = lookahead if lookahead and must_be_a_decode(chunk.stop, seq.num_prompt) else 0
         num_beyond += scheduler.num_rejected.get(seq.id, 0)
-        if not self.explainer.machine.function("have_slots")(num_entries, chunk.stop, num_beyond):
+        have_slots = self.explainer.machine.function("have_slots")
+        for part in seq.parts:
+            num_entries, num_slots = len(part.observed_table), part.layout.slots(chunk.stop)
+            if have_slots(num_entries, num_slots, 0 if part.layout.is_state else num_beyond):
+                continue
             beyond = f", and {num_beyond} slots of lookahead beyond" if num_beyond else ""
             raise Finding(
                 "read-back",
                 "$sequence computes up to $observed$beyond, and has $expected slots",
                 call=SCHEDULE,
                 values={"beyond": beyond},
-                expected=num_entries * self.config.block_size,
+                expected=num_entries * part.layout.num_tokens,
                 observed=chunk.stop,
-                sequence=f"sequence {seq.id}",
+                sequence=part.name,
             )
         scheduler.without_slot.discard(seq.id)
         seq.computed = chunk.stop

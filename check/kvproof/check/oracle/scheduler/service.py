@@ -18,7 +18,8 @@ that the scheduler declares. Where prompts are computed in chunks, a scheduler t
 more than one token that is left, or a block of them if chunks end with blocks. This is judged only of steps in which
 nothing was preempted, ended or swapped.
 
-A scheduler that declares `fills_steps` ends a chunk before the end of its prompt only where the step has no token left.
+A scheduler that declares `fills_steps` ends a chunk before the end of its prompt only where the step has no token left,
+or where the step leaves a state.
 
 A load from elsewhere lets a request wait, and nobody waits for it; so with transfers, neither is judged.
 
@@ -188,6 +189,8 @@ def judge_left_waiting(state: SchedulerState, step: ScheduledStep, held_up: Sequ
     slack = state.capabilities.refusal_slack or 0
     if step.ignored or step.failed or step.swap_in:
         return
+    if state.oracle.has_states and state.config.caching and step.chunks:
+        return  # the step may compute the state that the request found: then it has to wait
     first = None
     for one, was_waiting in held_up:
         if not was_waiting:
@@ -241,6 +244,8 @@ def judge_cut_prompts(state: SchedulerState, step: ScheduledStep, num_tokens: in
     limits = state.config.max_num_batched_tokens, state.config.long_prefill_threshold
     for chunk in step.chunks:
         seq, num_chunk = state.seqs[chunk.seq], chunk.stop - chunk.start
+        if any(part.layout.may_stop_at(chunk.stop) for part in seq.parts):
+            continue
         num_prompt = seq.num_prompt - state.num_tokens_ahead(seq.id)
         if chunk.stop < num_prompt and not may_stop_short(num_tokens, limits[0], num_chunk, limits[1]):
             raise Finding(

@@ -17,8 +17,11 @@ With transfers the scheduler has a KV connector of ours (`Connector`); with a co
 Drafts are those of a draft model that has no KV of its own (as n-grams). With asynchronous scheduling they are on the
 device, and vLLM schedules placeholders for them.
 
-Limits: one sequence for each request, no images; KV cache groups of full attention, of one sliding window, or of local
-attention in chunks of one size; transfers with windows or several groups from 0.18 on.
+States in a prefix cache are kept in the mode "align": vLLM cuts chunks of prompts where a state is to be kept.
+
+Limits: one sequence for each request, no images; KV cache groups of full attention, of one sliding window, of local
+attention in chunks of one size, or of states (from 0.15 on); transfers with windows or several groups from 0.18 on,
+with states in a prefix cache from 0.23 on; drafts without states and without blocks of different sizes.
 
 `vllm-offloading` has vLLM's own OffloadingConnector in every configuration: releases 0.29 to 0.33. This is
 `vllm-v1-scheduler` with `--fix connector=offloading`, without what refutes that one in every release: a block has at
@@ -28,6 +31,7 @@ most once between two steps, since it raises if it is reset again while a copy i
 
 import inspect
 from dataclasses import replace
+from math import gcd
 from typing import Any
 
 from kvproof.check.protocol.capabilities import Capabilities
@@ -40,8 +44,9 @@ from kvproof.check.subjects.vllm.offloading_connector import OffloadingConnector
 from kvproof.check.subjects.vllm.v1_connector import Connector
 from kvproof.check.subjects.vllm.v1_fakes import Adapter
 from kvproof.check.subjects.vllm.v1_loader import hasher_of
-from kvproof.check.subjects.vllm.v1_observation import ManagerReader, cache_config, call_with, with_groups
+from kvproof.check.subjects.vllm.v1_observation import ManagerReader, cache_config, call_with, state_size, with_groups
 from kvproof.check.subjects.vllm.v1_scheduler_loader import NoStructure, Options, import_modules, import_offloading
+from kvproof.check.subjects.vllm.v1_states import STATE_MODES, check_states, cuts_at_states, loads_groups
 from kvproof.spec.text.budgets import FCFS, PRIORITY
 from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
 from kvproof.spec.text.loads import FAIL, LOAD_FAILURE_POLICIES, RECOMPUTE
@@ -62,12 +67,6 @@ ASSUMPTIONS = (
 PIPELINED = 2  # steps ahead at most: with a pipeline of so many stages, one batch more is under way
 OFFLOADING = "offloading"  # the connector that stores what requests computed in host memory
 END_OF = {"FINISHED_ABORTED": ABORTED, "FINISHED_ERROR": FAILED}
-
-
-def loads_groups(scheduler: Any) -> bool:
-    """Whether KV that has arrived may be that of several KV cache groups; a release that cannot takes one apart."""
-    arrived = inspect.getsource(scheduler.Scheduler._update_waiting_for_remote_kv)
-    return hasattr(scheduler, "SupportsHMA") and "(block_ids,)" not in arrived
 
 
 def ngrams(num_tokens: int) -> Options:
@@ -144,6 +143,10 @@ class VllmV1Scheduler(SchedulerAdapter):
             policies = LOAD_FAILURE_POLICIES if "kv_load_failure_policy" in source else (RECOMPUTE,)
             self.capabilities = replace(self.capabilities, load_failures=policies)
         self._reports_requests = "kv_connector_output.failed_recving" in source  # of which nothing was loaded
+        self._cuts_at_states = cuts_at_states(modules.scheduler)
+        if self._cuts_at_states:
+            has_sizes = "hash_block_size" in inspect.signature(modules.scheduler.Scheduler).parameters
+            self.capabilities = replace(self.capabilities, states=True, block_sizes=has_sizes)
 
     def make(self, config: SchedulerConfig) -> Any:
         if not config.chunked and config.max_num_batched_tokens < config.max_model_len:
@@ -155,6 +158,8 @@ class VllmV1Scheduler(SchedulerAdapter):
             raise Unsupported("a long prefill that is shorter than a decode with drafts ends the engine")
         if config.speculative_tokens and config.async_steps and not self._drafts_ahead:
             raise Unsupported("asynchronous scheduling has no drafts in this release")
+        if config.has_states:
+            check_states(self._cuts_at_states, config)
         # The engine takes prompts that are shorter than its length; the judge those of at most its own.
         self._length = config.max_model_len + 1
         self._connector = Connector(config.sends_aborted, config.loads_in_step, config.block_size)
@@ -170,21 +175,25 @@ class VllmV1Scheduler(SchedulerAdapter):
         self._copied: list[int] = []
         if blocks_for_one(options, groups) > config.num_gpu_blocks - 1:
             raise Unsupported("the longest sequence does not fit the pool")
+        hash_size, is_in_place = gcd(*config.block_sizes), config.has_states and not config.caching
         wanted = {
             "vllm_config": options,
             "kv_cache_config": groups,
             "structured_output_manager": NoStructure(),
-            "block_size": config.block_size,
+            "block_size": state_size(config) if is_in_place else config.block_size,
+            "hash_block_size": hash_size,
         }
         modules = self._modules
         kind = modules.ahead.AsyncScheduler if config.async_steps else modules.scheduler.Scheduler
         takes = inspect.signature(modules.scheduler.Scheduler).parameters
         taken = {name: value for name, value in wanted.items() if name in takes}
         scheduler = with_groups(lambda: kind(**taken))
+        if getattr(getattr(scheduler.kv_cache_manager, "coordinator", None), "enable_partial_hash_hits", False):
+            raise Unsupported("hits that end within the block of a state")
         self._reader = ManagerReader(scheduler.kv_cache_manager)
         blocks_of = scheduler.kv_cache_manager.get_block_ids
         self._connector.blocks_of = lambda name: any(blocks_of(name))
-        self._hasher = hasher_of(modules.utils, config, config.block_size)
+        self._hasher = hasher_of(modules.utils, config, hash_size)
         self._requests: dict[int, Any] = {}  # by sequence
         return scheduler
 
@@ -206,8 +215,10 @@ class VllmV1Scheduler(SchedulerAdapter):
             ),
             cache_config=Options(
                 num_gpu_blocks=config.num_gpu_blocks,
-                block_size=config.block_size,
+                block_size=min(config.block_sizes),  # as the engine core sets it
                 enable_prefix_caching=config.caching,
+                mamba_cache_mode=STATE_MODES[config.caching],
+                enable_mamba_shared_prefix_checkpoint=False,
             ),
             model_config=Options(max_model_len=self._length, runner_type="generate"),
             parallel_config=Options(
@@ -415,6 +426,8 @@ class VllmOffloading(VllmV1Scheduler):
             window=False,
             local_attention=False,
             kv_groups=False,
+            states=False,
+            block_sizes=False,
             block_size_min=BLOCK_SIZE_MIN,
         )
 
