@@ -71,6 +71,16 @@ class RemovesEachCopy(OwnPool):
         return reported
 
 
+class RepeatsTokens(BuiltInScheduler):
+    """Each user gets the tokens of a step twice."""
+
+    capabilities = replace(BuiltInScheduler.capabilities, reports_tokens=True)
+
+    def take_results(self, output: Any, sampled: dict[int, int], finished: list[int]) -> None:
+        super().take_results(output, sampled, finished)
+        self.outputs = {seq: [token, token] for seq, token in sampled.items()}
+
+
 class StoresWithoutHolding(BuiltInScheduler):
     """It stores the first block of the first prompt to host memory, and does not hold the block meanwhile."""
 
@@ -205,6 +215,11 @@ BROKEN = {
         RemovesEachCopy,
         PoolConfig(num_gpu_blocks=2, caching=True),
         [("store", 1, (7,)), ("store", 2, (7,)), ("give", 1), ("take", 3, 1)],
+    ),
+    "tokens-delivered": Broken(
+        RepeatsTokens,
+        SchedulerConfig(block_size=1, num_gpu_blocks=4, max_model_len=3),
+        [("add", 1, (1,), (7,), 2), ("schedule",), ("launch",), ("complete", (8,))],
     ),
     "token-left": Broken(
         FindsWholePrompts,
