@@ -7,7 +7,16 @@ from types import ModuleType
 import pytest
 import z3
 
-from kvproof.models.arithmetic import admissions, appends, identifiers, lengths, memory, obligations, windows
+from kvproof.models.arithmetic import (
+    admissions,
+    appends,
+    identifiers,
+    lengths,
+    memory,
+    obligations,
+    retention,
+    windows,
+)
 from kvproof.models.arithmetic.sources import Sources
 from kvproof.models.obligation import WELL_DEFINED, Obligation
 from kvproof.models.proofs import least_element_lemma, multiplication_lemma
@@ -236,6 +245,14 @@ MUTANTS: list[tuple[ModuleType, str, str, str]] = [
     (admissions, "spec: may_end_for_good", "num_blocks > pool", "num_blocks >= pool"),
     (windows, "spec: entries_in_window", "- window // BLOCK_SIZE", "- 2 * window // BLOCK_SIZE"),
     (windows, "spec: entries_passed", "num_before - 2", "num_before - 1"),
+    (retention, "spec: is_read_from", "(index + 1) * BLOCK_SIZE", "index * BLOCK_SIZE"),
+    (retention, "spec: is_read_from", "window) < (index", "window) == (index"),
+    (retention, "spec: is_read_from", "index < boundary + num_dropped", "index <= boundary + num_dropped"),
+    (retention, "spec: is_kept", "(index, replay,", "(index, junction,"),
+    (retention, "spec: is_kept", "(index, junction,", "(index, replay,"),
+    (retention, "spec: is_kept", "interval + interval,", "interval,"),
+    (retention, "spec: entries_found_again", "BLOCK_SIZE - num_dropped", "BLOCK_SIZE - num_dropped - 1"),
+    (retention, "spec: entries_found_again", "BLOCK_SIZE - num_dropped", "BLOCK_SIZE"),
     (identifiers, "spec: pool_of", "block < NUM_GPU_BLOCKS", "block <= NUM_GPU_BLOCKS"),
     (identifiers, "spec: pool_of", "block < NUM_GPU_BLOCKS", "block < NUM_GPU_BLOCKS - 1"),
     (identifiers, "SelfAttnBlockSpaceManager.swap_in", "(source - base, target)", "(source - base, target // 2)"),

@@ -67,9 +67,32 @@ def _computed(explainer: Explainer, seq: ExpectedSequence, stop: int, before: in
     num_tokens = seq.at(stop) - explainer.num_done(seq)
     explainer.run(operations.compute_tokens(state, size, seq.slot, num_tokens), f"run: sequence {seq.id}")
     if before < state.done_full[seq.slot] and explainer.config.caching and not seq.is_encoder:
-        explainer.run(operations.mark_computed(state, size, seq.slot, before), f"run: sequence {seq.id}")
+        new = operations.mark_computed(state, size, seq.slot, before)
+        if explainer.config.forgets and seq.window > 0:
+            new = _without_forgotten(explainer, seq, before, new)
+        explainer.run(new, f"run: sequence {seq.id}")
         if seq.layout.num_tokens < seq.layout.num_slots:
             _note_unaligned(explainer, seq, stop)
+
+
+def _without_forgotten(
+    explainer: Explainer, seq: ExpectedSequence, before: int, new: operations.Program
+) -> operations.Program:
+    """Remember which of the blocks that the sequence is the first to compute it need not keep (`spec.text.retention`).
+
+    Another sequence that shares one may have to keep it.
+    """
+    state, config, size = explainer.state, explainer.config, seq.layout.num_tokens
+    functions, first = explainer.machine.function, seq.group.members[0]
+    num_dropped = 0 if seq.layout.is_state else int(config.drafting)
+    replay = functions("entries_found_again")(first.num_sent, 1, int(config.drafting)) * explainer.block_size
+    interval, *boundaries = (n // size for n in (config.retention or 0, replay, first.junction))
+    is_kept, marks = functions("is_kept"), [*new]
+    explainer.forgotten.update(block for _, (block,) in marks)
+    for index in range(max(before, state.first[seq.slot]), state.done_full[seq.slot]):
+        if is_kept(seq.entry_at(index), seq.window, interval, *boundaries, num_dropped):
+            explainer.forgotten.discard(state.table[seq.slot][index])
+    yield from marks
 
 
 def _note_unaligned(explainer: Explainer, seq: ExpectedSequence, stop: int) -> None:

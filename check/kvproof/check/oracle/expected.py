@@ -44,12 +44,14 @@ class ExpectedSequence:
         "is_busy",
         "is_encoder",
         "is_plain",
+        "junction",
         "key",
         "kv_group",
         "last",
         "layout",
         "left_out",
         "num_prompt",
+        "num_sent",
         "observed_table",
         "parts",
         "prefix",
@@ -82,8 +84,10 @@ class ExpectedSequence:
         self.left_out: list[int] = []  # entries of the table that never get a block, in order
         self.last = root  # the identity of the last position, or the root
         self.num_prompt = 0
+        self.num_sent = 0  # tokens of the prompt that its user sent
         self.computed = 0  # positions with KV, those of the scheduled step included
         self.hit = 0
+        self.junction = 0  # tokens up to which layers that attend to all tokens found it, if not all layers did
         self.status = WAITING
         self.is_busy = False  # scheduled in the step under way
         self.is_encoder = False
@@ -125,6 +129,12 @@ class ExpectedSequence:
         """
         num_entries = num_tokens // self.layout.num_tokens
         return range(num_entries, num_entries + 1 + (0 if self.layout.is_state else num_dropped))
+
+    def entry_at(self, index: int) -> int:
+        """Which entry of the table the specification knows at this index: those that are left out count too."""
+        for one in self.left_out:
+            index += one <= index
+        return index
 
     def leave_out(self, table: list[int], num_explained: int, null: int) -> list[int]:
         """The table without the entries that never get a block: of those that are new, the null ones.
@@ -200,6 +210,7 @@ class ExpectedSequence:
             new.window = old.window
             new.whole = new.identities = old.whole[:]
         child.num_prompt, child.computed, child.status = self.num_prompt, self.computed, self.status
+        child.num_sent = self.num_sent
         return child
 
 

@@ -87,6 +87,7 @@ class SpecRunner:
         self.copied: list[Pair] = []
         self.num_reserved = 0
         self.unaligned: set[int] = set()  # cached blocks after the last place of their sequence where a hit may end
+        self.forgotten: set[int] = set()  # computed by a sequence that need not keep them (`retention`)
         self.maybe_evicted: set[int] = set()  # blocks of cached content that the manager may not know, or know as new
         self.coverage = coverage
         self.order: EvictionOrder | None = None
@@ -134,6 +135,7 @@ class SpecRunner:
                 self.maybe_evicted.add(arguments[1])
             elif name == "evict":
                 self.maybe_evicted.discard(arguments[0])
+                self.forgotten.discard(arguments[0])
             refusal = rules[name](state, *arguments)
             if refusal is not None:
                 raise self._refused(refusal, name, arguments, context)

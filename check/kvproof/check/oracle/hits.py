@@ -11,15 +11,16 @@ BLOCKS_OF_LOOKUP = 64  # that a sparse judge looks at for a look-up, on average
 
 def num_entries_hit_max(oracle: Oracle, seq: ExpectedSequence) -> int:
     """The most entries that a hit of a waiting sequence can have."""
-    num_left = not oracle.capabilities.hits_whole_prompts
-    return (len(seq.tokens) - num_left) // oracle.config.block_size - oracle.config.drafting
+    num_left, num_dropped = int(not oracle.capabilities.hits_whole_prompts), int(oracle.config.drafting)
+    most: int = oracle.explainer.machine.function("entries_found_again")(len(seq.tokens), num_left, num_dropped)
+    return most
 
 
 def num_entries_cached(oracle: Oracle, seq: ExpectedSequence, least: int, most: int) -> int:
     """The entries of the longest hit that there is for a waiting sequence, from `least` to `most`."""
     explainer, size, num_dropped = oracle.explainer, oracle.config.block_size, int(oracle.config.drafting)
-    unsure, unaligned = explainer.maybe_evicted, explainer.unaligned
-    cached = [b for b in range(oracle.config.num_gpu_blocks) if b not in unsure and b not in unaligned]
+    unsure = explainer.maybe_evicted | explainer.unaligned | explainer.forgotten
+    cached = [block for block in range(oracle.config.num_gpu_blocks) if block not in unsure]
     hittable = operations.hittable_identities(oracle.state, cached, False)
     longest = most
     while longest > least and any(
@@ -37,7 +38,7 @@ def num_blocks_shared(oracle: Oracle, group: Group) -> int:
     A block that is hit and that nobody uses has to be taken like a free one. The subject declares how many blocks a hit
     may miss. The last block of a prompt does not count: it may be copied, because its last token is computed again.
     """
-    lost_hits, size = oracle.capabilities.lost_hits, oracle.config.block_size
+    lost_hits, size = oracle.lost_hits, oracle.config.block_size
     is_plain = not (oracle.reads_only_last or oracle.has_states or oracle.has_several_sizes or oracle.is_sparse)
     if not oracle.config.caching or not is_plain or lost_hits is None or oracle.capabilities.counts_hit_blocks:
         return 0
@@ -57,6 +58,29 @@ def num_blocks_shared(oracle: Oracle, group: Group) -> int:
         ends = [part.whole[(index + 1) * size - 1] for index in range(first, num_hit)]
         num_shared += sum([end not in evictable for end in ends])
     return num_shared
+
+
+def junction(oracle: Oracle, seq: ExpectedSequence, hit: int) -> int:
+    """Up to which token layers that attend to all tokens find a waiting sequence; 0 if that is not behind the hit.
+
+    Also 0 if it is not certain: if some of these layers find more than others, or of a block it is not known whether
+    the subject has it still, or will have it within the step.
+    """
+    size, num_dropped, explainer = oracle.config.block_size, int(oracle.config.drafting), oracle.explainer
+    parts, blocks = [part for part in seq.parts if not part.window], range(oracle.config.num_gpu_blocks)
+    unsure = explainer.maybe_evicted | explainer.unaligned
+    least = operations.hittable_identities(oracle.state, [block for block in blocks if block not in unsure], False)
+    most = operations.hittable_identities(oracle.state, blocks, True)
+    found = set()
+    for part, hittable in [(part, hittable) for part in parts for hittable in (least, most)]:
+        longest = num_entries_hit_max(oracle, seq)
+        while longest and any(
+            operations.entry_not_hittable(hittable, size, part.whole, num_entries, 0) is not None
+            for num_entries in part.entries_found(longest * size, num_dropped)
+        ):
+            longest -= 1
+        found.add(longest * size)
+    return found.pop() if len(found) == 1 and max(found) > hit else 0
 
 
 class HitJudge:
@@ -111,6 +135,12 @@ class HitJudge:
         self.num_lookups += 1
         return self.num_lookups % max(1, self.config.num_gpu_blocks // BLOCKS_OF_LOOKUP) != 0
 
+    def judge_admission(self, seq: ExpectedSequence, hit: int, context: str) -> None:
+        """Judge the hit of an admission, and remember the junction that the sequence has to keep."""
+        if self.config.forgets and not self.oracle.is_sparse:
+            seq.junction = junction(self.oracle, seq, hit)
+        self.judge_missed_hit(seq, hit, context)
+
     def judge_missed_hit(self, seq: ExpectedSequence, hit: int, context: str) -> None:
         """Compare a hit with the longest one: a miss is slow, and a fault if the subject declares that it loses less.
 
@@ -120,7 +150,7 @@ class HitJudge:
         different sizes, a group drops one of its own, or all up to the next common boundary: a hit is missed if both
         are cached.
         """
-        size, declared = self.config.block_size, self.capabilities.lost_hits
+        size, declared = self.config.block_size, self.oracle.lost_hits
         num_hit, most = hit // size, num_entries_hit_max(self.oracle, seq)
         if num_hit >= most or not self.config.caching or self.oracle.reads_only_last or self.leaves_out():
             return

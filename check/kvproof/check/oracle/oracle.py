@@ -52,18 +52,20 @@ class Oracle:
         identities: Identities | None = None,
         *,
         num_flights: int = 0,
-        judges_eviction_order: bool = True,
+        knows_cached: bool = True,
         is_at_rest: Callable[[], bool] | None = None,
     ) -> None:
         """Open the subject. Raises Unsupported, Finding, AdapterError, and StandInError.
 
-        num_flights: accesses of one block each that may be pending at once. judges_eviction_order: whether it is known
-        what the subject has cached whenever it evicts. is_at_rest: whether nothing is held; by default whether no
-        sequence has blocks.
+        num_flights: accesses of one block each that may be pending at once. knows_cached: whether it is known what the
+        subject has cached whenever it evicts or looks a prompt up. is_at_rest: whether nothing is held; by default
+        whether no sequence has blocks.
         """
         check_kv_groups(config, capabilities_of(subject))
         self.subject, self.config, self.capabilities = subject, config, capabilities_of(subject)
         self.lookahead = config.lookahead
+        self.knows_cached = knows_cached
+        self.lost_hits = self.capabilities.lost_hits if knows_cached else None
         self.identities = identities or Identities()
         self.seqs: dict[int, ExpectedSequence] = {}
         self.is_at_rest: Callable[[], bool] = is_at_rest or partial(_all_wait, self.seqs)
@@ -88,11 +90,12 @@ class Oracle:
         check_new(first, config.num_gpu_blocks)
         self.worker, self.state = self.explainer.worker, self.explainer.state
         self.prefixes = NamedPrefixes(self.explainer, self.capabilities.prefixes_stay)
-        # Of blocks of several sizes, and of states, not all that could be found is cached
-        has_order = config.caching and not (self.reads_only_last or self.has_several_sizes or self.has_states)
-        can_judge_order = judges_eviction_order and has_order and not is_large(config)
+        # Of blocks of several sizes, of states, and if entries are forgotten, not all that could be found is cached
+        is_whole = not (self.has_several_sizes or self.has_states or config.forgets)
+        has_order = config.caching and is_whole and not self.reads_only_last
+        can_judge_order = knows_cached and has_order and not is_large(config)
         if can_judge_order and self.capabilities.eviction:
-            self.explainer.watch_eviction_order(self.capabilities.eviction, self.capabilities.lost_hits == 0)
+            self.explainer.watch_eviction_order(self.capabilities.eviction, self.lost_hits == 0)
         self.settle("open")
 
     def observe(self, context: str, touched: Sequence[ExpectedSequence] = ()) -> None:
@@ -158,7 +161,7 @@ class Oracle:
         for number, window in enumerate(further, 1):
             seq.add_part(self.identities.root(key, number), window, layouts[number])
         seq.grow_all(self.identities, tokens)
-        seq.num_prompt = len(tokens)
+        seq.num_prompt = seq.num_sent = len(tokens)
         self.seqs[seq_id] = seq
         return seq
 
@@ -190,6 +193,10 @@ def check_kv_groups(config: Config, capabilities: Capabilities) -> None:
         raise Unsupported("a window, and KV groups that have it, come together")
     if len(config.kv_groups) > 1 and (config.local_chunk is None) == (LOCAL in config.kinds):
         raise Unsupported("chunks of local attention, and KV groups that have them, come together")
+    if config.retention and config.retention % config.block_size:
+        raise Unsupported(f"entries are kept at boundaries of blocks of {config.block_size}, not of {config.retention}")
+    if config.retention and not any(window > 0 for window in config.windows):
+        raise Unsupported("only what windows and states read is kept at an interval")
     if len(config.kv_groups) == 1 and config.window and config.local_chunk:
         raise Unsupported("a single KV group has a window or local attention, not both")
     if len(config.kv_groups) > 1 and config.cross:

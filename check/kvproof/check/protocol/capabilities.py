@@ -88,6 +88,7 @@ class ManagerCan:
     kv_groups: bool = False  # several groups of layers, each with its own tables, over one pool of GPU blocks
     block_sizes: bool = False  # the blocks of these groups may have different numbers of tokens
     states: bool = False  # layers may have a state (Mamba), kept in blocks, with and without a prefix cache
+    retention: bool = False  # it can be configured to keep in the cache only some of what windows and states read
     hash_seeds: bool = False  # its hashes of contents can begin with another seed
     drafting: bool = False  # a look-up drops the last block that it finds, for a draft model such as EAGLE
     steps_in_order: bool = False  # the device starts no step before the previous one has ended

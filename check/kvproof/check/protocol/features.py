@@ -184,6 +184,11 @@ def _hash_seed_drawn(random: Random, drawn: Fields, fixed: Fields) -> int:
     return random.choice((0, 0, 0, 1, 2, random.randrange(1 << 32))) if drawn["caching"] else 0
 
 
+def _retention_drawn(random: Random, drawn: Fields, fixed: Fields) -> int | None:
+    """In half of the configurations 0: only where a prompt ends or was left. Else at an interval, or everywhere."""
+    return random.choice((0, 0, 0, None, drawn["block_size"] * random.randint(1, 4), None))
+
+
 def _prefixes_drawn(random: Random, drawn: Fields, fixed: Fields) -> bool:
     """Named prefixes, in half of the configurations without a prefix cache and a window."""
     return not drawn["caching"] and not drawn["window"] and random.random() < 0.5
@@ -304,6 +309,19 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         capability="prefixes",
         draw=_prefixes_drawn,
         argument="prefix",
+    ),
+    Feature(
+        "retention",
+        lambda config: (
+            None,
+            *(config.block_size * num for num in smaller_sizes(0, (config.retention or 0) // config.block_size)),
+        ),
+        least=0,
+        rank=lambda interval: 0 if interval is None else 1 + interval,
+        phrase="retention of what windows and states read",
+        capability="retention",
+        draw=_retention_drawn,
+        uses=lambda interval: interval is not None,
     ),
     Feature(
         "num_host_blocks",

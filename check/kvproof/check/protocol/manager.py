@@ -107,6 +107,7 @@ class Config:
     local_chunk: int | None = None  # tokens of a chunk of local attention: a token attends to its own chunk
     hash_seed: int = 0  # what hashes of contents begin with; the answers must not depend on it
     prefixes: bool = False  # groups may name a prefix of their prompt, whose blocks the manager keeps for later groups
+    retention: int | None = None  # how often what only windows and states read stays cached, in tokens; None: always
 
     @property
     def windows(self) -> tuple[int, ...]:
@@ -142,6 +143,11 @@ class Config:
             Layout(self.block_size, size, kind == STATE, kind == STATE and not self.caching)
             for kind, size in zip(self.kinds, self.block_sizes, strict=True)
         )
+
+    @property
+    def forgets(self) -> bool:
+        """Whether not all that only windows and states read has to stay cached (`spec.text.retention`)."""
+        return self.caching and self.retention is not None and any(window > 0 for window in self.windows)
 
     @property
     def leaves_entries(self) -> bool:

@@ -4,10 +4,10 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from random import Random
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -28,6 +28,7 @@ from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.search.prompts import NUM_TOKENS_MAX
 from kvproof.check.search.worlds import NUM_BLOCKS_MIN, Sizes, draw_sizes, has_large_sizes
 
+AnyConfig = TypeVar("AnyConfig", bound=Config)
 NUM_ENTRIES_FOR_LOOKAHEAD = 10
 VALUES: dict[Any, str] = {  # of a field of a configuration, by its type
     bool: "true or false",
@@ -74,7 +75,7 @@ def draw(
         drawn |= hybrid_kv_groups(random, drawn, capabilities)
     drawn |= fixed
     drawn["kv_groups"] = tuple(drawn["kv_groups"])
-    return Config(**settled(drawn, capabilities, fixed))
+    return with_retention(Config(**settled(drawn, capabilities, fixed)), fixed)
 
 
 def draw_for_scheduler(
@@ -129,7 +130,7 @@ def draw_for_scheduler(
     if drawn.get("transfers"):
         draw_loads(random, drawn, capabilities)
     drawn |= fixed
-    return SchedulerConfig(**drawn)
+    return with_retention(SchedulerConfig(**drawn), fixed)
 
 
 def draw_loads(random: Random, drawn: dict[str, Any], capabilities: Capabilities) -> None:
@@ -179,6 +180,11 @@ def check_fixed(fixed: dict[str, Any], kind: type[Config] = Config) -> None:
             words = " or ".join(VALUES[get_origin(one) or one] for one in kinds)
             raise ValueError(f"{name} is {words}; {value!r} was given") from None
     require_possible(msgspec.convert({**asdict(kind()), **fixed}, kind))
+
+
+def with_retention(config: AnyConfig, fixed: dict[str, Any]) -> AnyConfig:
+    """The configuration without a retention that makes no difference; a fixed one stays."""
+    return config if config.forgets or "retention" in fixed else replace(config, retention=None)
 
 
 EXCLUDING = ("window", "caching", "prefixes", "cross")  # fields, and capabilities, of which some exclude others

@@ -81,6 +81,8 @@ def with_block_size(
         )
     if config.local_chunk:
         fields["local_chunk"] = max(1, config.local_chunk // config.block_size) * size
+    if config.retention:
+        fields["retention"] = max(1, config.retention // config.block_size) * size
     if isinstance(config, SchedulerConfig):
         fields["max_model_len"] = max(1, length(config.max_model_len))
     smaller = replace(config, **fields)

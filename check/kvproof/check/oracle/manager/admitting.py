@@ -181,7 +181,7 @@ class AdmissionJudge:
             seq.status = RUNNING
         self.oracle.observe(context, touched)
         if caching:
-            self.hits.judge_missed_hit(first, hit, context)
+            self.hits.judge_admission(first, hit, context)
         if group.prefix is not None:
             self.oracle.prefixes.begin(group.prefix, first, hit, self.capabilities.lost_hits, context)
         found = copies if self.oracle.hits_within_blocks else None

@@ -213,7 +213,7 @@ class SchedulerState:
         num_transfers = NUM_TRANSFERS_MAX if self.moves_kv else 1
         num_flights = num_flights_max(config.num_gpu_blocks + config.num_host_blocks, num_transfers)
         knows_early = not (config.async_steps or self.moves_kv or config.speculative_tokens)  # what a step will cache
-        oracle = Oracle(subject, config, identities, num_flights=num_flights, judges_eviction_order=knows_early)
+        oracle = Oracle(subject, config, identities, num_flights=num_flights, knows_cached=knows_early)
         self.oracle, self.config, self.capabilities = oracle, config, oracle.capabilities
         oracle.lookahead += config.speculative_tokens  # drafts take slots beyond the known tokens too
         self.explainer, self.worker, self.state = oracle.explainer, oracle.worker, oracle.state

@@ -349,8 +349,8 @@ class StepExplainer:
                 scheduler.state, explainer.num_prefixes
             )
             self.hits.judge_token_left(first, min(hit, chunks[0].start), SCHEDULE)
-            if caching and not (self.config.async_steps or scheduler.moves_kv):  # else it may learn of KV later
-                self.hits.judge_missed_hit(first, hit, SCHEDULE)
+            if caching and scheduler.oracle.knows_cached:  # else it may learn of KV later
+                self.hits.judge_admission(first, hit, SCHEDULE)
             found = copies if scheduler.oracle.hits_within_blocks else None
             explainer.admitted(first, hit, caching, SCHEDULE, self.capabilities.same_step_hits, found)
             for chunk in chunks[1:]:

@@ -36,6 +36,7 @@ from kvproof.check.subjects.vllm.v1_observation import (
     ManagerReader,
     cache_config,
     call_with,
+    has_retention,
     state_size,
     with_groups,
 )
@@ -123,6 +124,7 @@ class VllmV1(ManagerAdapter):
             block_sizes=STATE_OPTION in calls.options,
             states=STATE_OPTION in calls.options,
             hash_seeds=self._hashes,
+            retention=has_retention(release.interface),
             drafting="use_eagle" in calls.options,
         )
         self.assumptions = ASSUMPTIONS
@@ -182,6 +184,8 @@ class VllmV1(ManagerAdapter):
         answer = self.manager.get_computed_blocks(request)
         if isinstance(answer, tuple):
             blocks, num_tokens = answer[0], int(answer[1])
+            if len(answer) > 2:  # from 0.26 on, where another prompt left a prefix of this one: the request keeps it
+                request.shared_prefix_boundary = answer[2]
         else:
             blocks, num_tokens = answer, len(answer) * self.config.block_size
         if num_tokens >= request.num_tokens and isinstance(blocks, list):

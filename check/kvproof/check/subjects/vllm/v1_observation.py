@@ -7,10 +7,12 @@ from itertools import chain
 from typing import Any
 
 from kvproof.check.protocol.manager import NULL_BLOCK, Config, Observation, Unsupported
+from kvproof.check.subjects.loading.stub_modules import nothing
 
 COORDINATOR = "HybridKVCacheCoordinator"
 MODEL_LENGTH_MAX = 1 << 20  # tokens; far beyond any sequence: the manager gives no slots beyond it
 STATE_SPEC = "MambaSpec"
+RETENTION_OPTION = "prefix_cache_retention_interval"
 
 
 class ManagerReader:
@@ -95,8 +97,19 @@ def cache_config(interface: Any, config: Config) -> Any:
         }
         spec = call_with(getattr(interface, STATE_SPEC if layout.is_state else kind), wanted | own)
         groups.append(interface.KVCacheGroupSpec([f"layer {number}"], spec))
-    parts = {"num_blocks": config.num_gpu_blocks, "tensors": {}, "kv_cache_tensors": [], "kv_cache_groups": groups}
+    parts = {
+        "num_blocks": config.num_gpu_blocks,
+        "tensors": {},
+        "kv_cache_tensors": [],
+        "kv_cache_groups": groups,
+        RETENTION_OPTION: config.retention,
+    }
     return call_with(interface.KVCacheConfig, parts)
+
+
+def has_retention(interface: Any) -> bool:
+    """Whether a release can be configured to keep only some of what windows and states read: from 0.29 on."""
+    return RETENTION_OPTION in _options_of(getattr(interface, "KVCacheConfig", nothing))
 
 
 def state_size(config: Config) -> int:

@@ -44,7 +44,14 @@ from kvproof.check.subjects.vllm.offloading_connector import OffloadingConnector
 from kvproof.check.subjects.vllm.v1_connector import Connector
 from kvproof.check.subjects.vllm.v1_fakes import Adapter
 from kvproof.check.subjects.vllm.v1_loader import hasher_of
-from kvproof.check.subjects.vllm.v1_observation import ManagerReader, cache_config, call_with, state_size, with_groups
+from kvproof.check.subjects.vllm.v1_observation import (
+    ManagerReader,
+    cache_config,
+    call_with,
+    has_retention,
+    state_size,
+    with_groups,
+)
 from kvproof.check.subjects.vllm.v1_scheduler_loader import NoStructure, Options, import_modules, import_offloading
 from kvproof.check.subjects.vllm.v1_states import STATE_MODES, check_states, cuts_at_states, loads_groups
 from kvproof.spec.text.budgets import FCFS, PRIORITY
@@ -118,6 +125,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         begins_prompts=True,
         serves_running=True,
         preempts_last=True,
+        lost_hits=0,
         refusal_slack=0,
         reports_ends=True,
         reports_tokens=True,
@@ -135,6 +143,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             self.capabilities = replace(self.capabilities, connectors=(OFFLOADING,))
         if loads_groups(modules.scheduler):
             self.capabilities = replace(self.capabilities, hybrid_transfers=True)
+        self.capabilities = replace(self.capabilities, retention=has_retention(modules.interface))
         ahead = inspect.getsource(modules.ahead)
         self.capabilities = replace(self.capabilities, async_steps=PIPELINED if "next_decode_eligible" in ahead else 1)
         self._drafts_ahead = "num_spec_tokens" in ahead
@@ -219,6 +228,7 @@ class VllmV1Scheduler(SchedulerAdapter):
                 enable_prefix_caching=config.caching,
                 mamba_cache_mode=STATE_MODES[config.caching],
                 enable_mamba_shared_prefix_checkpoint=False,
+                prefix_cache_retention_interval=config.retention,
             ),
             model_config=Options(max_model_len=self._length, runner_type="generate"),
             parallel_config=Options(
