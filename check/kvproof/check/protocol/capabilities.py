@@ -124,6 +124,7 @@ class SchedulerCan(ManagerCan):
     """What a scheduler can do: what its block manager can, and further."""
 
     async_steps: int = 0  # steps that may be under way when the next one is scheduled
+    staggers: bool = False  # with several of these, it can be set to leave a request out of the steps after its own
     aborts: bool = True  # a request may be aborted at any time
     preempts: bool = True  # it may take its blocks from a request that runs, which starts again later
     bounds_only_steps: bool = False  # `max_num_seqs` bounds the sequences of one step, not all that are running

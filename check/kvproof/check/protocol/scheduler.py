@@ -40,6 +40,7 @@ class SchedulerConfig(Config):
     max_model_len: int = 64  # tokens of one sequence; the engine ends a sequence that has as many
     preemption: str = "auto"  # what becomes of a preempted sequence, "auto", "recompute" or "swap"
     async_steps: int = 0  # steps that may be under way when the next one is scheduled
+    staggered: bool = False  # a request is in none of the `async_steps - 1` steps after one that samples its token
     transfers: bool = False  # KV is loaded from elsewhere, or sent there after a request, while steps run
     sends_aborted: bool = False  # what was computed of an aborted request is sent too, if its KV is to be sent
     loads_in_step: bool = False  # these loads happen within the step that lets the sequence in
@@ -88,6 +89,7 @@ LIMITS = (  # the settings that a scheduler has in addition to the features and 
     Setting("transfers", lambda config: (False,)),
     Setting("connector", lambda config: ("",), rank=lambda connector: connector != ""),
     Setting("host_slots", lambda config: smaller_sizes(1, config.host_slots), least=1),
+    Setting("staggered", lambda config: (False,)),
     Setting("async_steps", lambda config: range(config.async_steps), least=0),
     Setting("preemption", lambda config: ("auto",), rank=lambda mode: mode != "auto"),
     Setting(

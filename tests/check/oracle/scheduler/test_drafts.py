@@ -1,5 +1,6 @@
 """Drafts: a step verifies those that were proposed, behind the newest token, and has slots for them."""
 
+import re
 from typing import Any
 
 import pytest
@@ -135,7 +136,7 @@ class Pads(Verifies):
 class Ahead(Verifies):
     """A lawful scheduler that schedules a step before it knows which drafts of the last one are accepted."""
 
-    capabilities = SchedulerCan(preempts=False, speculative_tokens=3, async_steps=1, steps_in_order=True)
+    capabilities = SchedulerCan(preempts=False, speculative_tokens=3, async_steps=2, steps_in_order=True)
 
     def make(self, config: SchedulerConfig) -> list[int]:
         self.to_come: dict[int, int] = {}  # by sequence: tokens of steps under way, if all drafts are accepted
@@ -240,9 +241,26 @@ class ForgetsTheVictim(Verifies):
         return output, step._replace(chunks=chunks)
 
 
-@pytest.mark.parametrize("kind", [Verifies, VerifiesOne, GivesBack, Pads, Ahead])
-def test_a_lawful_scheduler_with_drafts_is_not_refuted(kind: type[Verifies]) -> None:
-    fixed = {"speculative_tokens": 3, "async_steps": int(kind is Ahead)}
+class ForgetsTheStart(Ahead):
+    """It takes more drafts back than were rejected."""
+
+    def num_taken_back(self, num_rejected: int) -> int:
+        return num_rejected + (num_rejected > 0) * 9
+
+
+class RunsBackwards(Ahead):
+    """It computes less than no token of a request."""
+
+    def next_step(self) -> tuple[Any, ScheduledStep]:
+        drafts, step = super().next_step()
+        return drafts, step._replace(chunks=[one._replace(start=one.stop + 1) for one in step.chunks])
+
+
+@pytest.mark.parametrize(
+    ("kind", "num_steps"), [(Verifies, 0), (VerifiesOne, 0), (GivesBack, 0), (Pads, 0), (Ahead, 1), (Ahead, 2)]
+)
+def test_a_lawful_scheduler_with_drafts_is_not_refuted(kind: type[Verifies], num_steps: int) -> None:
+    fixed = {"speculative_tokens": 3, "async_steps": num_steps}
     done = walk(SCHEDULERS, kind(), 1, max_operations=4_000, seconds=60, fixed=fixed)
     assert done.finding is None
     assert done.coverage["draft rejected"] > 100
@@ -258,6 +276,7 @@ def test_a_lawful_scheduler_with_drafts_is_not_refuted(kind: type[Verifies]) -> 
         (LeavesOneOut, "read-back"),
         (ForgetsTheVictim, "read-back"),
         (KeepsRejected, "budget-kept"),
+        (ForgetsTheStart, "read-back"),
     ],
 )
 def test_a_scheduler_that_confuses_drafts_is_refuted(kind: type[Verifies], property: str) -> None:
@@ -265,6 +284,20 @@ def test_a_scheduler_that_confuses_drafts_is_refuted(kind: type[Verifies], prope
     done = walk(SCHEDULERS, kind(), 1, max_operations=4_000, seconds=60, fixed=fixed)
     assert done.finding is not None
     assert done.finding.property == property
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        (ForgetsTheStart, r"sequence \d+ shall compute from position -\d+ on; its first one is 0"),
+        (RunsBackwards, r"sequence \d+ shall compute from position \d+ on, and end before \d+"),
+    ],
+)
+def test_positions_that_are_none_are_found(kind: type[Ahead], sentence: str) -> None:
+    fixed = {"speculative_tokens": 3, "async_steps": 1}
+    done = walk(SCHEDULERS, kind(), 1, max_operations=4_000, seconds=60, fixed=fixed)
+    assert done.finding is not None
+    assert re.search(sentence, done.finding.text)
 
 
 def test_a_sequence_ends_with_the_last_token_that_it_may_have_though_more_drafts_are_right() -> None:

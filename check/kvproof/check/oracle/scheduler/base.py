@@ -180,6 +180,8 @@ class SchedulerState:
             raise Unsupported("the subject does not bound the adapters of a step")
         if config.speculative_tokens > capabilities_of(subject).speculative_tokens:
             raise Unsupported("the subject does not verify so many drafts of one sequence")
+        if config.staggered and not capabilities_of(subject).staggers:
+            raise Unsupported("the subject does not leave requests out of the steps after their own")
         self.moves_kv = config.transfers or bool(config.connector)  # KV comes and goes while steps run
         if config.connector and (config.transfers or config.num_host_blocks or config.window or config.local_chunk):
             raise Unsupported("a connector is judged without other transfers, swap, windows and local attention")
@@ -313,6 +315,10 @@ class SchedulerState:
     def num_rejected_ahead(self, seq_id: int) -> int:
         """How many drafts of a sequence the steps under way reject, which the scheduler does not know yet."""
         return sum([under.rejected.get(seq_id, 0) for under in self.under_way])
+
+    def is_over_ahead(self, seq_id: int) -> bool:
+        """Whether the sequence has all its tokens with the steps under way, which the scheduler does not know yet."""
+        return seq_id in self.seqs and any(seq_id in under.over for under in self.under_way)
 
     def num_tokens_ahead(self, seq_id: int) -> int:
         """How many tokens of a sequence the steps under way give, which the scheduler does not know yet."""

@@ -69,11 +69,23 @@ class DraftModel:
         for chunk in step.chunks:
             ahead = self.scheduler.num_rejected_ahead(chunk.seq)
             chunk = chunk._replace(start=chunk.start - ahead, stop=chunk.stop - ahead)
-            chunks.append(self._verify(chunk, drafts.pop(chunk.seq)) if chunk.seq in drafts else chunk)
+            proposed = drafts.pop(chunk.seq, None)
+            if self.scheduler.is_over_ahead(chunk.seq):
+                chunk = self._in_vain(chunk)
+            elif proposed is not None:
+                chunk = self._verify(chunk, proposed)
+            chunks.append(chunk)
         for seq_id in drafts:
             sentence = "a step verifies drafts of $sequence, and computes no token of it"
             raise Finding("read-back", sentence, call=SCHEDULE, sequence=f"sequence {seq_id}")
         return step._replace(chunks=chunks)
+
+    def _in_vain(self, chunk: Chunk) -> Chunk:
+        """What is left of the chunk of a sequence that is over: positions behind its tokens are computed in vain."""
+        seq, num_known = self.scheduler.seqs[chunk.seq], len(self.scheduler.seqs[chunk.seq].tokens)
+        if chunk.stop > num_known:
+            self.scheduler.num_rejected[seq.id] = chunk.stop - num_known
+        return chunk._replace(start=min(chunk.start, num_known), stop=min(chunk.stop, num_known))
 
     def _verify(self, chunk: Chunk, drafts: Sequence[int]) -> Chunk:
         seq = self.scheduler.seqs.get(chunk.seq)

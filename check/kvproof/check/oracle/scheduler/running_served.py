@@ -14,8 +14,8 @@ These do not count against a scheduler:
   that a transfer or a step still uses;
 - a step in which a request ended for lack of room;
 - with drafts and asynchronous steps, any step: positions are counted as if all drafts were accepted, up to a limit;
-- with several steps ahead, a request that was in one of the last `async_steps - 1` steps: a stage of the pipeline
-  computes each of these, and the scheduler may wait until the last stage has its token;
+- where requests are left out of the steps after their own (`staggered`), one that was in one of the last
+  `async_steps - 1` steps: it waits until the last stage of the pipeline has its token;
 - with loads that fail, a request of which a step under way computes something in vain;
 - a request that is over with a step under way: it has a token that nobody needs. The scheduler may not know this, and
   lack blocks for it.
@@ -65,7 +65,7 @@ def judge_running_served(state: SchedulerState, step: ScheduledStep, left: Left)
         if not state.explainer.machine.function("may_answer_ok")(needed + slack, unused, 0):
             if state.moves_kv:
                 return
-        elif not (_is_in_a_stage(state, request) or _is_over(state, members)):
+        elif not (_is_left_out(state, request) or _is_over(state, members)):
             passed_over = passed_over or (request, needed)
     if passed_over is not None:
         request, needed = passed_over
@@ -79,9 +79,9 @@ def judge_running_served(state: SchedulerState, step: ScheduledStep, left: Left)
         )
 
 
-def _is_in_a_stage(state: SchedulerState, request: ExpectedRequest) -> bool:
-    """Whether a step of the last ones computes the request, of which a pipeline has one in each of its stages."""
-    return request.newest_step > state.num_steps - state.config.async_steps
+def _is_left_out(state: SchedulerState, request: ExpectedRequest) -> bool:
+    """Whether the scheduler may leave the request out of this step, since it was in one of the last ones."""
+    return state.config.staggered and request.newest_step > state.num_steps - state.config.async_steps
 
 
 def _is_over(state: SchedulerState, members: list[ExpectedSequence]) -> bool:

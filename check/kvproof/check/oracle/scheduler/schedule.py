@@ -76,7 +76,13 @@ class StepExplainer:
                 raise Finding("no-use-after-free", "$sequence is scheduled, and is over", call=SCHEDULE, sequence=name)
             if chunk.seq in chunks:
                 raise Finding("exclusive-writer", "$sequence is scheduled twice", call=SCHEDULE, sequence=name)
-            if not 0 <= chunk.start <= chunk.stop <= len(seq.tokens):
+            if chunk.start < 0:
+                sentence = "$sequence shall compute from position $observed on; its first one is $expected"
+                raise Finding("read-back", sentence, call=SCHEDULE, expected=0, observed=chunk.start, sequence=name)
+            if chunk.start > chunk.stop:
+                sentence = f"$sequence shall compute from position {chunk.start} on, and end before $observed"
+                raise Finding("read-back", sentence, call=SCHEDULE, observed=chunk.stop, sequence=name)
+            if chunk.stop > len(seq.tokens):
                 raise Finding(
                     "read-back",
                     f"$sequence shall compute positions {chunk.start} to $observed of $expected tokens",

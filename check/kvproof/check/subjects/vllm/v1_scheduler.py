@@ -2,10 +2,9 @@
 
 The adapter plays vLLM's engine core. It adds requests, reports the steps of `schedule` to kvproof, which executes them,
 and gives the results back with `update_from_output`. If another step may be under way, vLLM's own `AsyncScheduler`
-schedules. Two steps ahead are those of a pipeline of two stages, with the second generation of the model runner: an
-engine of one device has two batches, and one of N stages has N + 1. A request is in a step of its own stage only, so it
-is in every second one at most. The scheduler ends requests by itself; to end one for the judge, the adapter makes the
-sampled token a stop token of that request.
+schedules. An engine of one device has two batches; two steps ahead are those of a pipeline, of three stages with the
+first generation of the model runner, and of two with the second one, which leaves a request out of the next step. The
+scheduler ends requests by itself; to end one for the judge, the adapter makes the sampled token a stop token of it.
 
 The engine core takes aborts between steps only; one that comes within a step is carried out when the step is complete,
 or, scheduling asynchronously, when it is launched. Steps run on the device one after another, so that a block given up
@@ -39,9 +38,9 @@ from kvproof.check.protocol.manager import Assumption, Observation, Unsupported
 from kvproof.check.protocol.scheduler import ABORTED, FAILED, Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.loading import EngineError
-from kvproof.check.subjects.loading.stub_modules import no
 from kvproof.check.subjects.vllm.offloading_connector import OffloadingConnector
 from kvproof.check.subjects.vllm.v1_connector import Connector
+from kvproof.check.subjects.vllm.v1_drafts import PIPELINED, ngrams, num_stages
 from kvproof.check.subjects.vllm.v1_fakes import Adapter
 from kvproof.check.subjects.vllm.v1_loader import hasher_of
 from kvproof.check.subjects.vllm.v1_observation import (
@@ -71,24 +70,8 @@ ASSUMPTIONS = (
 )
 
 
-PIPELINED = 2  # steps ahead at most: with a pipeline of so many stages, one batch more is under way
 OFFLOADING = "offloading"  # the connector that stores what requests computed in host memory
 END_OF = {"FINISHED_ABORTED": ABORTED, "FINISHED_ERROR": FAILED}
-
-
-def ngrams(num_tokens: int) -> Options:
-    """The configuration of drafts that are looked up in the text so far: they have no model, KV or slots."""
-    return Options(
-        num_speculative_tokens=num_tokens,
-        max_num_new_slots_for_drafting=0,
-        use_eagle=no,
-        use_eagle_block_drop=no,
-        needs_eagle_block_drop=no,
-        use_multi_module_mtp=no,
-        use_dflash=no,
-        use_dspark=no,
-        uses_draft_model=no,
-    )
 
 
 class Tokens(list[int]):
@@ -144,8 +127,12 @@ class VllmV1Scheduler(SchedulerAdapter):
         if loads_groups(modules.scheduler):
             self.capabilities = replace(self.capabilities, hybrid_transfers=True)
         self.capabilities = replace(self.capabilities, retention=has_retention(modules.interface))
-        ahead = inspect.getsource(modules.ahead)
-        self.capabilities = replace(self.capabilities, async_steps=PIPELINED if "next_decode_eligible" in ahead else 1)
+        source, ahead = inspect.getsource(modules.scheduler), inspect.getsource(modules.ahead)
+        self.capabilities = replace(
+            self.capabilities,
+            async_steps=PIPELINED if "use_pp and not self.scheduler_config.async" in source else 1,
+            staggers="next_decode_eligible" in ahead,
+        )
         self._drafts_ahead = "num_spec_tokens" in ahead
         source = inspect.getsource(modules.scheduler)
         if "invalid_block_ids" in source:
@@ -234,7 +221,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             parallel_config=Options(
                 decode_context_parallel_size=1,
                 prefill_context_parallel_size=1,
-                pipeline_parallel_size=max(1, config.async_steps),
+                pipeline_parallel_size=num_stages(config),
                 data_parallel_size=1,
                 world_size=1,
                 data_parallel_rank=0,
@@ -247,7 +234,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             speculative_config=ngrams(config.speculative_tokens) if config.speculative_tokens else None,
             ec_manager_config=Options(get_encoder_cache_manager_obj=lambda: None),
             num_speculative_tokens=config.speculative_tokens,
-            use_v2_model_runner=config.async_steps > 1,
+            use_v2_model_runner=config.staggered,
             num_lookahead_tokens=0,
             num_prefill_lookahead_tokens=0,
             num_hash_lookahead_tokens=0,
