@@ -1,6 +1,6 @@
 """Explain what a step computed: the blocks that its writes fill, and from which places on a hit may end there."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.oracle.refinement import Explainer
@@ -8,27 +8,30 @@ from kvproof.spec.text import operations
 from kvproof.spec.text.state import NONE
 
 
-def explain_step(explainer: Explainer, writes: Sequence[tuple[ExpectedSequence, int, int]]) -> None:
+def explain_step(
+    explainer: Explainer, writes: Sequence[tuple[ExpectedSequence, int, int]], loads: Container[tuple[int, int]] = ()
+) -> None:
     """Explain a step that computed the tokens of each sequence from position `start` up to `stop`.
 
     A sequence may share a block that another one computes. That happens in the same step at the latest, since a
-    step writes before it reads.
+    step writes before it reads. loads: the writes, by sequence and start, that load KV from elsewhere.
     """
     behind = []
     for seq, start, stop in writes:
+        num_loaded = _num_loaded(seq, stop) if (seq.id, start) in loads else 0
         for part in seq.parts if seq.prefix is None else (seq.prefix, seq):
             if explainer.num_done(part) < part.at(start):
-                behind.append((part, start, stop))
+                behind.append((part, start, stop, num_loaded))
             else:
-                _computed(explainer, part, stop, _first_complete(explainer, part, start, stop))
+                _computed(explainer, part, stop, _first_complete(explainer, part, start, stop), num_loaded)
     while behind:
         behind.sort(key=lambda write: not _can_catch_up(explainer, write[0], write[1]))
-        seq, start, stop = behind.pop(0)
+        seq, start, stop, num_loaded = behind.pop(0)
         program = operations.catch_up(
             explainer.state, explainer.block_size, seq.slot, seq.at(start) - explainer.num_done(seq)
         )
         explainer.run(program, f"run: sequence {seq.id}")
-        _computed(explainer, seq, stop)
+        _computed(explainer, seq, stop, num_loaded=num_loaded)
 
 
 def _can_catch_up(explainer: Explainer, seq: ExpectedSequence, start: int) -> bool:
@@ -45,32 +48,37 @@ def _first_complete(explainer: Explainer, seq: ExpectedSequence, start: int, sto
 
 
 def explain_load(explainer: Explainer, seq: ExpectedSequence, start: int, stop: int) -> None:
-    """Explain that the tokens of a sequence from `start` up to `stop` were loaded: there are no reads before its own.
-
-    The last token of a prompt is computed even if all of it was loaded, so it reads as far back as its window.
-    """
-    state, size = explainer.state, explainer.block_size
+    """Explain that a load has ended, of the tokens of a sequence from `start` up to `stop`."""
     for part in seq.parts:
-        context, before = f"load of sequence {seq.id}", state.done_full[part.slot]
-        num_shared = part.at(start) - explainer.num_done(part)
-        explainer.run(operations.catch_up(state, size, part.slot, num_shared), context)
-        num_loaded = part.at(min(stop, len(seq.tokens) - 1)) - explainer.num_done(part)
-        explainer.run(operations.compute_tokens(state, size, part.slot, num_loaded), context)
-        _computed(explainer, part, stop, before)
+        before, num_shared = explainer.state.done_full[part.slot], part.at(start) - explainer.num_done(part)
+        program = operations.catch_up(explainer.state, explainer.block_size, part.slot, num_shared)
+        explainer.run(program, f"load of sequence {seq.id}")
+        _computed(explainer, part, stop, before, _num_loaded(seq, stop))
 
 
-def _computed(explainer: Explainer, seq: ExpectedSequence, stop: int, before: int = NONE) -> None:
-    """before: the first entry that may be complete now, if it is not the next one."""
-    state, size = explainer.state, explainer.block_size
-    explainer.widen(seq, "run")
+def _num_loaded(seq: ExpectedSequence, stop: int) -> int:
+    """The tokens behind which a sequence begins to read, if its first `stop` tokens are hit or loaded.
+
+    The last token of a prompt is computed even if all of it was loaded.
+    """
+    return min(stop, len(seq.tokens) - 1)
+
+
+def _computed(explainer: Explainer, seq: ExpectedSequence, stop: int, before: int = NONE, num_loaded: int = 0) -> None:
+    """before: the first entry that may be complete now, if it is not the next one. num_loaded: as `_num_loaded`."""
+    state, size, context = explainer.state, explainer.block_size, f"run: sequence {seq.id}"
     before = state.done_full[seq.slot] if before == NONE else before
-    num_tokens = seq.at(stop) - explainer.num_done(seq)
-    explainer.run(operations.compute_tokens(state, size, seq.slot, num_tokens), f"run: sequence {seq.id}")
+    if num_loaded:
+        num_slots = seq.at(num_loaded) - explainer.num_done(seq)
+        explainer.run(operations.compute_tokens(state, size, seq.slot, num_slots), context)
+    explainer.widen(seq, "run")
+    num_slots = seq.at(stop) - explainer.num_done(seq)
+    explainer.run(operations.compute_tokens(state, size, seq.slot, num_slots), context)
     if before < state.done_full[seq.slot] and explainer.config.caching and not seq.is_encoder:
         new = operations.mark_computed(state, size, seq.slot, before)
         if explainer.config.forgets and seq.window > 0:
             new = _without_forgotten(explainer, seq, before, new)
-        explainer.run(new, f"run: sequence {seq.id}")
+        explainer.run(new, context)
         if seq.layout.num_tokens < seq.layout.num_slots:
             _note_unaligned(explainer, seq, stop)
 

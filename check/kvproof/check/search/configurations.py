@@ -138,8 +138,11 @@ def draw_for_scheduler(
 def draw_loads(random: Random, drawn: dict[str, Any], capabilities: Capabilities) -> None:
     """Draw whether KV from elsewhere is loaded within a step, and what happens if that fails."""
     is_windowed, is_single = bool(drawn["window"] or drawn["local_chunk"]), len(drawn["kv_groups"]) == 1
-    if capabilities.loads_in_step and is_single and not is_windowed:
+    is_hybrid = is_windowed or not is_single or has_sizes(drawn["kv_groups"])
+    if capabilities.loads_in_step and (capabilities.hybrid_transfers or not is_hybrid):
         drawn["loads_in_step"] = random.choice((False, False, True))
+    if drawn.get("loads_in_step") and is_hybrid:
+        return
     if capabilities.load_failures and not (is_single and is_windowed) and not has_sizes(drawn["kv_groups"]):
         drawn["load_failures"] = random.choice(("", *capabilities.load_failures))
 

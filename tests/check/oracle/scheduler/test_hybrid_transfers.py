@@ -89,6 +89,30 @@ class LoadsAll(Windowed):
         return 0
 
 
+class LoadsInStep(Windowed):
+    """A step computes what lies behind the KV that it loads."""
+
+    capabilities = Capabilities(transfers=True, hybrid_transfers=True, window=True, loads_in_step=True)
+
+    def add_request(
+        self, request: int, seqs: list[int], tokens: list[int], key: Any, images: Any, max_tokens: int, encoder: Any
+    ) -> None:
+        super().add_request(request, seqs, tokens, key, images, max_tokens, encoder)
+        size, new = self.config.block_size, self.requests[seqs[0]]
+        new.coming = min(new.coming, (len(tokens) - 1) // size * size)
+
+    def may_run(self, request: Request) -> bool:
+        request.is_loading = False
+        return super().may_run(request)
+
+
+class LoadsTooLittleInStep(LoadsInStep):
+    """The first entry that the step reads is not loaded."""
+
+    def loaded_from(self, request: Request) -> int:
+        return self.first_entry(request.coming) + 1
+
+
 class LoadsTooLittle(Windowed):
     """The last token of a prompt is computed again, and reads one position more than the next one."""
 
@@ -109,6 +133,16 @@ def test_entries_that_no_later_token_reads_may_be_loaded_and_sent_or_left(lawful
     assert done.finding is None, done.finding
     assert all(done.coverage[name] > 10 for name in ("load", "send", "window left an entry"))
     assert (done.coverage["send without what the window left"] > 0) == (lawful is not SendsAll)
+
+
+def test_a_step_may_load_what_it_reads_and_no_more() -> None:
+    fixed = FIXED | {"loads_in_step": True}
+    done = walk(SCHEDULERS, LoadsInStep(), 1, max_operations=2_000, seconds=100.0, fixed=fixed)
+    assert done.finding is None, done.finding
+    assert done.coverage["load within a step"] > 10
+    done = walk(SCHEDULERS, LoadsTooLittleInStep(), 1, max_operations=2_000, seconds=100.0, fixed=fixed)
+    assert done.finding is not None
+    assert done.finding.property == "window-kept"
 
 
 @pytest.mark.parametrize(("faulty", "property"), [(LoadsTooLittle, "window-kept"), (SendsTooLittle, "in-flight-held")])

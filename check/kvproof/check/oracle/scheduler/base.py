@@ -143,6 +143,11 @@ class UnderWay:
     in_vain: dict[int, tuple["UnderWay", int]] = field(default_factory=dict)  # by sequence: why, and the tokens it has
     dropped: dict[int, int] = field(default_factory=dict)  # by sequence: a token that was sampled in vain
 
+    @property
+    def starts(self) -> dict[int, int]:
+        """By sequence, the first token that the step computes or loads."""
+        return {one.seq: one.start for one in self.step.chunks} | {one.seq: one.hit for one in self.step.loads}
+
 
 def require_loads(config: SchedulerConfig, can: Capabilities) -> None:
     """Raise Unsupported if loads cannot fail, or happen within a step, as the configuration says."""
@@ -150,8 +155,9 @@ def require_loads(config: SchedulerConfig, can: Capabilities) -> None:
         raise Unsupported(f"the subject does not declare what happens if a load fails: {config.load_failures}")
     if (config.load_failures or config.loads_in_step) and not config.transfers:
         raise Unsupported("only KV from elsewhere is loaded within a step, or not loaded at all")
-    if config.loads_in_step and (config.window or config.local_chunk or len(config.kv_groups) > 1):
-        raise Unsupported("a load within a step is judged with one group of full attention")
+    is_hybrid = config.leaves_entries or config.has_states or len(config.kv_groups) > 1
+    if config.loads_in_step and config.load_failures and is_hybrid:
+        raise Unsupported("loads within a step that fail are judged with one group of full attention")
     if config.load_failures and (config.window or config.local_chunk) and len(config.kv_groups) == 1:
         raise Unsupported("loads that fail are judged without windows and local attention, or with several KV groups")
     if config.load_failures and (config.has_states or len({*config.block_sizes}) > 1):
@@ -205,6 +211,7 @@ class SchedulerState:
         self.aborted_in: dict[int, UnderWay] = {}  # of aborted sequences that are sent: the newest step at that time
         self.ending: dict[int, tuple[str, ...]] = {}  # requests that are over, until the subject reports how they ended
         self.to_sample_again: dict[int, list[int]] = {}  # by sequence: tokens that were sampled in vain, the last first
+        self.loads_in_step: set[tuple[int, int]] = set()  # of the explained step: sequences, and where the loads begin
         self.without_slot: set[int] = set()  # sequences that have tables, but do not count as running
         self.num_rejected: dict[int, int] = {}  # by sequence: drafts that the explained step computes in vain
         self.used_by_step: dict[int, ExpectedSequence] = {}  # sequences whose blocks the explained step uses
@@ -293,8 +300,8 @@ class SchedulerState:
             self.pending.land(left, context)
 
     def starts_under_way(self) -> dict[int, int]:
-        """By sequence, the first token that a step under way computes."""
-        return {chunk.seq: chunk.start for under in reversed(self.under_way) for chunk in under.step.chunks}
+        """By sequence, the first token that a step under way computes or loads."""
+        return {seq: start for under in reversed(self.under_way) for seq, start in under.starts.items()}
 
     def end_send(self, seq_id: int, context: str) -> None:
         """The KV of a sequence was sent. What a step under way uses is kept until the newest step is complete."""
@@ -372,9 +379,10 @@ class SchedulerState:
         if worker.is_pending:
             writes, others = worker.writes[:], worker.in_other_orders(lookahead)
             worker.execute(lookahead)
-            explain_step(self.explainer, writes)
+            explain_step(self.explainer, writes, self.loads_in_step)
             compare_memory(self.oracle, others)
         worker.fresh.clear()
+        self.loads_in_step.clear()
 
     def observe_released(self, context: str, touched: Sequence[ExpectedSequence] = ()) -> None:
         """Observe the subject. A request that is over while a step uses its blocks may release them now or later.

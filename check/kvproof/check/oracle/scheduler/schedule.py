@@ -358,7 +358,8 @@ class StepExplainer:
             if caching and scheduler.oracle.knows_cached:  # else it may learn of KV later
                 self.hits.judge_admission(first, hit, SCHEDULE)
             found = copies if scheduler.oracle.hits_within_blocks else None
-            explainer.admitted(first, hit, caching, SCHEDULE, self.capabilities.same_step_hits, found)
+            num_loaded = loads[first.id].stop - hit if first.id in loads else 0
+            explainer.admitted(first, hit, caching, SCHEDULE, self.capabilities.same_step_hits, found, num_loaded)
             for chunk in chunks[1:]:
                 seq = scheduler.seqs[chunk.seq]
                 explainer.forked(first, seq, SCHEDULE)
@@ -402,6 +403,7 @@ class StepExplainer:
             sentence = f"the step loads positions {load.hit} to {load.stop - 1} of $sequence, and hits {seq.hit} tokens"
             raise Finding("read-back", sentence, call=SCHEDULE, sequence=seq.name)
         self.worker.writes.append((seq, load.hit, load.stop))
+        self.scheduler.loads_in_step.add((seq.id, load.hit))
         self.failed_loads.begin(seq, load)
         self.coverage["load within a step"] += 1
 

@@ -101,9 +101,9 @@ class StepJudge:
         self._judge_progress(has_moved)
         if held_up and self.judges_waiting and not self.steps.left.num_seqs:
             judge_left_waiting(self.scheduler, step, held_up, num_unused)
-        starts = {chunk.seq: chunk.start for chunk in step.chunks}
-        flights = self.scheduler.pending.launch(self.scheduler.used_by_step.values(), SCHEDULE, starts)
-        under = UnderWay(outcome, frozenset(self.scheduler.used_by_step), flights)
+        used = self.scheduler.used_by_step
+        under = UnderWay(outcome, frozenset(used), [])
+        under.flights += self.scheduler.pending.launch(used.values(), SCHEDULE, under.starts)
         if self.drafts:
             under.accepted, under.rejected = self.drafts.accepted, self.scheduler.num_rejected
         self.scheduler.under_way.append(under)
@@ -248,6 +248,7 @@ class StepJudge:
             self.scheduler.pending.land(under.flights, LAUNCH)
         if self.capabilities.steps_in_order and any(request.is_doomed for request in self.scheduler.requests.values()):
             self.scheduler.observe_released(LAUNCH)
+            self.scheduler.judge_sends(LAUNCH)
             self.oracle.settle(LAUNCH)
         if self.config.async_steps:
             self.sampling.sample(under, self.sampling.of(under.step), tokens)
