@@ -135,6 +135,7 @@ class SchedulerCan(ManagerCan):
     sends_aborted: bool = False  # and it may be sent after a request was aborted
     hybrid_transfers: bool = False  # and with windows, local attention and several KV groups: `being_sent`
     loads_in_step: bool = False  # and the load may happen within the step that lets the sequence in
+    repeated_reports: bool = False  # and that a load is over may be reported more than once
     load_failures: tuple[str, ...] = ()  # what it can do if a load fails: policies of `spec.text.loads`
     connectors: tuple[str, ...] = ()  # its own connectors to host memory that it can have, by the engine's names
     reports_ends: bool = False  # it reports how each request ended that was aborted, ignored or failed

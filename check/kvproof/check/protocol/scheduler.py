@@ -44,6 +44,7 @@ class SchedulerConfig(Config):
     transfers: bool = False  # KV is loaded from elsewhere, or sent there after a request, while steps run
     sends_aborted: bool = False  # what was computed of an aborted request is sent too, if its KV is to be sent
     loads_in_step: bool = False  # these loads happen within the step that lets the sequence in
+    repeated_reports: bool = False  # that a load is over may be reported again later, as by a second connector
     load_failures: str = ""  # what becomes of a request whose load fails, "recompute" or "fail"; empty: no load fails
     connector: str = ""  # the scheduler's own connector to host memory, by the engine's name; empty: none
     host_slots: int = 8  # blocks of KV that fit into the host memory of the connector
@@ -86,6 +87,7 @@ LIMITS = (  # the settings that a scheduler has in addition to the features and 
     Setting("sends_aborted", lambda config: (False,)),
     Setting("load_failures", lambda config: ("",), rank=lambda policy: policy != ""),
     Setting("loads_in_step", lambda config: (False,)),
+    Setting("repeated_reports", lambda config: (False,)),
     Setting("transfers", lambda config: (False,)),
     Setting("connector", lambda config: ("",), rank=lambda connector: connector != ""),
     Setting("host_slots", lambda config: smaller_sizes(1, config.host_slots), least=1),
@@ -273,7 +275,8 @@ class TransferringSubject(SchedulerSubject, Protocol):
     def arrived(self, sent: list[int], received: list[int]) -> None:
         """The sequences whose KV was sent, and those whose KV was loaded, since the last `complete`.
 
-        Called before each `complete`.
+        Called before each `complete`. With `repeated_reports`, a sequence may be received again, at any time after the
+        first, also when its request is over or gone: this changes nothing. No other load of it is under way then.
         """
 
 

@@ -142,6 +142,7 @@ class Complete(SchedulerOperation, tag="complete", frozen=True):
     that end. arrivals: sequences whose transfer is over. copied: places of the copies to and from host memory that are
     over, among those that can be, the oldest first. drafts: sequences for which the next tokens are guessed, each with
     these tokens, and how many of them are right. failures: loads under way that are reported to fail, as of `launch`.
+    repeated: sequences whose load was reported to be over before, and is once more.
     """
 
     tokens: Ids
@@ -151,9 +152,10 @@ class Complete(SchedulerOperation, tag="complete", frozen=True):
     copied: tuple[int, ...] | UnsetType = UNSET
     drafts: DraftsData | UnsetType = UNSET
     failures: FailuresData | UnsetType = UNSET
+    repeated: tuple[int, ...] | UnsetType = UNSET
 
     def simpler(self) -> Iterator["Complete"]:
-        names = "forks", "stops", "arrivals", "copied", "drafts"
+        names = "forks", "stops", "arrivals", "copied", "drafts", "repeated"
         events = {name: getattr(self, name) for name in names if getattr(self, name)}
         if events or self.failures:
             yield Complete(self.tokens)
@@ -170,6 +172,7 @@ class Complete(SchedulerOperation, tag="complete", frozen=True):
         parts += [f"the transfer of sequence {seq} is over" for seq in self.arrivals or ()]
         parts += [f"copies no. {', '.join(map(str, self.copied))} are over"] if self.copied else []
         parts += drafts_text(self.drafts or ()) + failures_text(self.failures or ())
+        parts += [f"the load of sequence {seq} is reported once more" for seq in self.repeated or ()]
         return f"complete({', '.join(parts)})"
 
 

@@ -145,6 +145,8 @@ def draw_loads(random: Random, drawn: dict[str, Any], capabilities: Capabilities
         return
     if capabilities.load_failures and not (is_single and is_windowed) and not has_sizes(drawn["kv_groups"]):
         drawn["load_failures"] = random.choice(("", *capabilities.load_failures))
+    if capabilities.repeated_reports:
+        drawn["repeated_reports"] = random.choice((False, False, False, True))
 
 
 def without_what_excludes(drawn: dict[str, Any], capabilities: Capabilities, fixed: dict[str, Any]) -> dict[str, Any]:

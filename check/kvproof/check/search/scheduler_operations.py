@@ -168,6 +168,8 @@ class SchedulerOperations:
             arrivals = (tuple(i for i in under_way if judge.last_step is not None or random.random() < self.arrivals),)
             if failures := self._failures(judge.loading) if self.fails else ():
                 arrivals = (*arrivals, (), (), failures)
+            if self.config.repeated_reports and (repeated := self._repeated()):
+                arrivals = (*arrivals, *((), (), ())[len(arrivals) - 1 :], repeated)
         if judge.host:
             places = range(len(judge.host.ready()))
             copied = tuple(i for i in places if judge.last_step is not None or random.random() < self.arrivals)
@@ -188,6 +190,11 @@ class SchedulerOperations:
             elif self.stops and random.random() < self.stops:
                 stops.append(chunk.seq)
         return "complete", samples, tuple(forks), tuple(stops), *arrivals
+
+    def _repeated(self) -> tuple[int, ...]:
+        """Sometimes, sequences whose load was reported to be over."""
+        reported = self.judge.failed_loads.reported
+        return tuple(i for i in reported if self.random.random() < self.arrivals / 4)
 
     def _drafts(self, place: int) -> tuple[Any, ...]:
         """For most sequences of a step under way: some tokens, and how many of them are right."""

@@ -81,6 +81,30 @@ class Loads(Moves):
         super().complete(sampled, forks, finished)
 
 
+class Repeats(Loads):
+    """What is reported twice changes nothing the second time."""
+
+    capabilities = Capabilities(transfers=True, repeated_reports=True, load_failures=(RECOMPUTE,), reports_ends=True)
+
+    def arrived(self, sent: list[int], received: list[int]) -> None:
+        loading = [seq for seq in received if seq in self.requests and self.requests[seq].is_loading]
+        super().arrived(sent, loading)
+
+
+class FreesTwice(Repeats):
+    """What is received belongs to a request that waits for it, or is over."""
+
+    def arrived(self, sent: list[int], received: list[int]) -> None:
+        Moves.arrived(self, sent, [seq for seq in received if seq in self.requests])
+
+
+class KnowsAll(Repeats):
+    """What is received belongs to a request that is there."""
+
+    def arrived(self, sent: list[int], received: list[int]) -> None:
+        Moves.arrived(self, sent, received)
+
+
 class BeginsAgain(Loads):
     """What was loaded is given up if a part of it fails, and the request waits, behind all others."""
 
@@ -195,6 +219,36 @@ def test_what_is_wrong_after_a_failed_load_is_found(
     assert done.finding is not None
     assert done.finding.property in properties, done.finding
     assert finding_of(Loads(), done.counterexample.config, done.counterexample.operations) is None
+
+
+REPEATED = {"transfers": True, "load_failures": "", "repeated_reports": True}
+
+
+def test_a_load_may_be_reported_twice() -> None:
+    done = walk(SCHEDULERS, Repeats(), 1, max_operations=6_000, seconds=100.0, fixed=REPEATED)
+    assert done.finding is None, done.finding
+    names = "load reported again", "load reported again when its request is gone"
+    assert all(done.coverage[name] > 20 for name in names)
+
+
+@pytest.mark.parametrize("faulty", [FreesTwice, KnowsAll])
+def test_a_second_report_that_changes_something_is_found(faulty: Callable[[], Loads]) -> None:
+    done = walk(SCHEDULERS, faulty(), 1, max_operations=10_000, seconds=100.0, fixed=REPEATED)
+    assert done.counterexample is not None
+    assert done.finding is not None
+    assert done.finding.property in ("in-flight-held", "total-calls")
+    assert finding_of(Repeats(), done.counterexample.config, done.counterexample.operations) is None
+
+
+def test_only_a_load_that_is_over_is_reported_again() -> None:
+    config = SchedulerConfig(block_size=1, num_gpu_blocks=5, transfers=True, repeated_reports=True)
+    judge = SchedulerJudge(Repeats(), config)
+    again: Operation = ("complete", (0,), (), (), (), (), (), (), (10, 11))
+    for operation in [add(1, 4, 1, (3, False)), ("schedule",), ("launch",), again]:
+        assert judge.apply(operation)
+    assert judge.coverage["load reported again"] == 0
+    with pytest.raises(Unsupported, match="does not take it that a load is reported twice"):
+        SchedulerJudge(Loads(), config)
 
 
 def judged(*operations: Operation, **changed: Any) -> SchedulerJudge:

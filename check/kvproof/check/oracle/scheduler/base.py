@@ -162,6 +162,8 @@ def require_loads(config: SchedulerConfig, can: Capabilities) -> None:
         raise Unsupported("loads that fail are judged without windows and local attention, or with several KV groups")
     if config.load_failures and (config.has_states or len({*config.block_sizes}) > 1):
         raise Unsupported("loads that fail are judged without states, and with blocks of one size")
+    if config.repeated_reports and not (can.repeated_reports and config.transfers):
+        raise Unsupported("the subject does not take it that a load is reported twice")
     if config.loads_in_step and not can.loads_in_step:
         raise Unsupported("the subject does not load KV within a step")
 

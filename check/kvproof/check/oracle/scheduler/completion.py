@@ -141,12 +141,13 @@ class CompletionJudge:
         copied: Sequence[int] = (),
         drafts: Sequence[Drafts] = (),
         failures: Failures = (),
+        repeated: Sequence[int] = (),
     ) -> bool:
         """The results of the oldest step go back: forks, a token for each sequence computed to its end, and ends.
 
         arrivals: sequences whose KV has been loaded, or sent. copied: places of the copies to and from host memory that
         are over. drafts: sequences, each with the next tokens as a draft model guesses them, and how many are right.
-        failures: loads under way that fail.
+        failures: loads under way that fail. repeated: sequences whose load is reported to be over once more.
         """
         if not tokens:
             return False
@@ -169,7 +170,7 @@ class CompletionJudge:
         received = [i for i in dict.fromkeys(arrivals) if i in self.scheduler.loading]
         sent = [i for i in dict.fromkeys(arrivals) if i in self.scheduler.sending and self._may_be_sent(i, under)]
         if self.config.transfers:
-            self.call("total-calls", "arrived", sent, received)
+            self.call("total-calls", "arrived", sent, [*received, *self.failed_loads.repeated(repeated)])
         if self.scheduler.host:
             received = self._end_copies(self.scheduler.host, copied)
         if self.drafts:

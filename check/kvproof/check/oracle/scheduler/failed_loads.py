@@ -20,6 +20,7 @@ from kvproof.check.protocol.scheduler import FAILED, Load, ScheduledStep
 from kvproof.spec.text.loads import FAIL, is_in_vain, must_end, num_there
 
 Failures = Sequence[tuple[int, Sequence[int]]]  # sequences, and places of the blocks that fail; none: all of them
+NUM_REPORTED_MAX = 6  # loads of which it is reported again that they are over
 Write = tuple[ExpectedSequence, int, int]
 
 
@@ -47,6 +48,7 @@ class FailedLoads:
         self.seqs, self.worker, self.coverage = scheduler.seqs, scheduler.worker, scheduler.coverage
         self.loads: dict[int, BlocksOfLoad] = {}  # by sequence
         self.there: dict[int, int] = {}  # by sequence whose load failed in part: the tokens that have KV
+        self.reported: list[int] = []  # the newest loads that were reported to be over
         self.may_begin_again = set[int]()  # sequences whose failed load is over, until they are scheduled
         self._unfit: dict[int, Unfit] = {}
 
@@ -86,10 +88,21 @@ class FailedLoads:
     def over(self, seq_id: int, seq: ExpectedSequence | None) -> None:
         """A load is over: from now on its sequence, if it is still there, has the KV up to the first failed block."""
         del self.loads[seq_id]
+        self.reported = [*self.reported[1 - NUM_REPORTED_MAX :], seq_id]
         there = self.there.pop(seq_id, None)
         if there is not None and seq is not None:
             seq.computed = there
             self.may_begin_again.add(seq_id)
+
+    def repeated(self, seq_ids: Sequence[int]) -> list[int]:
+        """The sequences of which it may be reported again that their load is over: no other one is under way."""
+        if not self.config.repeated_reports:
+            return []
+        known = [seq_id for seq_id in dict.fromkeys(seq_ids) if seq_id in self.reported]
+        again = [seq_id for seq_id in known if seq_id not in self.scheduler.loading]
+        for seq_id in again:
+            self.coverage["load reported again" + ("" if seq_id in self.seqs else " when its request is gone")] += 1
+        return again
 
     def begin_again(self, step: ScheduledStep) -> bool:
         """Explain sequences whose load failed and that gave all up; they wait, or this step lets them in once more."""
