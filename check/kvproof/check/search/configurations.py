@@ -130,23 +130,35 @@ def draw_for_scheduler(
         least = max(least, drawn["max_model_len"])
     drawn["max_num_batched_tokens"] = least + pick((0, 3, 40, 256, 2_048) if is_large else (0, 0, 1, 3, 8, 40))
     if drawn.get("transfers"):
-        draw_loads(random, drawn, capabilities)
+        draw_loads(random, drawn, capabilities, fixed)
     drawn |= fixed
     return with_retention(SchedulerConfig(**drawn), fixed)
 
 
-def draw_loads(random: Random, drawn: dict[str, Any], capabilities: Capabilities) -> None:
-    """Draw whether KV from elsewhere is loaded within a step, and what happens if that fails."""
-    is_windowed, is_single = bool(drawn["window"] or drawn["local_chunk"]), len(drawn["kv_groups"]) == 1
-    is_hybrid = is_windowed or not is_single or has_sizes(drawn["kv_groups"])
-    if capabilities.loads_in_step and (capabilities.hybrid_transfers or not is_hybrid):
+ONE_FULL_GROUP: dict[str, Any] = {"window": None, "local_chunk": None, "kv_groups": (FULL,)}
+
+
+def draw_loads(random: Random, drawn: dict[str, Any], capabilities: Capabilities, fixed: dict[str, Any]) -> None:
+    """Draw whether KV is loaded within a step, whether loads fail, and whether they are reported twice.
+
+    Loads within a step fail with one group of full attention only, so half of these configurations have one.
+    """
+
+    def is_hybrid() -> bool:
+        is_single = len(drawn["kv_groups"]) == 1 and not has_sizes(drawn["kv_groups"])
+        return bool(drawn["window"] or drawn["local_chunk"]) or not is_single
+
+    if capabilities.loads_in_step and (capabilities.hybrid_transfers or not is_hybrid()):
         drawn["loads_in_step"] = random.choice((False, False, True))
-    if drawn.get("loads_in_step") and is_hybrid:
-        return
-    if capabilities.load_failures and not (is_single and is_windowed) and not has_sizes(drawn["kv_groups"]):
-        drawn["load_failures"] = random.choice(("", *capabilities.load_failures))
     if capabilities.repeated_reports:
         drawn["repeated_reports"] = random.choice((False, False, False, True))
+    if fixed.get("loads_in_step", drawn.get("loads_in_step")) and is_hybrid():
+        drawn |= (ONE_FULL_GROUP if random.random() < 0.5 else {}) | fixed
+        if is_hybrid():
+            return
+    is_windowed = bool(drawn["window"] or drawn["local_chunk"]) and len(drawn["kv_groups"]) == 1
+    if capabilities.load_failures and not is_windowed and not has_sizes(drawn["kv_groups"]):
+        drawn["load_failures"] = random.choice(("", *capabilities.load_failures))
 
 
 def without_what_excludes(drawn: dict[str, Any], capabilities: Capabilities, fixed: dict[str, Any]) -> dict[str, Any]:
