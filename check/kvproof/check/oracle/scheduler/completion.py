@@ -161,11 +161,8 @@ class CompletionJudge:
         failed = self.failed_loads.failed(failures, self.scheduler.loading) | under.failed
         readers = self.failed_loads.take_back(under) if under.failed else []
         sampled = {i: t for i, t in under.sampled.items() if (s := self.seqs.get(i)) and not self.is_doomed(s)}
-        ended = [
-            self.seqs[i]
-            for i in sampled
-            if i in under.over or (i in stops and all(child.id != i for child in children))
-        ]
+        born = {child.id for child in children}
+        ended = [self.seqs[i] for i in sampled if i in under.over or (i in stops and i not in born)]
         forked = [*((parent.id, child.id) for parent, child in pairs), *too_many]
         received = [i for i in dict.fromkeys(arrivals) if i in self.scheduler.loading]
         sent = [i for i in dict.fromkeys(arrivals) if i in self.scheduler.sending and self._may_be_sent(i, under)]
