@@ -226,7 +226,7 @@ class FailedLoads:
     # Requests that end -----------------------------------------------------------------------------------------------
 
     def ended(self, failed: Iterable[int], readers: Iterable[ExpectedRequest]) -> list[ExpectedSequence]:
-        """The sequences whose requests end since a load failed: they, and of those that read of it whoever is reported.
+        """The sequences whose requests end since a load failed: they, and those that read of it, if they are reported.
 
         Raises Finding if a request is reported to have ended that may not, or is not reported.
         """
