@@ -6,8 +6,8 @@ allocates; when a step is done, it sets what the request has computed. Differenc
 signatures, once, in `Calls`.
 
 KV cache groups are of full attention, of a sliding window of one width, or of local attention in chunks of one size.
-All have blocks of one size. From 0.9.1 on a manager has several of them; older releases, with the prefix cache, combine
-full attention with one other kind only.
+From 0.9.1 on a manager has several of them; older releases, with the prefix cache, combine full attention with one
+other kind only. From 0.12 on groups may have blocks of different sizes, and from 0.15 on states (Mamba).
 
 Limits: no other kinds of attention; no external tokens; no watermark (from 0.30 on, the scheduler has it).
 """
@@ -43,7 +43,6 @@ from kvproof.check.subjects.vllm.v1_observation import (
 from kvproof.spec.text.eviction_policy import EMPTY_FIRST_LRU, SEQUENCE_LRU
 from kvproof.spec.text.identity import Image, Key
 
-STATE_OPTION = "enable_mamba_shared_prefix_checkpoint"  # from 0.31 on
 ASSUMPTIONS = (
     Assumption("found-blocks-at-once", "The blocks that a look-up finds are handed over at once, or not at all."),
     Assumption("one-request-at-a-time", "A request is allocated to once in a step; what is freed is not in the step."),
@@ -88,6 +87,12 @@ def keeps_last_cached() -> bool:
     return not hasattr(kinds.ChunkedLocalAttentionManager, "get_num_skipped_tokens")
 
 
+def keeps_states_at_boundaries() -> bool:
+    """Whether states have the mode "align" of a prefix cache: from 0.15 on."""
+    kinds = partial_import.module_of("vllm", "v1.core.single_type_kv_cache_manager")
+    return "mamba_cache_mode" in inspect.getsource(kinds)
+
+
 class VllmV1(ManagerAdapter):
     """`KVCacheManager`."""
 
@@ -121,8 +126,8 @@ class VllmV1(ManagerAdapter):
             window_slack=int(has_local and keeps_last_cached()) if has_groups else None,
             eviction=eviction_policy(release.utils) if has_groups else "",
             kv_groups=has_groups,
-            block_sizes=STATE_OPTION in calls.options,
-            states=STATE_OPTION in calls.options,
+            block_sizes="hash_block_size" in calls.options,
+            states=has_groups and keeps_states_at_boundaries(),
             hash_seeds=self._hashes,
             retention=has_retention(release.interface),
             drafting="use_eagle" in calls.options,
