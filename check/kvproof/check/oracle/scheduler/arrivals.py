@@ -87,7 +87,8 @@ class ArrivalJudge:
             if self.scheduler.under_way:
                 self.scheduler.aborted_in[first.id] = self.scheduler.under_way[-1]
             self.coverage["send of an aborted request" + " that is loaded" * (first.id in self.scheduler.loading)] += 1
-        self.scheduler.hold_until_complete(request, context)
+        else:
+            self.scheduler.hold_until_complete(request, context)
         self.scheduler.ending[request_id] = (ABORTED,)
         self.call("total-calls", "abort", request_id)
         self.scheduler.judge_ends(context)

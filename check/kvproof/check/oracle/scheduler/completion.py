@@ -194,10 +194,11 @@ class CompletionJudge:
     def _leave(self, over: Sequence[ExpectedSequence], lost: Collection[ExpectedSequence]) -> None:
         """Sequences are over; their KV is sent, but not of those that are lost, whose load failed."""
         for seq in over:
-            self.scheduler.hold_until_complete(self.scheduler.requests[seq.group.id], COMPLETE)
             if self.scheduler.requests[seq.group.id].is_sent and seq.slot >= 0 and seq not in lost:
                 self.scheduler.begin_send(seq, COMPLETE)
                 self.coverage["send"] += 1
+            else:
+                self.scheduler.hold_until_complete(self.scheduler.requests[seq.group.id], COMPLETE)
 
     def _forked(
         self, forks: Sequence[Sequence[int]], sampling: Sequence[ExpectedSequence]
