@@ -115,7 +115,9 @@ class Narrowed:
         if fixed.get("connector") == "" or len(groups) > 1 or any(map(fixed.get, BESIDE_NO_CONNECTOR)):
             off["connectors"] = ()
         if fixed.get("speculative_tokens"):  # drafts are judged without these
-            off |= {"transfers": False, "connectors": ()}
+            off |= {"connectors": (), "loads_in_step": False, "load_failures": (), "repeated_reports": False}
+            if fixed.get("transfers"):
+                off |= {"window": False, "local_attention": False, "kv_groups": False}
         elif fixed.get("speculative_tokens") == 0 or any(map(fixed.get, BESIDE_NO_DRAFTS)):
             off["speculative_tokens"] = 0
         if fixed.get("load_failures") == "":

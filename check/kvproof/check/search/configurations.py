@@ -39,7 +39,7 @@ VALUES: dict[Any, str] = {  # of a field of a configuration, by its type
     tuple: "a list",
     NoneType: "none",
 }
-BESIDE_NO_DRAFTS = "transfers", "connector"  # drafts are judged without these
+BESIDE_NO_DRAFTS = "connector", "loads_in_step", "load_failures", "repeated_reports"  # drafts are judged without these
 BESIDE_NO_CONNECTOR = "window", "local_chunk", "kv_groups"  # a connector is judged without these
 MANAGER_FIELDS = frozenset(field.name for field in fields(Config))
 
@@ -116,7 +116,8 @@ def draw_for_scheduler(
             drawn["connector"] = ""
         drawn["host_slots"] = pick((1, 2, 3, 4, 6, 8, 16))
     if capabilities.speculative_tokens and not any(map(drawn.get, BESIDE_NO_DRAFTS)):
-        drawn["speculative_tokens"] = pick((0, *range(1, capabilities.speculative_tokens + 1)))
+        num_drafts = pick((0, *range(1, capabilities.speculative_tokens + 1)))
+        drawn["speculative_tokens"] = pick((0, 0, num_drafts)) if drawn.get("transfers") else num_drafts
     drawn |= fixed
     drawn |= without_what_excludes(drawn, capabilities, fixed)
     if drawn.get("async_steps"):
@@ -129,7 +130,7 @@ def draw_for_scheduler(
     if not drawn["chunked"]:
         least = max(least, drawn["max_model_len"])
     drawn["max_num_batched_tokens"] = least + pick((0, 3, 40, 256, 2_048) if is_large else (0, 0, 1, 3, 8, 40))
-    if drawn.get("transfers"):
+    if drawn.get("transfers") and not drawn.get("speculative_tokens"):
         draw_loads(random, drawn, capabilities, fixed)
     drawn |= fixed
     return with_retention(SchedulerConfig(**drawn), fixed)
@@ -164,7 +165,7 @@ def draw_loads(random: Random, drawn: dict[str, Any], capabilities: Capabilities
 def without_what_excludes(drawn: dict[str, Any], capabilities: Capabilities, fixed: dict[str, Any]) -> dict[str, Any]:
     """What was drawn for a scheduler, without one of two things that are not judged together; fixed fields stay."""
     if fixed.get("speculative_tokens"):
-        drawn |= {"transfers": False, "connector": ""} | fixed
+        drawn |= {"connector": ""} | fixed
     elif any(map(drawn.get, BESIDE_NO_DRAFTS)):
         drawn["speculative_tokens"] = 0
     if drawn.get("connector") and "transfers" not in fixed:
@@ -172,6 +173,12 @@ def without_what_excludes(drawn: dict[str, Any], capabilities: Capabilities, fix
     if drawn.get("speculative_tokens") and has_sizes(drawn["kv_groups"]):
         plain = {"window": None, "local_chunk": None, "kv_groups": (FULL,)}
         drawn |= (plain if fixed.get("speculative_tokens") else {"speculative_tokens": 0}) | fixed
+    if drawn.get("speculative_tokens") and drawn.get("transfers"):
+        drawn |= ONE_FULL_GROUP | {"drafting": False} | fixed
+    if capabilities.speculative_tokens and capabilities.lookahead:
+        num_drafts = drawn["speculative_tokens"]
+        looks_ahead = num_drafts > 0 and drawn["lookahead"] > 0
+        drawn |= {"lookahead": num_drafts * looks_ahead, "drafting": drawn["drafting"] and looks_ahead} | fixed
     if drawn.get("connector") or (drawn.get("transfers") and not capabilities.hybrid_transfers):
         drawn |= {"window": None, "local_chunk": None, "kv_groups": ("full",)} | fixed
     return drawn

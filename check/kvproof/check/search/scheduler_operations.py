@@ -175,7 +175,7 @@ class SchedulerOperations:
             copied = tuple(i for i in places if judge.last_step is not None or random.random() < self.arrivals)
             arrivals = ((), copied)
         if self.config.speculative_tokens and not self.config.async_steps:
-            arrivals = ((), (), self._drafts(0))
+            arrivals = (arrivals[0] if arrivals else (), (), self._drafts(0))
         if not (self.forks or self.stops):
             return ("complete", samples, (), (), *arrivals) if arrivals else ("complete", samples)
         forks: list[tuple[int, int]] = []

@@ -55,6 +55,18 @@ def fits_a_step(num_members: int, max_num_seqs: int) -> bool:
 
 
 @function
+def slots_behind(num_tokens: int, num_lookahead: int, max_model_len: int) -> int:
+    """Slots behind the first `num_tokens` tokens in which a draft model writes: it stops at the greatest length."""
+    return (
+        0
+        if num_tokens >= max_model_len
+        else num_lookahead
+        if num_tokens + num_lookahead <= max_model_len
+        else max_model_len - num_tokens
+    )
+
+
+@function
 def num_to_generate(num_prompt: int, max_tokens: int, max_model_len: int) -> int:
     """How many tokens a sequence gets at most: what was asked for, up to the model's length; a prompt gets one."""
     return (

@@ -14,6 +14,7 @@ from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import SCHEDULERS
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
+from kvproof.spec.text.budgets import slots_behind
 from kvproof.spec.trace import Operation
 
 CONFIG = SchedulerConfig(2, 16, max_num_batched_tokens=8, max_num_seqs=2, max_model_len=8, speculative_tokens=3)
@@ -112,6 +113,27 @@ class VerifiesOne(Verifies):
 
     def drafts_of(self, seq: int, num_tokens_left: int) -> list[int]:
         return super().drafts_of(seq, num_tokens_left)[:1]
+
+
+class LooksAhead(Verifies):
+    """It has slots for what a draft model writes behind the drafts, up to the greatest length."""
+
+    capabilities = SchedulerCan(preempts=False, speculative_tokens=3, lookahead=True)
+
+    def make(self, config: SchedulerConfig) -> list[int]:
+        if config.lookahead not in (0, config.speculative_tokens):
+            raise Unsupported("there are as many lookahead slots as drafts, or none")
+        return super().make(config)
+
+    def slots_for(self, stop: int, num_drafts: int) -> int:
+        return super().slots_for(min(stop + self.config.lookahead, max(stop, self.config.max_model_len)), num_drafts)
+
+
+class LooksAheadTooLate(LooksAhead):
+    """The step in which a prompt ends has no slots for its draft model."""
+
+    def slots_for(self, stop: int, num_drafts: int) -> int:
+        return super().slots_for(stop, num_drafts) if num_drafts else Verifies.slots_for(self, stop, num_drafts)
 
 
 class GivesBack(Verifies):
@@ -257,7 +279,8 @@ class RunsBackwards(Ahead):
 
 
 @pytest.mark.parametrize(
-    ("kind", "num_steps"), [(Verifies, 0), (VerifiesOne, 0), (GivesBack, 0), (Pads, 0), (Ahead, 1), (Ahead, 2)]
+    ("kind", "num_steps"),
+    [(Verifies, 0), (LooksAhead, 0), (VerifiesOne, 0), (GivesBack, 0), (Pads, 0), (Ahead, 1), (Ahead, 2)],
 )
 def test_a_lawful_scheduler_with_drafts_is_not_refuted(kind: type[Verifies], num_steps: int) -> None:
     fixed = {"speculative_tokens": 3, "async_steps": num_steps}
@@ -277,6 +300,7 @@ def test_a_lawful_scheduler_with_drafts_is_not_refuted(kind: type[Verifies], num
         (ForgetsTheVictim, "read-back"),
         (KeepsRejected, "budget-kept"),
         (ForgetsTheStart, "read-back"),
+        (LooksAheadTooLate, "read-back"),
     ],
 )
 def test_a_scheduler_that_confuses_drafts_is_refuted(kind: type[Verifies], property: str) -> None:
@@ -284,6 +308,14 @@ def test_a_scheduler_that_confuses_drafts_is_refuted(kind: type[Verifies], prope
     done = walk(SCHEDULERS, kind(), 1, max_operations=4_000, seconds=60, fixed=fixed)
     assert done.finding is not None
     assert done.finding.property == property
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "num_slots"),
+    [(0, 3), (5, 3), (6, 2), (7, 1), (8, 0), (9, 0)],
+)
+def test_a_draft_model_writes_no_further_than_the_greatest_length(num_tokens: int, num_slots: int) -> None:
+    assert slots_behind(num_tokens, 3, 8) == num_slots
 
 
 @pytest.mark.parametrize(

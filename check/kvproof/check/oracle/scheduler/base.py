@@ -195,8 +195,15 @@ class SchedulerState:
             raise Unsupported("a connector is judged without other transfers, swap, windows and local attention")
         is_alone = config.group_size == 1 and not (config.cross or capabilities_of(subject).fork)
         loses_tokens = config.async_steps and capabilities_of(subject).runs_ahead
-        if config.speculative_tokens and (self.moves_kv or loses_tokens or config.num_host_blocks or not is_alone):
-            raise Unsupported("drafts are judged of single sequences, without swap, transfers and lost tokens")
+        if config.speculative_tokens and (loses_tokens or config.num_host_blocks or not is_alone):
+            raise Unsupported("drafts are judged of single sequences, without swap and lost tokens")
+        fails = config.loads_in_step or config.load_failures or config.repeated_reports
+        if config.speculative_tokens and (config.connector or fails):
+            raise Unsupported("drafts are judged without connectors, and with loads that arrive once, between steps")
+        if config.speculative_tokens and config.transfers and (config.leaves_entries or len(config.kv_groups) > 1):
+            raise Unsupported("drafts and transfers are judged with one group of full attention")
+        if config.speculative_tokens and config.transfers and config.drafting:
+            raise Unsupported("a draft model that drops the last block of a hit is judged without transfers")
         if len(config.kv_groups) > 1 and (config.num_host_blocks or config.connector):
             raise Unsupported("several KV groups of a scheduler are judged without swap and connectors")
         is_hybrid = len(config.kv_groups) > 1 or config.leaves_entries

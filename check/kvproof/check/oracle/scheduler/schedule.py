@@ -25,7 +25,7 @@ from kvproof.check.oracle.swaps import explain_swap
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Pair
 from kvproof.check.protocol.scheduler import ABORTED, CAPPED, IGNORED, Chunk, Load, ScheduledStep
-from kvproof.spec.text.budgets import exceeds_limits, may_recompute, must_be_a_decode
+from kvproof.spec.text.budgets import exceeds_limits, may_recompute, must_be_a_decode, slots_behind
 
 WAITING, RUNNING, SWAPPED = Status.WAITING, Status.RUNNING, Status.SWAPPED
 
@@ -289,9 +289,8 @@ class StepExplainer:
         scheduler = self.scheduler
         if seq.id in scheduler.loading:
             raise self._not_arrived(seq.id)
-        lookahead = self.config.lookahead
-        num_beyond = lookahead if lookahead and must_be_a_decode(chunk.stop, seq.num_prompt) else 0
-        num_beyond += scheduler.num_rejected.get(seq.id, 0)
+        num_beyond = scheduler.num_rejected.get(seq.id, 0)
+        num_beyond += self._num_looked_ahead(seq, chunk.stop, num_beyond) if self.config.lookahead else 0
         have_slots = self.explainer.machine.function("have_slots")
         for part in seq.parts:
             num_entries, num_slots = len(part.observed_table), part.layout.slots(chunk.stop)
@@ -311,6 +310,16 @@ class StepExplainer:
         seq.computed = chunk.stop
         scheduler.used_by_step[seq.id] = seq
         self.worker.writes.append((seq, chunk.start, chunk.stop))
+
+    def _num_looked_ahead(self, seq: ExpectedSequence, stop: int, num_rejected: int) -> int:
+        """The slots behind what the step computes that a sequence must have; a draft model runs where it samples."""
+        config = self.config
+        if not config.speculative_tokens:
+            return config.lookahead if must_be_a_decode(stop, seq.num_prompt) else 0
+        if stop < len(seq.tokens) or self.scheduler.is_over_ahead(seq.id):
+            return 0
+        self.coverage["looked ahead for drafts"] += 1
+        return slots_behind(stop + num_rejected, config.lookahead, config.max_model_len)
 
     def _swap_in(self, requests: list[ExpectedRequest], step: ScheduledStep) -> None:
         explainer, tables, base = self.explainer, self.explainer.observed.tables, self.config.num_gpu_blocks

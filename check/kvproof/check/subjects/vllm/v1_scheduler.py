@@ -13,10 +13,9 @@ while a step writes to it may be given away at once.
 With transfers the scheduler has a KV connector of ours (`Connector`); with a connector of its own,
 `offloading_connector` drives it.
 
-Drafts are those of a draft model that has no KV of its own (as n-grams). With asynchronous scheduling they are on the
-device, and vLLM schedules placeholders for them.
-
-States in a prefix cache are kept in the mode "align": vLLM cuts chunks of prompts where a state is to be kept.
+Drafts are those of a draft model that has no KV of its own (as n-grams), and from 0.23 on also of one that needs slots
+(`lookahead`), as EAGLE, which drops the last block that is found (`drafting`). With asynchronous scheduling they are on
+the device, and vLLM schedules placeholders for them.
 
 Limits: one sequence for each request, no images; KV cache groups of full attention, of one sliding window, of local
 attention in chunks of one size, or of states (from 0.15 on); transfers with windows or several groups from 0.18 on,
@@ -40,7 +39,13 @@ from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.loading import EngineError
 from kvproof.check.subjects.vllm.offloading_connector import OffloadingConnector
 from kvproof.check.subjects.vllm.v1_connector import Connector
-from kvproof.check.subjects.vllm.v1_drafts import PIPELINED, ngrams, num_stages
+from kvproof.check.subjects.vllm.v1_drafts import (
+    PIPELINED,
+    blocks_of_drafts,
+    drafting,
+    num_stages,
+    require_slots_of_drafts,
+)
 from kvproof.check.subjects.vllm.v1_fakes import Adapter
 from kvproof.check.subjects.vllm.v1_loader import hasher_of
 from kvproof.check.subjects.vllm.v1_observation import (
@@ -70,6 +75,7 @@ ASSUMPTIONS = (
 )
 
 
+LOOKS_AHEAD = "limit_lookahead_tokens"  # in the source, if a prompt gets lookahead slots with its first step
 OFFLOADING = "offloading"  # the connector that stores what requests computed in host memory
 END_OF = {"FINISHED_ABORTED": ABORTED, "FINISHED_ERROR": FAILED}
 
@@ -133,6 +139,8 @@ class VllmV1Scheduler(SchedulerAdapter):
             self.capabilities,
             async_steps=PIPELINED if "use_pp and not self.scheduler_config.async" in source else 1,
             staggers="next_decode_eligible" in ahead,
+            lookahead=LOOKS_AHEAD in source,
+            drafting=LOOKS_AHEAD in source,
         )
         self._drafts_ahead = "num_spec_tokens" in ahead
         source = inspect.getsource(modules.scheduler)
@@ -155,6 +163,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             raise Unsupported("a long prefill that is shorter than a decode with drafts ends the engine")
         if config.speculative_tokens and config.async_steps and not self._drafts_ahead:
             raise Unsupported("asynchronous scheduling has no drafts in this release")
+        require_slots_of_drafts(config)
         if config.has_states:
             check_states(self._cuts_at_states, config)
         # The engine takes prompts that are shorter than its length; the judge those of at most its own.
@@ -172,6 +181,8 @@ class VllmV1Scheduler(SchedulerAdapter):
         self._copied: list[int] = []
         if blocks_for_one(options, groups) > config.num_gpu_blocks - 1:
             raise Unsupported("the longest sequence does not fit the pool")
+        if config.transfers and blocks_for_one(options, groups) + blocks_of_drafts(config) > config.num_gpu_blocks - 1:
+            raise Unsupported("a load waits for ever where the pool lacks the blocks of a step with drafts beside it")
         hash_size, is_in_place = gcd(*config.block_sizes), config.has_states and not config.caching
         wanted = {
             "vllm_config": options,
@@ -232,12 +243,12 @@ class VllmV1Scheduler(SchedulerAdapter):
             observability_config=Options(per_request_spec_decode_metrics="none"),
             kv_transfer_config=self._transfers(config),
             lora_config=Options(max_loras=config.max_loras) if config.max_loras else None,
-            speculative_config=ngrams(config.speculative_tokens) if config.speculative_tokens else None,
+            speculative_config=drafting(config),
             ec_manager_config=Options(get_encoder_cache_manager_obj=lambda: None),
             num_speculative_tokens=config.speculative_tokens,
             use_v2_model_runner=config.staggered,
-            num_lookahead_tokens=0,
-            num_prefill_lookahead_tokens=0,
+            num_lookahead_tokens=config.lookahead,
+            num_prefill_lookahead_tokens=int(config.drafting),
             num_hash_lookahead_tokens=0,
             max_in_flight_tokens=config.max_num_batched_tokens * (1 + config.async_steps),
             max_concurrent_batches=1 + config.async_steps,
@@ -422,6 +433,8 @@ class VllmOffloading(VllmV1Scheduler):
             load_failures=(),
             sends_aborted=False,
             speculative_tokens=0,
+            lookahead=False,
+            drafting=False,
             window=False,
             local_attention=False,
             kv_groups=False,
