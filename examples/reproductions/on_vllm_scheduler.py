@@ -76,6 +76,7 @@ def new_scheduler(
     is_chunked: bool = True,
     is_caching: bool = False,
     num_drafts: int = 0,
+    common_block_size: int = 0,
     **changed: Any,
 ) -> Any:
     """A scheduler of a model that reads text, on one device.
@@ -84,6 +85,7 @@ def new_scheduler(
     max_model_len: as many tokens as the pool holds of one request, if it is not given.
     specs: the kinds of layers; full attention, if none is given.
     num_drafts: the tokens that a draft model proposes in each step.
+    common_block_size: a multiple of the block sizes of all layers, where they differ; `block_size` is the smallest one.
     changed: other fields of vLLM's `SchedulerConfig`.
     """
     specs = specs or (spec(block_size=block_size),)
@@ -131,7 +133,8 @@ def new_scheduler(
         "kv_cache_config": kv_config(num_blocks, *specs),
         "structured_output_manager": StandIn(accept_tokens=lambda *given: True, should_advance=nothing),
         "log_stats": False,
-        **same(block_size, "block_size hash_block_size"),
+        "block_size": common_block_size or block_size,
+        "hash_block_size": block_size,
     }
     kind = importlib.import_module("vllm.v1.core.sched.async_scheduler").AsyncScheduler if is_async else Scheduler
     return kind(**{name: parts[name] for name in inspect.signature(Scheduler).parameters if name in parts})
