@@ -261,7 +261,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             connector=self._connector,
             kv_load_failure_policy=config.load_failures or RECOMPUTE,
             is_kv_consumer=True,
-            is_kv_producer=False,
+            is_kv_producer=True,
         )
 
     def elsewhere(self, request: int, num_tokens: int, is_sent: bool) -> None:
