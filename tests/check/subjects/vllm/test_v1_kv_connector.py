@@ -13,7 +13,7 @@ pytestmark = pytest.mark.engine
 
 # What an aborted request has is not sent: a send beside a load has findings of docs/findings.md, in every release. With
 # priorities, 0.31.0 passes over requests that run (F19). A prompt that is loaded whole lacks a block of its window.
-FIXED: dict[str, Any] = {"transfers": True, "sends_aborted": False, "policy": "fcfs"}
+FIXED: dict[str, Any] = {"transfers": True, "sends_aborted": False, "policy": "fcfs", "repeated_reports": False}
 FIXED |= {"kv_groups": ["full"], "window": None, "local_chunk": None, "load_failures": "", "loads_in_step": False}
 WALK = """
 import json, sys
@@ -82,3 +82,11 @@ def test_a_v1_scheduler_holds_what_its_connector_loads_and_sends(release: str) -
 )
 def test_faults_planted_in_its_transfers_are_found(planted: str, properties: set[str]) -> None:
     assert walked("0.33.0", planted)[0] in properties
+
+
+def test_a_multi_connector_of_vllm_reports_a_load_twice() -> None:
+    download.add("vllm==0.33.0")
+    fixed = {**FIXED, "repeated_reports": True, "async_steps": 0}
+    command = [sys.executable, "-c", WALK.format(fixed=fixed), "0.33.0", ""]
+    done = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout)
+    assert (done[0], done[1] < 1_000) == ("total-calls", True)

@@ -48,6 +48,7 @@ from kvproof.check.subjects.vllm.v1_drafts import (
 )
 from kvproof.check.subjects.vllm.v1_fakes import Adapter
 from kvproof.check.subjects.vllm.v1_loader import hasher_of
+from kvproof.check.subjects.vllm.v1_multi_connector import TwoConnectors, import_multi_connector
 from kvproof.check.subjects.vllm.v1_observation import (
     ManagerReader,
     cache_config,
@@ -128,7 +129,7 @@ class VllmV1Scheduler(SchedulerAdapter):
     def __init__(self, version: str) -> None:
         self.name = f"vllm-v1-scheduler {version}"
         self._modules = modules = import_modules(version)
-        self._offloading = import_offloading()
+        self._offloading, self._multi = import_offloading(), import_multi_connector()
         if self._offloading is not None:
             self.capabilities = replace(self.capabilities, connectors=(OFFLOADING,))
         if loads_groups(modules.scheduler):
@@ -168,7 +169,10 @@ class VllmV1Scheduler(SchedulerAdapter):
             check_states(self._cuts_at_states, config)
         # The engine takes prompts that are shorter than its length; the judge those of at most its own.
         self._length = config.max_model_len + 1
-        self._connector = Connector(config.sends_aborted, config.loads_in_step, config.block_size)
+        how = config.sends_aborted, config.loads_in_step, config.block_size
+        self._connector = Connector(*how)
+        has_two = config.repeated_reports and self._multi is not None
+        self._two = TwoConnectors(self._multi, self._connector, Connector(*how)) if has_two else None
         self._elsewhere: dict[int, tuple[int, bool]] = {}  # by request, until it is added
         self._arrived: tuple[list[int], list[int]] = [], []
         self._priorities: dict[int, int] = {}  # by request, until it is added
@@ -258,7 +262,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         if not (config.transfers or config.connector):
             return None
         return Options(
-            connector=self._connector,
+            connector=self._two.connector if self._two else self._connector,
             kv_load_failure_policy=config.load_failures or RECOMPUTE,
             is_kv_consumer=True,
             is_kv_producer=True,
@@ -335,6 +339,8 @@ class VllmV1Scheduler(SchedulerAdapter):
     def next_step(self) -> tuple[Any, ScheduledStep]:
         running = {request.request_id for request in self.scheduler.running}
         output = self.scheduler.schedule()
+        if self._two:
+            self._two.began(output.kv_connector_metadata.extra_async_saves)
         loads = {load.seq: load for load in self._connector.taken_loads()}
         chunks = []
         for name, num_tokens in output.num_scheduled_tokens.items():
@@ -355,6 +361,8 @@ class VllmV1Scheduler(SchedulerAdapter):
             self._requests[seq].sampling_params.stop_token_ids = [sampled[seq]]
         sent, received = ([str(seq) for seq in seqs] for seqs in self._arrived)
         self._arrived = [], []
+        if self._two:
+            sent, received = map(sorted, self._two.over(sent, received))
         transferred = Options(finished_sending=sent, finished_recving=received) if sent or received else None
         if self._connector.failed:
             failed = self._connector.taken_failures(self._reports_requests, is_whole=len(self.config.kv_groups) > 1)

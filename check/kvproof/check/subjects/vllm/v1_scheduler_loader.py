@@ -85,6 +85,7 @@ HOLLOW = (
     "distributed.ec_transfer.ec_connector.metrics",
     "distributed.kv_transfer",
     "distributed.kv_transfer.kv_connector",
+    "distributed.kv_transfer.kv_connector.base",
     "distributed.kv_transfer.kv_connector.v1.base",
     "distributed.kv_transfer.kv_connector.v1.metrics",
     "lora",
@@ -98,6 +99,7 @@ HOLLOW = (
     "outputs",
     "pooling_params",
     "sampling_params",
+    "v1.attention.backend",
     "v1.kv_hints",
     "v1.metrics.perf",
     "v1.outputs",
@@ -159,7 +161,8 @@ class NoStatistics:
         return nothing
 
 
-CONNECTOR = "distributed.kv_transfer.kv_connector.v1.offloading"
+KV_CONNECTORS = "distributed.kv_transfer.kv_connector.v1"
+CONNECTOR = f"{KV_CONNECTORS}.offloading"
 CONNECTORS = StubObject(create_connector=connector_of)
 PLATFORM = StubObject(register_custom_kv_cache_specs=nothing, is_xpu=no)
 MORE_UTILS = {**UTILS, "is_list_of": isinstance, "length_from_prompt_token_ids_or_embeds": length_of}
@@ -167,6 +170,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
     **{name: names for name, names in OF_THE_MANAGER.items() if name not in ("v1.request", "v1.utils", "config")},
     "_bc_linter": {"bc_linter_include": itself},
     "config": {**OF_THE_MANAGER["config"], "KVEventsConfig": Hollow},
+    "config.kv_transfer": {**OF_THE_MANAGER.get("config.kv_transfer", {}), "KVTransferConfig": Hollow},
     "distributed.kv_transfer.kv_connector.factory": {"KVConnectorFactory": CONNECTORS},
     "distributed.kv_transfer.kv_connector.v1": {
         "KVConnectorBase_V1": Hollow,
@@ -253,8 +257,8 @@ def import_modules(version: str, cache: Path | None = None) -> StubObject:
     `ahead` is the scheduler that goes on while a step is under way.
     """
     folder = download.find("vllm", version, cache)
-    package = folder / "vllm" / CONNECTOR.replace(".", "/")
-    stand_ins = STAND_INS | {CONNECTOR: {"__path__": [str(package)]}}
+    paths = {name: str(folder / "vllm" / name.replace(".", "/")) for name in (KV_CONNECTORS, CONNECTOR)}
+    stand_ins = STAND_INS | {name: {**STAND_INS.get(name, {}), "__path__": [path]} for name, path in paths.items()}
     module = partial_import.mount("vllm", folder, stand_ins, HOLLOW, Hollow)
     modules = StubObject(
         scheduler=module("v1.core.sched.scheduler"),
