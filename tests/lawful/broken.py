@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tests.lawful import events
 from tests.lawful.caching import Caches, CachesAtRelease, EvictsBeforeTakingFree, HitsWithinBlocks, LastTwinIsKnown
 from tests.lawful.plain import CopiesFullBlocks, CopiesWhatWasShared, KeepsReserveAndSaysSo, TurnsWhenRefusing
 from tests.lawful.swapping import LeavesSharedBlocks, SwapsFromHashMap
@@ -200,4 +201,5 @@ BROKEN = {  # the properties that say so
     CopiesAnotherBlock: {"hit-computed"},
     HitsOneTokenTooMany: {"hit-computed"},
     TakesSourceOfHit: {"hit-computed", "mapping-hazard-free", "read-back"},
+    **{manager: {"events-agree"} for manager in events.BROKEN},
 }

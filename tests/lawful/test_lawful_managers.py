@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.lawful import caching, plain, swapping
+from tests.lawful import caching, events, plain, swapping
 from tests.lawful.broken import BROKEN
 
 from kvproof.audit.faults.catalogue import IMPL
@@ -80,6 +80,7 @@ SMALL = [
     caching.ResetsWhenIdle,
     caching.CopiesCachedBlocks,
     caching.HitsWithinBlocks,
+    *events.LAWFUL,
 ]
 # Changes of kvproof's own: what else they might do, the file and the function, the old text and the new one.
 CHANGES = [

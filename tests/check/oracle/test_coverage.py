@@ -71,7 +71,7 @@ def test_every_property_can_be_decided_at_some_level() -> None:
         name for name, needs in PROPERTIES.items() if any(need.is_fulfilled(everything()) for need in needs.values())
     }
     # the walker decides whether a subject is deterministic, by repeating runs; pools and stores have needs of their own
-    assert open_names == MEANINGS.keys() - {"nondeterministic", "events-agree", *OF_STORES} | {*OF_CONNECTORS}
+    assert open_names == MEANINGS.keys() - {"nondeterministic", *OF_STORES} | {*OF_CONNECTORS}
 
 
 @pytest.mark.parametrize(

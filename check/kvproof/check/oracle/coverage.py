@@ -103,6 +103,9 @@ SCHEDULER_LEVEL = never("judged only at the scheduler level")
 MANAGER_LEVEL = never("judged only at the manager level")
 STORE_LEVEL = never("judged only at the store level")
 POOL_LEVEL = never("judged only at the pool level")
+BLOCK_EVENTS = Need(
+    lambda facts: facts.can.caching and facts.can.block_events, "the subject does not report what it caches"
+)
 EVENTS = Need(
     lambda facts: facts.can.caching and facts.can.events and facts.can.lost_hits == 0,
     "the subject does not report what it caches, or may forget some of it (`lost_hits`)",
@@ -181,7 +184,7 @@ PROPERTIES: dict[str, dict[str, Need]] = {
         SCHEDULER_LEVEL, scheduler=IN_ORDER, recording=never("a request that waits leaves no line in a recording")
     ),
     **{name: _row(STORE_LEVEL, scheduler=CONNECTOR if name in OF_CONNECTORS else STORE_LEVEL) for name in OF_STORES},
-    "events-agree": _row(POOL_LEVEL),
+    "events-agree": _row(BLOCK_EVENTS, recording=never("the events of a cache are not recorded")),
     "nondeterministic": _row(REPEATED, recording=never("a recording has every call once")),
 }
 

@@ -39,6 +39,7 @@ from kvproof.check.oracle.store.judge import StoreJudge, frame_of_store
 from kvproof.check.oracle.store.rules import StoreRules
 from kvproof.check.protocol import features
 from kvproof.check.protocol.adapter_check import MANAGER_CALLS, RequiredCalls, capabilities_of, check_adapter
+from kvproof.check.protocol.block_events import ClearedBlocks, RemovedBlock, StoredBlock
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.encoder import (
     ENCODER_CALLS,
@@ -406,7 +407,7 @@ MANAGER = Level(
     ManagerJudge,
     frame_of,
     MANAGER_WITNESSES,
-    answers=(Admitted, Observation, Refused, Reserved, Scheduled),
+    answers=(Admitted, Observation, Refused, Reserved, Scheduled, StoredBlock, RemovedBlock, ClearedBlocks),
 )
 SCHEDULER = Level(
     "scheduler",

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import lcm
 
+from kvproof.check.oracle.block_events import BlockListener
 from kvproof.check.oracle.comparison import compare_pool, has_blocks, leaked, table_changed, tables_left, what_counts
 from kvproof.check.oracle.enabled import Reply
 from kvproof.check.oracle.expected import WAITING, ExpectedSequence, Group
@@ -96,6 +97,8 @@ class Oracle:
         can_judge_order = knows_cached and has_order and not is_large(config)
         if can_judge_order and self.capabilities.eviction:
             self.explainer.watch_eviction_order(self.capabilities.eviction, self.lost_hits == 0)
+        reports = config.events and config.caching
+        self.listener = BlockListener(self.explainer, self.call, self.lost_hits == 0) if reports else None
         self.settle("open")
 
     def observe(self, context: str, touched: Sequence[ExpectedSequence] = ()) -> None:
@@ -124,6 +127,8 @@ class Oracle:
     def settle(self, context: str) -> None:
         """The call is explained: what the subject shows of its pool must be what the specification has."""
         compare_pool(self.explainer, context, self.is_at_rest)
+        if self.listener is not None and not self.is_sparse:
+            self.listener.judge(context)
 
     def require_unchanged(self, before: Observation, context: str) -> None:
         """Observe the subject; a call that refuses, or only asks, changes nothing."""

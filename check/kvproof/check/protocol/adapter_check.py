@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from kvproof.check.protocol.adapter_fault import wrapped
+from kvproof.check.protocol.block_events import EventSubject
 from kvproof.check.protocol.capabilities import RECORDS, Capabilities, OfALevel, whole
 from kvproof.check.protocol.finding import ADDRESS, AdapterError
 from kvproof.check.protocol.manager import Assumption, ManagerSubject, Observation
@@ -60,6 +61,7 @@ MANAGER_CALLS = RequiredCalls(
     "manager subject",
     calls_of(ManagerSubject),
     declared=(
+        ("block_events", "reports events", calls_of(EventSubject)),
         ("common_blocks", "names common blocks", ("common_blocks",)),
         ("prefixes", "shares named prefixes", ("new_prefix",)),
         ("records_kept", "limits its records", ("num_records",)),

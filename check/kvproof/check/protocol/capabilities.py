@@ -116,6 +116,7 @@ class ManagerCan:
     hits_within_blocks: bool = False  # a hit may end within a block, which the admission copies: `Admitted.copies`
     block_size_min: int = 1  # slots of its smallest block; a configuration with a smaller one is not drawn
     block_size_max: int | None = None  # slots of its largest block; None: any
+    block_events: bool = False  # it can report what it caches and forgets: `block_events`
     dedups_after_step: bool = False  # after a step, a filled block may be replaced by a cached block of equal content
 
 

@@ -34,6 +34,7 @@ LOCAL_SHARE = 0.2  # of the configurations that can have local attention
 STATE_SHARE = 0.2  # of the configurations that can have states
 STATES_ALONE_SHARE = 0.3  # of those with states: without another KV group
 BLOCK_SIZES_SHARE = 0.4  # of the configurations with several KV groups that can have blocks of different sizes
+EVENTS_SHARE = 0.3  # of the configurations with a prefix cache that can have events
 LOCAL_KV_GROUPS = ((FULL,), (FULL, LOCAL), (LOCAL, FULL), (FULL, LOCAL, LOCAL))
 
 
@@ -189,6 +190,11 @@ def _retention_drawn(random: Random, drawn: Fields, fixed: Fields) -> int | None
     return random.choice((0, 0, 0, None, drawn["block_size"] * random.randint(1, 4), None))
 
 
+def _events_drawn(random: Random, drawn: Fields, fixed: Fields) -> int:
+    """Events of either mode, in some of the configurations with a prefix cache."""
+    return random.choice((1, 2)) if drawn["caching"] and random.random() < EVENTS_SHARE else 0
+
+
 def _prefixes_drawn(random: Random, drawn: Fields, fixed: Fields) -> bool:
     """Named prefixes, in half of the configurations without a prefix cache and a window."""
     return not drawn["caching"] and not drawn["window"] and random.random() < 0.5
@@ -322,6 +328,14 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         capability="retention",
         draw=_retention_drawn,
         uses=lambda interval: interval is not None,
+    ),
+    Feature(
+        "events",
+        lambda config: range(config.events),
+        least=0,
+        phrase="events",
+        capability="block_events",
+        draw=_events_drawn,
     ),
     Feature(
         "num_host_blocks",

@@ -21,6 +21,8 @@ the first tokens of its prompt as a prefix. The first group with this prefix, th
 allocates its full blocks, and they stay allocated when the group is over. Later groups share them, and an admission
 reports them as its hit once a step has computed them.
 
+Events. A subject that declares `block_events` has the calls `block_events` and `block_names` (`protocol.block_events`).
+
 Own memory. A subject that declares `records_kept` also has `num_records()`: how many records the manager keeps now
 (`protocol.records` counts them for any object).
 
@@ -108,6 +110,7 @@ class Config:
     hash_seed: int = 0  # what hashes of contents begin with; the answers must not depend on it
     prefixes: bool = False  # groups may name a prefix of their prompt, whose blocks the manager keeps for later groups
     retention: int | None = None  # how often what only windows and states read stays cached, in tokens; None: always
+    events: int = 0  # what is reported of the prefix cache: 0 nothing, 1 its changes, 2 also the blocks that are hit
 
     @property
     def windows(self) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol
 
 from kvproof.check.protocol.adapter_check import RequiredCalls, calls_of
+from kvproof.check.protocol.block_events import EventSubject
 from kvproof.check.protocol.capabilities import SchedulerCan
 from kvproof.check.protocol.features import Setting, smaller_sizes
 from kvproof.check.protocol.manager import Assumption, Config, Observation, Pair
@@ -384,6 +385,7 @@ SCHEDULER_CALLS = RequiredCalls(
     "scheduler subject",
     calls_of(SchedulerSubject),
     (
+        ("block_events", "reports events", calls_of(EventSubject)),
         ("transfers", "transfers KV", calls_of(TransferringSubject)),
         ("hybrid_transfers", "transfers KV of several groups", calls_of(HybridTransferringSubject)),
         ("load_failures", "has loads that fail", calls_of(FailingLoadsSubject)),

@@ -181,6 +181,8 @@ def without_what_excludes(drawn: dict[str, Any], capabilities: Capabilities, fix
         drawn |= {"lookahead": num_drafts * looks_ahead, "drafting": drawn["drafting"] and looks_ahead} | fixed
     if drawn.get("connector") or (drawn.get("transfers") and not capabilities.hybrid_transfers):
         drawn |= {"window": None, "local_chunk": None, "kv_groups": ("full",)} | fixed
+    if drawn.get("connector") and "events" not in fixed:
+        drawn["events"] = 0
     return drawn
 
 
@@ -229,6 +231,8 @@ def settled(drawn: dict[str, Any], caps: Capabilities, fixed: dict[str, Any]) ->
             drawn["window"], drawn["caching"], drawn["kv_groups"] = None, False, (FULL,)
         else:
             drawn["cross"] = False
+    if drawn["events"] and "events" not in fixed and ":" in "".join(drawn["kv_groups"]):
+        drawn["events"] = 0  # of blocks of different sizes no events are judged
     if drawn["keys"] == PromptKeys.ADAPTERS_AND_SALTS and not caps.salts:
         drawn["keys"] = PromptKeys.ADAPTERS
     return drawn

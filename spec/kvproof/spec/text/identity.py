@@ -8,7 +8,7 @@ by equality, so no hash can collide.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import NamedTuple
 
@@ -48,6 +48,21 @@ def item_at(position: int, token: int, images: tuple[Image, ...]) -> Item:
     return token
 
 
+def token_of(item: Item) -> int:
+    """The token at the position of an item."""
+    return item if isinstance(item, int) else item[0]
+
+
+def images_of(items: Iterable[Item]) -> tuple[Image, ...]:
+    """The images that cover the positions of these items, as far as they do."""
+    found: dict[tuple[str, int], int] = {}
+    for position, item in enumerate(items):
+        if not isinstance(item, int):
+            _, name, row = item
+            found[name, position - row] = row + 1
+    return tuple(Image(name, start, length) for (name, start), length in found.items())
+
+
 class Identities:
     """The interned identities of one run. Numbers start at 0, in the order of the first request."""
 
@@ -70,15 +85,21 @@ class Identities:
             found.append(before)
         return found
 
+    def paths(self, identities: Iterable[int]) -> Iterator[tuple[int, Root, list[Item]]]:
+        """Each of these identities with its root and the items from there to it."""
+        keys = {number: key for key, number in self._numbers.items()}
+        for identity in identities:
+            items: list[Item] = []
+            at = keys[identity]
+            while not isinstance(at, Root):
+                items.append(at[1])
+                at = keys[at[0]]
+            yield identity, at, items[::-1]
+
     def describe(self, identity: int) -> str:
         """The tokens, adapter, salt, KV group and images of an identity, as text."""
-        keys = {number: key for key, number in self._numbers.items()}
-        items: list[Item] = []
-        at = keys[identity]
-        while not isinstance(at, Root):
-            items.append(at[1])
-            at = keys[at[0]]
-        tokens = [item if isinstance(item, int) else item[0] for item in reversed(items)]
+        ((_, at, items),) = self.paths((identity,))
+        tokens = [token_of(item) for item in items]
         images = sorted({f"image {item[1]}" for item in items if not isinstance(item, int)})
         key = at.key
         extras = [f"adapter {key.adapter_name or key.adapter_id}"] if key.adapter_id else []

@@ -234,6 +234,8 @@ class SchedulerState:
         oracle = Oracle(subject, config, identities, num_flights=num_flights, knows_cached=knows_early)
         self.oracle, self.config, self.capabilities = oracle, config, oracle.capabilities
         oracle.lookahead += config.speculative_tokens  # drafts take slots beyond the known tokens too
+        if oracle.listener is not None:
+            oracle.listener.is_early = config.speculative_tokens > 0
         self.explainer, self.worker, self.state = oracle.explainer, oracle.worker, oracle.state
         self.seqs, self.coverage, self.call = oracle.seqs, oracle.coverage, oracle.call
         self.pending = Pending(self.explainer, num_flights)

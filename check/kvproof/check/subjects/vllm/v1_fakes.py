@@ -49,6 +49,7 @@ class FakeRequest:
     pooling_params = prompt_embeds = kv_transfer_params = session_id = None
     num_external_computed_tokens = num_in_flight_tokens = num_output_placeholders = num_preemptions = 0
     shared_prefix_boundary = 0
+    kv_cache_report_mode = "incremental"
     skip_reading_prefix_cache = False
 
     def __init__(

@@ -16,6 +16,7 @@ import inspect
 from math import gcd
 from typing import Any
 
+from kvproof.check.protocol.block_events import BlockEvent
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import (
     Admitted,
@@ -29,6 +30,14 @@ from kvproof.check.protocol.manager import (
 )
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
 from kvproof.check.subjects.loading import partial_import
+from kvproof.check.subjects.vllm.v1_events import (
+    REPORT_MODE,
+    REPORTED,
+    block_events,
+    names_of,
+    reports_groups,
+    require_events,
+)
 from kvproof.check.subjects.vllm.v1_fakes import FakeRequest
 from kvproof.check.subjects.vllm.v1_loader import content_hash, hasher_of, import_release
 from kvproof.check.subjects.vllm.v1_observation import (
@@ -43,6 +52,7 @@ from kvproof.check.subjects.vllm.v1_observation import (
 from kvproof.spec.text.eviction_policy import EMPTY_FIRST_LRU, SEQUENCE_LRU
 from kvproof.spec.text.identity import Image, Key
 
+EVENTS_OPTION = "enable_kv_cache_events"
 ASSUMPTIONS = (
     Assumption("found-blocks-at-once", "The blocks that a look-up finds are handed over at once, or not at all."),
     Assumption("one-request-at-a-time", "A request is allocated to once in a step; what is freed is not in the step."),
@@ -131,11 +141,14 @@ class VllmV1(ManagerAdapter):
             hash_seeds=self._hashes,
             retention=has_retention(release.interface),
             drafting="use_eagle" in calls.options,
+            block_events=reports_groups(),
         )
+        self._reports_hits = REPORT_MODE in inspect.getsource(release.manager)
         self.assumptions = ASSUMPTIONS
 
     def make(self, config: Config) -> Any:
         hash_size = gcd(*config.block_sizes)
+        require_events(config, self._reports_hits)
         is_in_place = config.has_states and not config.caching
         wanted = {
             "block_size": config.block_size,
@@ -146,6 +159,7 @@ class VllmV1(ManagerAdapter):
             "enable_caching": config.caching,
             "num_preallocate_tokens": 0,
             "use_eagle": config.drafting,
+            EVENTS_OPTION: config.events > 0,
         }
         if self._by_config:
             wanted["kv_cache_config"] = cache_config(self._release.interface, config)
@@ -166,6 +180,7 @@ class VllmV1(ManagerAdapter):
         super().new(group, seqs, tokens, key, images)
         (seq,) = seqs
         self._requests[seq] = request = FakeRequest(seq, tokens, key, images, self._hasher)
+        request.kv_cache_report_mode = REPORTED[self.config.events]
         request.status = self._status("WAITING")
 
     def _request(self, group: int) -> FakeRequest:
@@ -261,6 +276,12 @@ class VllmV1(ManagerAdapter):
 
     def reset_cache(self) -> bool:
         return bool(self.manager.reset_prefix_cache())
+
+    def block_events(self) -> list[BlockEvent]:
+        return block_events(self.manager.take_events())
+
+    def block_names(self, tokens: list[int], key: Key, images: tuple[Image, ...]) -> list[str]:
+        return names_of(self._release.utils, FakeRequest(0, tokens, key, images, self._hasher).block_hashes)
 
     def observe(self) -> Observation:
         return self._reader.observe()

@@ -32,6 +32,7 @@ from dataclasses import replace
 from math import gcd
 from typing import Any
 
+from kvproof.check.protocol.block_events import BlockEvent
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import Assumption, Observation, Unsupported
 from kvproof.check.protocol.scheduler import ABORTED, FAILED, Chunk, ScheduledStep, SchedulerConfig
@@ -46,7 +47,16 @@ from kvproof.check.subjects.vllm.v1_drafts import (
     num_stages,
     require_slots_of_drafts,
 )
-from kvproof.check.subjects.vllm.v1_fakes import Adapter
+from kvproof.check.subjects.vllm.v1_events import (
+    REPORT_MODE,
+    REPORTED,
+    Publisher,
+    block_events,
+    names_of,
+    reports_groups,
+    require_events,
+)
+from kvproof.check.subjects.vllm.v1_fakes import Adapter, FakeRequest
 from kvproof.check.subjects.vllm.v1_loader import hasher_of
 from kvproof.check.subjects.vllm.v1_multi_connector import TwoConnectors, import_multi_connector
 from kvproof.check.subjects.vllm.v1_observation import (
@@ -61,6 +71,7 @@ from kvproof.check.subjects.vllm.v1_scheduler_loader import NoStructure, Options
 from kvproof.check.subjects.vllm.v1_states import STATE_MODES, check_states, cuts_at_states, loads_groups
 from kvproof.spec.text.budgets import FCFS, PRIORITY
 from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
+from kvproof.spec.text.identity import Image, Key
 from kvproof.spec.text.loads import FAIL, LOAD_FAILURE_POLICIES, RECOMPUTE
 
 BLOCK_SIZE_MIN = 2
@@ -153,10 +164,15 @@ class VllmV1Scheduler(SchedulerAdapter):
         if self._cuts_at_states:
             has_sizes = "hash_block_size" in inspect.signature(modules.scheduler.Scheduler).parameters
             self.capabilities = replace(self.capabilities, states=True, block_sizes=has_sizes)
+        self._reports_hits = REPORT_MODE in inspect.getsource(modules.request)
+        self.capabilities = replace(self.capabilities, block_events=reports_groups())
 
     def make(self, config: SchedulerConfig) -> Any:
         if not config.chunked and config.max_num_batched_tokens < config.max_model_len:
             raise Unsupported("without chunked prompts, a step has room for one of max_model_len")
+        if config.connector and config.events:
+            raise Unsupported("a connector to host memory reports events of its own")
+        require_events(config, self._reports_hits)
         num_rows = 1 + config.speculative_tokens  # of a decode
         if config.max_num_batched_tokens < num_rows:
             raise Unsupported("a step has a token for each draft of a sequence, and one more")
@@ -203,6 +219,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         if getattr(getattr(scheduler.kv_cache_manager, "coordinator", None), "enable_partial_hash_hits", False):
             raise Unsupported("hits that end within the block of a state")
         self._reader = ManagerReader(scheduler.kv_cache_manager)
+        scheduler.kv_event_publisher = self._publisher = Publisher()
         blocks_of = scheduler.kv_cache_manager.get_block_ids
         self._connector.blocks_of = lambda name: any(blocks_of(name))
         self._hasher = hasher_of(modules.utils, config, hash_size)
@@ -246,6 +263,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             aux_output_config=Options(),
             observability_config=Options(per_request_spec_decode_metrics="none"),
             kv_transfer_config=self._transfers(config),
+            kv_events_config=Options(enable_kv_cache_events=True) if config.events else None,
             lora_config=Options(max_loras=config.max_loras) if config.max_loras else None,
             speculative_config=drafting(config),
             ec_manager_config=Options(get_encoder_cache_manager_obj=lambda: None),
@@ -310,7 +328,12 @@ class VllmV1Scheduler(SchedulerAdapter):
         wanted = {
             "request_id": str(seq),
             "prompt_token_ids": request.tokens,
-            "sampling_params": Options(max_tokens=request.max_tokens, min_tokens=0, stop_token_ids=[]),
+            "sampling_params": Options(
+                max_tokens=request.max_tokens,
+                min_tokens=0,
+                stop_token_ids=[],
+                extra_args={REPORT_MODE: REPORTED[self.config.events]} if self.config.events else None,
+            ),
             "pooling_params": None,
             "eos_token_id": None,
             "arrival_time": float(request.number),
@@ -401,6 +424,13 @@ class VllmV1Scheduler(SchedulerAdapter):
     def _generated(self, seq: int, sampled: dict[int, int]) -> list[int]:
         """What the step generated for a sequence: the drafts that were accepted, and the token sampled after them."""
         return [*self._accepted.get(seq, ()), sampled[seq]] if seq in sampled else []
+
+    def block_events(self) -> list[BlockEvent]:
+        """What was published with results, and what waits for the next ones."""
+        return block_events([*self._publisher.taken(), *self.scheduler.kv_cache_manager.take_events()])
+
+    def block_names(self, tokens: list[int], key: Key, images: tuple[Image, ...]) -> list[str]:
+        return names_of(self._modules.utils, FakeRequest(0, tokens, key, images, self._hasher).block_hashes)
 
     def observe_part(self, seqs: list[int]) -> Observation:
         return self._reader.observe_part(seq for seq in seqs if seq in self._requests)

@@ -190,7 +190,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
         **OF_THE_MANAGER["distributed.kv_events"],
         "MEDIUM_STORAGE": "STORAGE",
         "EventPublisherFactory": StubObject(create=lambda *options: StubObject(publish=nothing)),
-        "KVEventBatch": Hollow,
+        "KVEventBatch": StubObject,
     },
     "multimodal": {
         "MULTIMODAL_REGISTRY": StubObject(supports_multimodal_inputs=no, get_encdec_max_encoder_len=zero),
