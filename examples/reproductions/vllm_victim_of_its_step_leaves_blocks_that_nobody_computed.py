@@ -7,10 +7,12 @@ leaves the step. Its blocks are free and keep their hashes, though nothing compu
 Run it with the vLLM that is to be tried: exit code 1 if the fault is there.
 """
 
+from typing import Any
+
 from on_any_engine import fault_if
 from on_vllm_scheduler import end_step, new_request, new_scheduler
 
-sizes = {"max_num_batched_tokens": 3, "long_prefill_token_threshold": 2, "max_num_seqs": 3}
+sizes: dict[str, Any] = {"max_num_batched_tokens": 3, "long_prefill_token_threshold": 2, "max_num_seqs": 3}
 PROMPT = [1, 2, 3, 4, 5, 6, 7]
 
 

@@ -1,6 +1,7 @@
 """A broken neighbour of each kind of lawful manager: what looks like an unusual choice, and is a fault."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from tests.lawful import events
 from tests.lawful.caching import Caches, CachesAtRelease, EvictsBeforeTakingFree, HitsWithinBlocks, LastTwinIsKnown
@@ -182,7 +183,7 @@ class TakesSourceOfHit(HitsWithinBlocks):
         return super().victim(unused)
 
 
-BROKEN = {  # the properties that say so
+BROKEN: dict[type[Any], set[str]] = {  # the properties that say so
     ForgetsToReport: {"cow-copied", "frame-kept"},
     ReportsAnotherSource: {"cow-copied", "frame-kept"},
     KeepsTheReference: {"refcount-exact"},
