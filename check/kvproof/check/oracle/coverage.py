@@ -99,6 +99,10 @@ CONNECTOR = Need(
     lambda facts: bool(facts.can.connectors),
     "judged at the store level, and for schedulers with a connector of their own to host memory",
 )
+CONNECTOR_OR_IMAGES = Need(
+    lambda facts: bool(facts.can.connectors) or facts.can.encodes_images,
+    "judged at the store level, and for schedulers with a connector of their own or with outputs of images",
+)
 SCHEDULER_LEVEL = never("judged only at the scheduler level")
 MANAGER_LEVEL = never("judged only at the manager level")
 STORE_LEVEL = never("judged only at the store level")
@@ -184,6 +188,7 @@ PROPERTIES: dict[str, dict[str, Need]] = {
         SCHEDULER_LEVEL, scheduler=IN_ORDER, recording=never("a request that waits leaves no line in a recording")
     ),
     **{name: _row(STORE_LEVEL, scheduler=CONNECTOR if name in OF_CONNECTORS else STORE_LEVEL) for name in OF_STORES},
+    "hit-written": _row(STORE_LEVEL, scheduler=CONNECTOR_OR_IMAGES),
     "events-agree": _row(BLOCK_EVENTS, recording=never("the events of a cache are not recorded")),
     "nondeterministic": _row(REPEATED, recording=never("a recording has every call once")),
 }

@@ -54,6 +54,7 @@ class SchedulerConfig(Config):
     partial_prefills: int = 1  # prompts that share the tokens of a step, where none of them can be computed whole
     max_loras: int = 0  # LoRA adapters of the sequences of one step; 0: any number
     speculative_tokens: int = 0  # drafts that are proposed for a sequence after a step, at most; 0: there are none
+    encoder_room: int = 0  # embeddings of images that the scheduler keeps, and that a step computes; 0: any number
 
     @property
     def long_prompt(self) -> int:
@@ -85,6 +86,7 @@ LIMITS = (  # the settings that a scheduler has in addition to the features and 
     Setting("partial_prefills", lambda config: range(1, config.partial_prefills), least=1),
     Setting("max_loras", lambda config: (0,), least=0),
     Setting("speculative_tokens", lambda config: range(config.speculative_tokens), least=0),
+    Setting("encoder_room", lambda config: (0,), least=0),
     Setting("sends_aborted", lambda config: (False,)),
     Setting("load_failures", lambda config: ("",), rank=lambda policy: policy != ""),
     Setting("loads_in_step", lambda config: (False,)),
@@ -170,7 +172,8 @@ class ScheduledStep(NamedTuple):
     whose chunk the worker treats as a part of a prompt, and the others as decodes; None if the scheduler does not
     distinguish them. stores: copies to host memory that begin after the step, when the next one is launched. flushes:
     jobs whose copies must end before the step computes. drafts: the sequences whose drafts the step verifies, each with
-    these tokens, which are the last ones of its chunk.
+    these tokens, which are the last ones of its chunk. encoded: the sequences of which the step computes outputs of
+    images, each with the places of these images. dropped: the images whose outputs the worker drops before that.
     """
 
     chunks: Sequence[Chunk] = ()
@@ -184,6 +187,8 @@ class ScheduledStep(NamedTuple):
     stores: Sequence[HostStore] = ()
     flushes: Sequence[int] = ()
     drafts: Sequence[tuple[int, Sequence[int]]] = ()
+    encoded: Sequence[tuple[int, Sequence[int]]] = ()
+    dropped: Sequence[str] = ()
 
 
 class SchedulerSubject(Protocol):

@@ -39,6 +39,7 @@ VALUES: dict[Any, str] = {  # of a field of a configuration, by its type
     tuple: "a list",
     NoneType: "none",
 }
+ENCODER_ROOMS = (3, 4, 6, 8)  # embeddings; the longest image of a small run has three
 BESIDE_NO_DRAFTS = "connector", "loads_in_step", "load_failures", "repeated_reports"  # drafts are judged without these
 BESIDE_NO_CONNECTOR = "window", "local_chunk", "kv_groups"  # a connector is judged without these
 MANAGER_FIELDS = frozenset(field.name for field in fields(Config))
@@ -91,6 +92,8 @@ def draw_for_scheduler(
     longest = min(drawn["block_size"] * num_entries, num_most)
     longest = min(longest, NUM_TOKENS_MAX) if is_large else longest
     drawn["max_model_len"] = pick((longest, longest, random.randint(1, longest)))
+    if capabilities.encodes_images:  # such a subject is there for its images
+        drawn["images"] = drawn["images"] or pick((False, True, True, True))
     drawn["max_num_seqs"] = pick((1, 8, 16, 32, 64) if is_large else (1, 2, 4, 8, 16))
     if capabilities.transfers:
         drawn["transfers"] = pick((False, False, True))
@@ -132,6 +135,8 @@ def draw_for_scheduler(
     drawn["max_num_batched_tokens"] = least + pick((0, 3, 40, 256, 2_048) if is_large else (0, 0, 1, 3, 8, 40))
     if drawn.get("transfers") and not drawn.get("speculative_tokens"):
         draw_loads(random, drawn, capabilities, fixed)
+    if capabilities.encodes_images and drawn["images"]:
+        drawn["encoder_room"] = pick((0, 0, *ENCODER_ROOMS))
     drawn |= fixed
     return with_retention(SchedulerConfig(**drawn), fixed)
 

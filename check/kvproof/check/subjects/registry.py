@@ -243,6 +243,14 @@ ROWS = (
         V0_DEFAULT,
     ),
     Row("vllm-v1", MANAGER, "vLLM's V1 KV cache manager", _by("vllm.v1_manager.VllmV1"), "vllm", ("0.6.5", "0.33.0")),
+    Row(
+        "vllm-v1-images",
+        SCHEDULER,
+        "vLLM's V1 scheduler with images, whose outputs its own cache keeps",
+        _by("vllm.v1_images.VllmV1Images"),
+        "vllm",
+        ("0.12.0", "0.33.0"),
+    ),
     Row("vllm-v1-pool", POOL, "vLLM's V1 block pool", _by("vllm.v1_pool.VllmV1Pool"), "vllm", ("0.10.2", "0.33.0")),
     Row(
         "vllm-v1-scheduler",

@@ -29,6 +29,11 @@ class Image(NamedTuple):
     length: int
 
 
+def covers_some(image: Image, start: int, stop: int) -> bool:
+    """Whether one of the positions from `start` to `stop` lies in the image, so that its output is read there."""
+    return image.start < stop and start < image.start + image.length
+
+
 class Root(NamedTuple):
     """The start of the identities of a sequence, in one KV group."""
 

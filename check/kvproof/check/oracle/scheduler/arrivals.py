@@ -6,6 +6,7 @@ from typing import Any
 from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import Status
 from kvproof.check.oracle.scheduler.base import ExpectedRequest, SchedulerState, num_gains_max, unfinished
+from kvproof.check.oracle.scheduler.encoder_outputs import are_possible
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.scheduler import ABORTED
@@ -22,6 +23,7 @@ class ArrivalJudge:
         self.explainer, self.state, self.capabilities = scheduler.explainer, scheduler.state, scheduler.capabilities
         self.coverage, self.seqs, self.call = scheduler.coverage, scheduler.seqs, scheduler.call
         self.steps = steps
+        self.lengths: dict[str, int] = {}  # of images, by name
 
     @enabled_when(lambda judge: judge.scheduler.last_step is None)
     def op_add(
@@ -50,6 +52,10 @@ class ArrivalJudge:
             return False
         request, whole = ExpectedRequest(request_id, len(tokens), max_tokens), Key(*key)
         pictures = tuple(Image(*image) for image in images)
+        if self.capabilities.encodes_images and pictures:
+            if not are_possible(pictures, len(tokens), self.config.encoder_room, self.lengths):
+                return False
+            self.lengths |= {image.name: image.length for image in pictures}
         num_members = 1 if self.capabilities.forks_itself else len(seq_ids)
         request.to_come += seq_ids[num_members:]
         for seq_id in seq_ids[:num_members]:

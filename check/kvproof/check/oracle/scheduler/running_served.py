@@ -17,6 +17,7 @@ These do not count against a scheduler:
 - where requests are left out of the steps after their own (`staggered`), one that was in one of the last
   `async_steps - 1` steps: it waits until the last stage of the pipeline has its token;
 - with loads that fail, a request of which a step under way computes something in vain;
+- with a room for the outputs of images, any step: a request may wait until others have read theirs;
 - a request that is over with a step under way: it has a token that nobody needs. The scheduler may not know this, and
   lack blocks for it.
 """
@@ -45,7 +46,7 @@ def judge_running_served(state: SchedulerState, step: ScheduledStep, left: Left)
     config, capabilities = state.config, state.capabilities
     slack = capabilities.refusal_slack
     is_ahead = bool(config.async_steps and config.speculative_tokens)  # it may wait to learn what was rejected
-    if not capabilities.serves_running or slack is None or step.failed or is_ahead:
+    if not capabilities.serves_running or slack is None or step.failed or is_ahead or config.encoder_room:
         return
     num_batched = sum([chunk.stop - chunk.start for chunk in step.chunks])
     num_tokens, num_seqs = num_batched + left.num_tokens, len(step.chunks) + left.num_seqs

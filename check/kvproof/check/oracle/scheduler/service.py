@@ -72,7 +72,11 @@ def is_let_in(request: ExpectedRequest) -> bool:
 def judges_waiting(state: SchedulerState) -> bool:
     """Whether it is judged in this configuration that a request is left waiting without need."""
     config, can = state.config, state.capabilities
-    return can.refusal_slack is not None and bool(can.policies) and not (state.moves_kv or config.async_steps)
+    return (
+        can.refusal_slack is not None
+        and bool(can.policies)
+        and not (state.moves_kv or config.async_steps or config.encoder_room)
+    )
 
 
 def ranks_first(one: ExpectedRequest, other: ExpectedRequest) -> bool:
@@ -104,7 +108,7 @@ def lacks_place_for_adapter(state: SchedulerState, request: ExpectedRequest) -> 
 
 def _may_be_overtaken(config: SchedulerConfig) -> bool:
     """Whether there are requests that may be overtaken."""
-    return config.max_loras > 0 or config.async_steps > 1
+    return config.max_loras > 0 or config.async_steps > 1 or config.encoder_room > 0
 
 
 def _waits_for_its_token(state: SchedulerState, request: ExpectedRequest) -> bool:
@@ -117,7 +121,7 @@ def _waits_for_its_token(state: SchedulerState, request: ExpectedRequest) -> boo
 def judge_order(state: SchedulerState, held_up: Sequence[HeldUp]) -> None:
     """Later requests may not starve earlier ones. held_up: those that waited or were swapped before the step."""
     most, policies = state.capabilities.num_overtaken_max, state.capabilities.policies
-    if state.moves_kv or not (policies or most is not None):
+    if state.moves_kv or state.config.encoder_room or not (policies or most is not None):
         return
     let_in = [one for one in held_up if one.request.members[0].status is Status.RUNNING]
     if not let_in:

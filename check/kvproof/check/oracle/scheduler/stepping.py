@@ -8,6 +8,7 @@ from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.scheduler.base import LAUNCH, SCHEDULE, SchedulerState, UnderWay, unfinished
 from kvproof.check.oracle.scheduler.drafts import DraftModel, Drafts, require_drafts
+from kvproof.check.oracle.scheduler.encoder_outputs import EncoderOutputs
 from kvproof.check.oracle.scheduler.failed_loads import Failures
 from kvproof.check.oracle.scheduler.running_served import judge_running_served
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
@@ -41,8 +42,9 @@ def step_text(step: ScheduledStep) -> str:
     parts += [f"sequence {load.seq}: loads {load.hit} to {load.stop}{pairs_text(load)}" for load in step.loads]
     parts += [f"store{pairs_text(store)}" for store in step.stores]
     parts += [f"waits for copy {job}" for job in step.flushes]
+    parts += [f"computes images {list(places)} of sequence {seq}" for seq, places in step.encoded]
     parts += [f"verifies {list(tokens)} for sequence {seq}" for seq, tokens in step.drafts]
-    for name in ("swap_in", "swap_out", "copies", "ignored", "failed"):
+    for name in ("swap_in", "swap_out", "copies", "ignored", "failed", "dropped"):
         if getattr(step, name):
             parts.append(f"{name.replace('_', ' ')} {list(getattr(step, name))}")
     return "; ".join(parts) or "nothing"
@@ -60,6 +62,7 @@ class StepJudge:
         self.seqs, self.call = scheduler.seqs, scheduler.call
         self.steps, self.sampling, self.drafts = steps, sampling, drafts
         self.judges_waiting = judges_waiting(scheduler)
+        self.outputs = EncoderOutputs(scheduler) if scheduler.capabilities.encodes_images else None
 
     @enabled_when(lambda judge: judge.scheduler.may_schedule)
     def op_schedule(self) -> bool:
@@ -92,6 +95,8 @@ class StepJudge:
                 [part.slot for seq in self.scheduler.used_by_step.values() for part in seq.parts],
                 self.scheduler.num_steps,
             )
+        if self.outputs:
+            self.outputs.judge(step)
         self._judge_budgets(step)
         judge_running_served(self.scheduler, step, self.steps.left)
         for chunk in step.chunks:
@@ -167,7 +172,7 @@ class StepJudge:
             )
         threshold = self.config.long_prefill_threshold
         has_spare = num_tokens < limits[0] and not self.steps.left.num_seqs  # who leaves gives its tokens back late
-        if self.config.chunked and self.capabilities.fills_steps and has_spare:
+        if self.config.chunked and self.capabilities.fills_steps and has_spare and not self.config.encoder_room:
             judge_cut_prompts(self.scheduler, step, num_tokens)
         if self.config.partial_prefills > 1:
             judge_partial_prompts(self.scheduler, step)

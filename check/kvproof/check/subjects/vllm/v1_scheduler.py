@@ -72,6 +72,7 @@ from kvproof.check.subjects.vllm.v1_states import STATE_MODES, check_states, cut
 from kvproof.spec.text.budgets import FCFS, PRIORITY
 from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
 from kvproof.spec.text.identity import Image, Key
+from kvproof.spec.text.identity import Image
 from kvproof.spec.text.loads import FAIL, LOAD_FAILURE_POLICIES, RECOMPUTE
 
 BLOCK_SIZE_MIN = 2
@@ -338,7 +339,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             "eos_token_id": None,
             "arrival_time": float(request.number),
             "priority": self._priorities.pop(request.number, 0),
-            "mm_features": [],
+            "mm_features": self.features(request.images),
             "lora_request": Adapter(request.key) if request.key.adapter_id else None,
             "cache_salt": request.key.salt,
             "block_hasher": self._hasher if self.config.caching or self.config.connector else None,
@@ -349,6 +350,10 @@ class VllmV1Scheduler(SchedulerAdapter):
         if is_sent:
             self._connector.sent.add(seq)
         self.scheduler.add_request(self._requests[seq])
+
+    def features(self, images: tuple[Image, ...]) -> list[Any]:
+        """The images of a request, as vLLM has them; there are none."""
+        return []
 
     def takes_aborts(self) -> bool:
         """Between steps; with asynchronous scheduling, also while the newest step is being executed."""
