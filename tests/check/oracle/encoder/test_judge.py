@@ -56,6 +56,16 @@ def test_what_was_evicted_before_it_was_computed_is_never_at_the_worker() -> Non
     assert not judge.taken
 
 
+def test_what_was_evicted_must_be_reported_before_the_worker_computes() -> None:
+    class Silent(Oldest):
+        def take_dropped(self) -> list[int]:
+            return []
+
+    evicted = [*AGAIN[:4], ("bring", 2, (DOG,)), ("encode", 2, 0, 1, 9)]
+    with pytest.raises(Finding, match="content 0 was evicted, and the worker keeps it: no report names it"):
+        after([*evicted, ("end_step",)], Silent())
+
+
 def test_an_output_is_released_only_after_the_step_that_computes_it() -> None:
     judge = after(AGAIN[:2])
     assert not judge.apply(("read_inputs", 1, 1))

@@ -244,10 +244,11 @@ class EncoderJudge(RuledJudge):
         for content in explained.contents(WORKER):
             if content in dropped:
                 explained.remove(content, WORKER, context)
+        self._require_reported(context)
         for content in sorted(self.taken):
             if explained.has(content) and not explained.has(content, WORKER):
                 explained.compute(content, context)
-        self._compare_worker(context)
+        self._require_kept(context)
         self.taken.clear()
         self.evicted.clear()
         return True
@@ -262,15 +263,17 @@ class EncoderJudge(RuledJudge):
                 sentence = f"the report names content {content}, whose output is cached"
                 raise Finding(PROPERTY, sentence, call=context, about="cached")
 
-    def _compare_worker(self, context: str) -> None:
-        explained, state = self.explained, self.explained.state
-        for content, (key, *_) in explained.keys.items():
-            if explained.must_come(state, CACHE, WORKER, key):
-                sentence = f"the output of content {content} is cached, and the worker was made to remove it"
-                raise Finding(PROPERTY, sentence, call=context, about="lost")
-            if explained.must_go(state, CACHE, WORKER, key):
+    def _require_reported(self, context: str) -> None:
+        for content, (key, *_) in self.explained.keys.items():
+            if self.explained.must_go(self.explained.state, CACHE, WORKER, key):
                 sentence = f"the output of content {content} was evicted, and the worker keeps it: no report names it"
                 raise Finding(PROPERTY, sentence, call=context, about="kept")
+
+    def _require_kept(self, context: str) -> None:
+        for content, (key, *_) in self.explained.keys.items():
+            if self.explained.must_come(self.explained.state, CACHE, WORKER, key):
+                sentence = f"the output of content {content} is cached, and the worker was made to remove it"
+                raise Finding(PROPERTY, sentence, call=context, about="lost")
 
     @enabled_when(lambda judge: not judge.taken and not judge.evicted)
     def op_forget_outputs(self) -> bool:
