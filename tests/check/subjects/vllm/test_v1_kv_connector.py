@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from kvproof.check.oracle.replay import finding_of
+from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.subjects.loading import download
+from kvproof.check.subjects.registry import find
+from kvproof.spec.trace import Operation
 
 pytestmark = pytest.mark.engine
 
@@ -90,3 +94,18 @@ def test_a_multi_connector_of_vllm_reports_a_load_twice() -> None:
     command = [sys.executable, "-c", WALK.format(fixed=fixed), "0.33.0", ""]
     done = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout)
     assert (done[0], done[1] < 1_000) == ("total-calls", True)
+
+
+def test_what_was_sent_is_free_when_the_last_step_that_uses_it_is_complete() -> None:
+    config = SchedulerConfig(
+        block_size=1, num_gpu_blocks=6, max_model_len=3, max_num_seqs=2, async_steps=2, transfers=True
+    )
+    step: list[Operation] = [("schedule",), ("launch", (0,))]
+    end: Operation = ("complete", (0,))
+    first: Operation = ("add", 1, (1,), (0,), 2, (), (), None, (0, True))
+    second: Operation = ("add", 2, (2,), (0,), 2, (), (), None, (0, False))
+    sent: Operation = ("complete", (0,), (), (), (1,))
+    download.add("vllm==0.33.0")
+    subject = find("vllm-v1-scheduler==0.33.0")()
+    run = [step[0], first, step[1], *step, *step, end, second, *step, end, *step, end, sent]
+    assert finding_of(subject, config, run) is None

@@ -72,7 +72,6 @@ from kvproof.check.subjects.vllm.v1_states import STATE_MODES, check_states, cut
 from kvproof.spec.text.budgets import FCFS, PRIORITY
 from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
 from kvproof.spec.text.identity import Image, Key
-from kvproof.spec.text.identity import Image
 from kvproof.spec.text.loads import FAIL, LOAD_FAILURE_POLICIES, RECOMPUTE
 
 BLOCK_SIZE_MIN = 2
