@@ -151,8 +151,16 @@ def check_copies(oracle: Oracle, answer: str, copies: Sequence[Pair], context: s
 
 
 def chunk_end(oracle: Oracle, seq: ExpectedSequence, start: int, num_tokens: int) -> int:
-    """Where the chunk that begins at `start` ends: with the prompt, at a block boundary, or anywhere."""
+    """Where the chunk that begins at `start` ends: with the prompt, at a block boundary, or anywhere.
+
+    A state is there only where a chunk ends. So with states, no chunk runs past the place from which the same prompt
+    would go on.
+    """
     stop = start + max(1, num_tokens)
     if oracle.config.caching and (oracle.capabilities.block_aligned_chunks or oracle.has_states):
         stop = oracle.explainer.blocks_for(stop) * oracle.config.block_size
+    if oracle.config.caching and oracle.has_states:
+        again = oracle.explainer.machine.function("entries_found_again")
+        last = again(seq.num_prompt, 1, int(oracle.config.drafting)) * oracle.config.block_size
+        stop = min(stop, last) if start < last else stop
     return min(seq.num_prompt, stop)

@@ -219,7 +219,7 @@ class VllmV1(ManagerAdapter):
         left = request.num_tokens - hit
         if left < 1:  # for no tokens there is no call
             return Admitted(hit)
-        count = min(left, self._chunk(hit, num_tokens)) if self.config.chunked else left
+        count = min(left, self._chunk(request, hit, num_tokens)) if self.config.chunked else left
         options: dict[str, Any] = {"new_computed_blocks": blocks}
         if self._calls.takes_num_found:
             options["num_new_computed_tokens"] = hit
@@ -236,11 +236,17 @@ class VllmV1(ManagerAdapter):
         self._admitted.update(self.groups[group])
         return Admitted(hit)
 
-    def _chunk(self, start: int, num_tokens: int) -> int:
-        """The tokens of a chunk; with states in a prefix cache the scheduler lets it end at a block boundary."""
+    def _chunk(self, request: FakeRequest, start: int, num_tokens: int) -> int:
+        """The tokens of a chunk; with states in a prefix cache the scheduler lets it end at a block boundary.
+
+        No chunk runs past the last boundary before the end of the prompt, or with a draft model the one before that.
+        """
         if not (self.config.caching and self.config.has_states):
             return num_tokens
-        return -(-(start + num_tokens) // self.config.block_size) * self.config.block_size - start
+        size = self.config.block_size
+        stop = -(-(start + num_tokens) // size) * size
+        last = ((request.num_tokens - 1) // size - self.config.drafting) * size
+        return (min(stop, last) if start < last else stop) - start
 
     def reserve(self, seq: int, num_tokens: int) -> Reserved | Refused:
         call = self.manager.append_slots if self._calls.appends else self.manager.allocate_slots
