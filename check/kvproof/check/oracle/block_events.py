@@ -48,7 +48,8 @@ class BlockListener:
         self.explainer, self.state, self.config, self._call = explainer, explainer.state, explainer.config, call
         self.there: list[set[str]] = [set() for _ in self.config.kv_groups]
         self.ever: set[tuple[int, str]] = set()
-        self.caches_all, self.is_early = caches_all, False
+        self.caches_all = caches_all
+        self.is_early = getattr(self.config, "speculative_tokens", 0) > 0  # of a scheduler
         self._unit = gcd(*self.config.block_sizes)
         self._named: dict[int, NamedContent] = {}  # by identity
         self._identities: dict[tuple[int, str], int] = {}  # by KV group and name

@@ -168,6 +168,46 @@ def require_loads(config: SchedulerConfig, can: Capabilities) -> None:
         raise Unsupported("the subject does not load KV within a step")
 
 
+def require_judged(config: SchedulerConfig, can: Capabilities) -> None:
+    """Raise Unsupported for a configuration that the subject does not declare, or that is not judged."""
+    if config.policy != FCFS and config.policy not in can.policies:
+        raise Unsupported(f"the subject does not declare the order {config.policy}")
+    if config.long_prefill_threshold and not can.long_prefills:
+        raise Unsupported("the subject does not bound the tokens of one prompt in a step")
+    if config.partial_prefills > can.partial_prefills:
+        raise Unsupported("the subject does not compute so many prompts in part in one step")
+    if config.connector and config.connector not in can.connectors:
+        raise Unsupported(f"the subject does not declare the connector {config.connector}")
+    require_loads(config, can)
+    if config.max_loras and not can.max_loras:
+        raise Unsupported("the subject does not bound the adapters of a step")
+    if config.speculative_tokens > can.speculative_tokens:
+        raise Unsupported("the subject does not verify so many drafts of one sequence")
+    if config.staggered and not can.staggers:
+        raise Unsupported("the subject does not leave requests out of the steps after their own")
+    if config.connector and (config.transfers or config.num_host_blocks or config.window or config.local_chunk):
+        raise Unsupported("a connector is judged without other transfers, swap, windows and local attention")
+    is_alone = config.group_size == 1 and not (config.cross or can.fork)
+    loses_tokens = config.async_steps and can.runs_ahead
+    if config.speculative_tokens and (loses_tokens or config.num_host_blocks or not is_alone):
+        raise Unsupported("drafts are judged of single sequences, without swap and lost tokens")
+    fails = config.loads_in_step or config.load_failures or config.repeated_reports
+    if config.speculative_tokens and (config.connector or fails):
+        raise Unsupported("drafts are judged without connectors, and with loads that arrive once, between steps")
+    if config.speculative_tokens and config.transfers and (config.leaves_entries or len(config.kv_groups) > 1):
+        raise Unsupported("drafts and transfers are judged with one group of full attention")
+    if config.speculative_tokens and config.transfers and config.drafting:
+        raise Unsupported("a draft model that drops the last block of a hit is judged without transfers")
+    if len(config.kv_groups) > 1 and (config.num_host_blocks or config.connector):
+        raise Unsupported("several KV groups of a scheduler are judged without swap and connectors")
+    is_hybrid = len(config.kv_groups) > 1 or config.leaves_entries
+    if config.transfers and is_hybrid and not can.hybrid_transfers:
+        raise Unsupported("the subject has no transfers with windows or with several KV groups")
+    has_sizes = config.has_states or len({*config.block_sizes}) > 1
+    if has_sizes and (config.num_host_blocks or config.connector or config.speculative_tokens or not is_alone):
+        raise Unsupported("states and blocks of different sizes are judged of single sequences, without drafts")
+
+
 class SchedulerState:
     """An opened scheduler, its requests, and the steps and transfers under way."""
 
@@ -175,43 +215,8 @@ class SchedulerState:
         self, subject: SchedulerSubject, config: SchedulerConfig, identities: Identities | None = None
     ) -> None:
         check_adapter(subject, SCHEDULER_CALLS)
-        if config.policy != FCFS and config.policy not in capabilities_of(subject).policies:
-            raise Unsupported(f"the subject does not declare the order {config.policy}")
-        if config.long_prefill_threshold and not capabilities_of(subject).long_prefills:
-            raise Unsupported("the subject does not bound the tokens of one prompt in a step")
-        if config.partial_prefills > capabilities_of(subject).partial_prefills:
-            raise Unsupported("the subject does not compute so many prompts in part in one step")
-        if config.connector and config.connector not in capabilities_of(subject).connectors:
-            raise Unsupported(f"the subject does not declare the connector {config.connector}")
-        require_loads(config, capabilities_of(subject))
-        if config.max_loras and not capabilities_of(subject).max_loras:
-            raise Unsupported("the subject does not bound the adapters of a step")
-        if config.speculative_tokens > capabilities_of(subject).speculative_tokens:
-            raise Unsupported("the subject does not verify so many drafts of one sequence")
-        if config.staggered and not capabilities_of(subject).staggers:
-            raise Unsupported("the subject does not leave requests out of the steps after their own")
+        require_judged(config, capabilities_of(subject))
         self.moves_kv = config.transfers or bool(config.connector)  # KV comes and goes while steps run
-        if config.connector and (config.transfers or config.num_host_blocks or config.window or config.local_chunk):
-            raise Unsupported("a connector is judged without other transfers, swap, windows and local attention")
-        is_alone = config.group_size == 1 and not (config.cross or capabilities_of(subject).fork)
-        loses_tokens = config.async_steps and capabilities_of(subject).runs_ahead
-        if config.speculative_tokens and (loses_tokens or config.num_host_blocks or not is_alone):
-            raise Unsupported("drafts are judged of single sequences, without swap and lost tokens")
-        fails = config.loads_in_step or config.load_failures or config.repeated_reports
-        if config.speculative_tokens and (config.connector or fails):
-            raise Unsupported("drafts are judged without connectors, and with loads that arrive once, between steps")
-        if config.speculative_tokens and config.transfers and (config.leaves_entries or len(config.kv_groups) > 1):
-            raise Unsupported("drafts and transfers are judged with one group of full attention")
-        if config.speculative_tokens and config.transfers and config.drafting:
-            raise Unsupported("a draft model that drops the last block of a hit is judged without transfers")
-        if len(config.kv_groups) > 1 and (config.num_host_blocks or config.connector):
-            raise Unsupported("several KV groups of a scheduler are judged without swap and connectors")
-        is_hybrid = len(config.kv_groups) > 1 or config.leaves_entries
-        if config.transfers and is_hybrid and not capabilities_of(subject).hybrid_transfers:
-            raise Unsupported("the subject has no transfers with windows or with several KV groups")
-        has_sizes = config.has_states or len({*config.block_sizes}) > 1
-        if has_sizes and (config.num_host_blocks or config.connector or config.speculative_tokens or not is_alone):
-            raise Unsupported("states and blocks of different sizes are judged of single sequences, without drafts")
         self.requests: dict[int, ExpectedRequest] = {}
         self.under_way: list[UnderWay] = []  # steps, the oldest first
         self.loading: dict[int, list[int]] = {}  # sequences whose KV is coming, and its flights
@@ -234,8 +239,6 @@ class SchedulerState:
         oracle = Oracle(subject, config, identities, num_flights=num_flights, knows_cached=knows_early)
         self.oracle, self.config, self.capabilities = oracle, config, oracle.capabilities
         oracle.lookahead += config.speculative_tokens  # drafts take slots beyond the known tokens too
-        if oracle.listener is not None:
-            oracle.listener.is_early = config.speculative_tokens > 0
         self.explainer, self.worker, self.state = oracle.explainer, oracle.worker, oracle.state
         self.seqs, self.coverage, self.call = oracle.seqs, oracle.coverage, oracle.call
         self.pending = Pending(self.explainer, num_flights)
