@@ -12,7 +12,7 @@ These do not count against a scheduler:
 - with the prefix cache and chunks that end at block boundaries, fewer tokens than a block has;
 - with KV that comes and goes, a step in which somebody who runs lacks blocks: it may end there, and wait for blocks
   that a transfer or a step still uses;
-- a step in which a request ended for lack of room;
+- a step in which a request ended for lack of room, or gave up the blocks of a load that failed, perhaps at its end;
 - with drafts and asynchronous steps, any step: positions are counted as if all drafts were accepted, up to a limit;
 - where requests are left out of the steps after their own (`staggered`), one that was in one of the last
   `async_steps - 1` steps: it waits until the last stage of the pipeline has its token;
@@ -39,6 +39,7 @@ class Left(NamedTuple):
     num_tokens: int
     num_seqs: int
     requests: tuple[ExpectedRequest, ...] = ()
+    has_begun_again: bool = False  # whether a sequence whose load failed gave its blocks up in the step
 
 
 def judge_running_served(state: SchedulerState, step: ScheduledStep, left: Left) -> None:
@@ -46,7 +47,8 @@ def judge_running_served(state: SchedulerState, step: ScheduledStep, left: Left)
     config, capabilities = state.config, state.capabilities
     slack = capabilities.refusal_slack
     is_ahead = bool(config.async_steps and config.speculative_tokens)  # it may wait to learn what was rejected
-    if not capabilities.serves_running or slack is None or step.failed or is_ahead or config.encoder_room:
+    is_unsure = is_ahead or config.encoder_room or left.has_begun_again
+    if not capabilities.serves_running or slack is None or step.failed or is_unsure:
         return
     num_batched = sum([chunk.stop - chunk.start for chunk in step.chunks])
     num_tokens, num_seqs = num_batched + left.num_tokens, len(step.chunks) + left.num_seqs

@@ -65,6 +65,7 @@ class StepExplainer:
             judge_places(self.scheduler)
         if step.prompts is not None:
             judge_prompts(self.scheduler, step.chunks, set(step.prompts))
+        self.left = self.left._replace(has_begun_again=has_begun_again)
         has_ended = bool(step.ignored or step.failed)
         return bool(chunks or self.left.num_seqs or has_ended or step.loads or has_begun_again)
 
