@@ -181,7 +181,7 @@ def without_what_excludes(drawn: dict[str, Any], capabilities: Capabilities, fix
     if drawn.get("speculative_tokens") and drawn.get("transfers"):
         drawn |= ONE_FULL_GROUP | {"drafting": False} | fixed
     if capabilities.speculative_tokens and capabilities.lookahead:
-        num_drafts = drawn["speculative_tokens"]
+        num_drafts = drawn.get("speculative_tokens", 0)
         looks_ahead = num_drafts > 0 and drawn["lookahead"] > 0
         drawn |= {"lookahead": num_drafts * looks_ahead, "drafting": drawn["drafting"] and looks_ahead} | fixed
     if drawn.get("connector") or (drawn.get("transfers") and not capabilities.hybrid_transfers):

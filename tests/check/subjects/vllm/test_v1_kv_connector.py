@@ -109,3 +109,28 @@ def test_what_was_sent_is_free_when_the_last_step_that_uses_it_is_complete() -> 
     subject = find("vllm-v1-scheduler==0.33.0")()
     run = [step[0], first, step[1], *step, *step, end, second, *step, end, *step, end, sent]
     assert finding_of(subject, config, run) is None
+
+
+def test_who_runs_is_served_before_the_blocks_of_a_failed_load_are_given_back() -> None:
+    config = SchedulerConfig(
+        block_size=1,
+        num_gpu_blocks=12,
+        window=1,
+        kv_groups=("full", "window"),
+        max_num_seqs=2,
+        max_model_len=4,
+        async_steps=1,
+        transfers=True,
+        load_failures="recompute",
+    )
+    step: list[Operation] = [("schedule",), ("launch", (0,))]
+    adds: list[Operation] = [
+        ("add", 3, (3,), (0, 0), 1, (), (), None, (1, False)),
+        ("add", 4, (4,), (0, 0, 0), 2, (), (), None, (0, True)),
+        ("add", 7, (7,), (0, 0), 2, (), (), None, (0, False)),
+    ]
+    failed: Operation = ("complete", (0,), (), (), (3,), (), (), ((3, ()),))
+    download.add("vllm==0.33.0")
+    subject = find("vllm-v1-scheduler==0.33.0")()
+    run = [*adds[:2], *step, adds[2], *step, ("complete", (0,)), *step, failed, ("schedule",)]
+    assert finding_of(subject, config, run) is None
