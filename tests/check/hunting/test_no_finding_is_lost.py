@@ -6,6 +6,7 @@ The subjects declare every capability, take everything, and fail in one call: so
 import errno
 from collections.abc import Callable
 from dataclasses import fields, replace
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from kvproof.check.hunting import findings
 from kvproof.check.hunting.findings import saving_of
 from kvproof.check.hunting.walk_stage import walker_stage
 from kvproof.check.oracle.replay import Counterexample, finding_of
+from kvproof.check.protocol.block_events import BlockEvent
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.features import FEATURES
 from kvproof.check.protocol.finding import Finding
@@ -34,6 +36,7 @@ from kvproof.check.search.strategies import MANAGERS
 from kvproof.check.search.suppression import features_of
 from kvproof.reports.document import read
 from kvproof.reports.result import Check, Result
+from kvproof.spec.text.identity import Image, Key
 from kvproof.spec.verdict import Exit, Verdict
 
 DECLARED: dict[str, Any] = {one.name: True for one in fields(Capabilities) if one.type is bool}
@@ -57,6 +60,12 @@ class Willing:
 
     def reset_cache(self) -> bool:
         return True
+
+    def block_events(self) -> list[BlockEvent]:
+        return []
+
+    def block_names(self, tokens: list[int], key: Key, images: tuple[Image, ...]) -> list[str]:
+        return [str(tokens[: at + 1]) for at in range(0, len(tokens), gcd(*self.config.block_sizes))]
 
     def _call(self, *arguments: Any) -> Any:
         """Any other call that does nothing."""
@@ -88,6 +97,8 @@ class WillingScheduler(Willing):
 
     def ended(self) -> dict[int, str]:
         return {}
+
+    being_sent = delivered = ended
 
 
 class WillingPool(Willing):

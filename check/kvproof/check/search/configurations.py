@@ -100,7 +100,7 @@ def draw_for_scheduler(
         drawn["sends_aborted"] = drawn["transfers"] and capabilities.sends_aborted and pick((False, True))
     if capabilities.async_steps:
         drawn["async_steps"] = pick((0, *range(1, capabilities.async_steps + 1)))
-    if capabilities.staggers and drawn["async_steps"] > 1:
+    if capabilities.staggers and drawn.get("async_steps", 0) > 1:
         drawn["staggered"] = pick((False, True))
     if capabilities.forks_itself:
         drawn["group_size"] = pick((1, 1, 2, 3))
