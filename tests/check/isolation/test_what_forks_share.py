@@ -3,20 +3,29 @@
 import functools
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.lawful.encoders import Oldest
 
 from kvproof.check.hosts.time_limit import Limits
 from kvproof.check.isolation.remote_subject import RemoteFactory
-from kvproof.check.oracle.level import LEVELS, Level, compile_rules, compile_rules_of_stores
+from kvproof.check.oracle.level import LEVELS, Level, compile_rules, compile_rules_of_encoders, compile_rules_of_stores
 from kvproof.check.protocol.manager import Config
 from kvproof.check.search.random_walk import walk
 from kvproof.check.search.strategies import STRATEGIES
 from kvproof.check.subjects.registry import find
 from kvproof.spec import compilation, native
 
-OWN = {"manager": "kvproof", "scheduler": "kvproof-scheduler", "pool": "kvproof-pool", "store": "kvproof-store"}
+OWN: dict[str, Callable[[], Any]] = {
+    "manager": find("kvproof"),
+    "scheduler": find("kvproof-scheduler"),
+    "pool": find("kvproof-pool"),
+    "store": find("kvproof-store"),
+    "encoder": Oldest,
+}
 OBJECTS = """
 import gc
 from kvproof.check.subjects.builtin.manager import BuiltIn
@@ -33,6 +42,7 @@ def test_a_walk_compiles_no_rules_once_those_of_its_level_are_compiled(level: Le
     caches: tuple[functools._lru_cache_wrapper[object], ...] = (
         compile_rules,
         compile_rules_of_stores,
+        compile_rules_of_encoders,
         compilation._compiled,
         compilation._compiled_text,
         compilation.namespace,
@@ -43,7 +53,7 @@ def test_a_walk_compiles_no_rules_once_those_of_its_level_are_compiled(level: Le
         cache.cache_clear()
     level.compile()
     num_compiled = compilation._compiled.cache_info().misses
-    done = walk(STRATEGIES[level.name], find(OWN[level.name])(), 1, max_operations=300, seconds=100.0)
+    done = walk(STRATEGIES[level.name], OWN[level.name](), 1, max_operations=300, seconds=100.0)
     assert done.num_operations >= 300
     assert compilation._compiled.cache_info().misses == num_compiled > 0
 
