@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.lawful import encoders
 
 from kvproof.check.counterexample.store import load, make_trace, save
 from kvproof.check.oracle import coverage
@@ -29,6 +30,7 @@ SUBJECTS = {
     "scheduler": "kvproof-scheduler",
     "pool": "kvproof-pool",
     "store": f"{STORE}:Store",
+    "encoder": f"{Path(encoders.__file__)}:Oldest",
 }
 
 
