@@ -10,7 +10,7 @@ from functools import lru_cache
 
 # Control characters but tab and newline, what changes the direction or ends a line unseen, and halves of characters.
 ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-COMMAND = re.compile(r"^(\s*:)(?=:)|(#)(?=#\[)", re.MULTILINE)
+COMMAND = re.compile(r"^([^\S\n]*:)(?=:)|(#)(?=#\[)", re.MULTILINE)
 TEXT_MAX = 20_000  # characters of one line
 LONG_LIST = re.compile(r"(?<!\d)-?\d+(?:(?:, | )-?\d+){23,}")
 NUMBERS_SHOWN = 8  # of a long list
