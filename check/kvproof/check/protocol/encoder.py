@@ -5,7 +5,7 @@ of the request read. The cache decides which outputs are kept, for which request
 moves no bytes: the *worker* computes the outputs, keeps them and removes them. The judge is this worker, and the
 scheduler.
 
-Contents. A *content* is a number that stands for an image, whoever sends it; requests with one content share its
+Contents. A *content* is a number that stands for an image, no matter who sends it; requests with one content share its
 output. An *input* is an image of a request, at a place among its images. A request *references* an output from the
 moment when it finds it, or takes room for it, until it releases that input.
 

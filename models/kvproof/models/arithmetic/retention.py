@@ -1,4 +1,4 @@
-"""Retention: whoever goes on from a boundary that is kept finds all entries that it reads.
+"""Retention: who goes on from a boundary that is kept finds all entries that it reads.
 
 An entry is an index of a table, and a boundary a number of entries. `is_kept` asks only the replay boundary, the
 junction, and the two multiples of the interval around the entry.
