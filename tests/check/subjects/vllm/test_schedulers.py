@@ -118,8 +118,8 @@ def test_prompts_that_are_computed_in_part_share_a_step_of_v0(partial_prefills: 
     ("release", "fixed"),
     [
         ("0.11.0", {"transfers": False, "policy": "fcfs", "chunked": True}),
-        ("0.31.0", {"transfers": False, "connector": "", "policy": "fcfs"}),
-        ("0.33.0", {"transfers": False, "connector": ""}),
+        ("0.31.0", {"transfers": False, "connector": "", "policy": "fcfs", "events": 0, "max_loras": 0}),
+        ("0.33.0", {"transfers": False, "connector": "", "events": 0}),
     ],
 )
 def test_a_v1_scheduler_without_what_it_is_known_to_do_wrong_is_not_refuted(
@@ -139,7 +139,10 @@ def test_two_adapters_of_one_name_share_blocks_in_the_v1_scheduler_of_0_30() -> 
     assert found == ["sharing-equal", ""]
 
 
-@pytest.mark.parametrize(("release", "fixed"), [("0.28.0", {"keys": 1, "transfers": False}), ("0.33.0", {"keys": 3})])
+@pytest.mark.parametrize(
+    ("release", "fixed"),
+    [("0.28.0", {"keys": 1, "transfers": False}), ("0.33.0", {"keys": 3, "transfers": False, "events": 0})],
+)
 def test_a_v1_scheduler_that_goes_on_while_a_step_is_under_way_is_not_refuted(
     release: str, fixed: dict[str, Any]
 ) -> None:
