@@ -8,13 +8,14 @@ Limits: no transfers, no drafts, one KV group of full attention or of a window; 
 tokens (`disable_chunked_mm_input` is off); every token of an image has an embedding.
 """
 
+import inspect
 from dataclasses import replace
 from typing import Any
 
 from kvproof.check.protocol.scheduler import ScheduledStep, SchedulerConfig
 from kvproof.check.subjects.loading import partial_import
 from kvproof.check.subjects.vllm.v1_fakes import Feature, Position
-from kvproof.check.subjects.vllm.v1_scheduler import VllmV1Scheduler
+from kvproof.check.subjects.vllm.v1_scheduler import ONE_GROUP, VllmV1Scheduler
 from kvproof.spec.text.identity import Image
 
 NO_BOUND = 1 << 20
@@ -45,27 +46,15 @@ class VllmV1Images(VllmV1Scheduler):
         super().__init__(version)
         self.name = f"vllm-v1-images {version}"
         self._cache = partial_import.module_of("vllm", "v1.core.encoder_cache_manager").EncoderCacheManager
-        minor = int(version.split("@")[0].split(".")[1])
-        self._rows: Any = RowsOfOld if 13 <= minor <= 15 else Rows
+        is_method = "get_num_embeds()" in inspect.getsource(self._modules.request)
+        self._rows: Any = Rows if is_method else RowsOfOld
         self.capabilities = replace(
             self.capabilities,
+            **ONE_GROUP,
             images=True,
             encodes_images=True,
-            transfers=False,
-            hybrid_transfers=False,
-            loads_in_step=False,
-            load_failures=(),
-            repeated_reports=False,
-            sends_aborted=False,
             connectors=(),
-            speculative_tokens=0,
-            lookahead=False,
-            drafting=False,
             block_events=False,
-            kv_groups=False,
-            states=False,
-            block_sizes=False,
-            local_attention=False,
             max_loras=False,
         )
 

@@ -92,6 +92,24 @@ OFFLOADING = "offloading"  # the connector that stores what requests computed in
 END_OF = {"FINISHED_ABORTED": ABORTED, "FINISHED_ERROR": FAILED}
 
 
+# What a subject switches off that drives the scheduler with one KV group, and without our connector and drafts.
+ONE_GROUP: dict[str, Any] = {
+    "transfers": False,
+    "hybrid_transfers": False,
+    "loads_in_step": False,
+    "repeated_reports": False,
+    "load_failures": (),
+    "sends_aborted": False,
+    "speculative_tokens": 0,
+    "lookahead": False,
+    "drafting": False,
+    "local_attention": False,
+    "kv_groups": False,
+    "states": False,
+    "block_sizes": False,
+}
+
+
 class Tokens(list[int]):
     """Sampled tokens; in 0.11.1 they are an array."""
 
@@ -141,31 +159,27 @@ class VllmV1Scheduler(SchedulerAdapter):
         self.name = f"vllm-v1-scheduler {version}"
         self._modules = modules = import_modules(version)
         self._offloading, self._multi = import_offloading(), import_multi_connector()
-        if self._offloading is not None:
-            self.capabilities = replace(self.capabilities, connectors=(OFFLOADING,))
-        if loads_groups(modules.scheduler):
-            self.capabilities = replace(self.capabilities, hybrid_transfers=True)
-        self.capabilities = replace(self.capabilities, retention=has_retention(modules.interface))
         source, ahead = inspect.getsource(modules.scheduler), inspect.getsource(modules.ahead)
+        policies = LOAD_FAILURE_POLICIES if "kv_load_failure_policy" in source else (RECOMPUTE,)
+        options = inspect.signature(modules.scheduler.Scheduler).parameters
+        self._cuts_at_states = cuts_at_states(modules.scheduler)
         self.capabilities = replace(
             self.capabilities,
+            connectors=() if self._offloading is None else (OFFLOADING,),
+            hybrid_transfers=loads_groups(modules.scheduler),
+            load_failures=policies if "invalid_block_ids" in source else (),
+            retention=has_retention(modules.interface),
+            states=bool(self._cuts_at_states),
+            block_sizes=bool(self._cuts_at_states) and "hash_block_size" in options,
+            block_events=reports_groups(),
             async_steps=PIPELINED if "use_pp and not self.scheduler_config.async" in source else 1,
             staggers="next_decode_eligible" in ahead,
             lookahead=LOOKS_AHEAD in source,
             drafting=LOOKS_AHEAD in source,
         )
         self._drafts_ahead = "num_spec_tokens" in ahead
-        source = inspect.getsource(modules.scheduler)
-        if "invalid_block_ids" in source:
-            policies = LOAD_FAILURE_POLICIES if "kv_load_failure_policy" in source else (RECOMPUTE,)
-            self.capabilities = replace(self.capabilities, load_failures=policies)
         self._reports_requests = "kv_connector_output.failed_recving" in source  # of which nothing was loaded
-        self._cuts_at_states = cuts_at_states(modules.scheduler)
-        if self._cuts_at_states:
-            has_sizes = "hash_block_size" in inspect.signature(modules.scheduler.Scheduler).parameters
-            self.capabilities = replace(self.capabilities, states=True, block_sizes=has_sizes)
         self._reports_hits = REPORT_MODE in inspect.getsource(modules.request)
-        self.capabilities = replace(self.capabilities, block_events=reports_groups())
 
     def make(self, config: SchedulerConfig) -> Any:
         if not config.chunked and config.max_num_batched_tokens < config.max_model_len:
@@ -468,20 +482,8 @@ class VllmOffloading(VllmV1Scheduler):
         self.name = f"vllm-offloading {version}"
         self.capabilities = replace(
             self.capabilities,
-            transfers=False,
-            hybrid_transfers=False,
-            loads_in_step=False,
-            repeated_reports=False,
-            load_failures=(),
-            sends_aborted=False,
-            speculative_tokens=0,
-            lookahead=False,
-            drafting=False,
+            **ONE_GROUP,
             window=False,
-            local_attention=False,
-            kv_groups=False,
-            states=False,
-            block_sizes=False,
             block_size_min=BLOCK_SIZE_MIN,
         )
 
