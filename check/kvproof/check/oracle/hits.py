@@ -1,5 +1,7 @@
 """Judge look-ups: what is reported as found is there and computed, and what is there is found."""
 
+from collections.abc import Sequence
+
 from kvproof.check.oracle.early_copies import has_part
 from kvproof.check.oracle.expected import ExpectedSequence, Group
 from kvproof.check.oracle.oracle import Oracle
@@ -18,14 +20,23 @@ def num_entries_hit_max(oracle: Oracle, seq: ExpectedSequence) -> int:
 
 def num_entries_cached(oracle: Oracle, seq: ExpectedSequence, least: int, most: int) -> int:
     """The entries of the longest hit that there is for a waiting sequence, from `least` to `most`."""
-    explainer, size, num_dropped = oracle.explainer, oracle.config.block_size, int(oracle.config.drafting)
+    explainer = oracle.explainer
     unsure = explainer.maybe_evicted | explainer.unaligned | explainer.forgotten
     cached = [block for block in range(oracle.config.num_gpu_blocks) if block not in unsure]
-    hittable = operations.hittable_identities(oracle.state, cached, False)
+    return _num_entries_found(
+        oracle, seq.parts, operations.hittable_identities(oracle.state, cached, False), least, most
+    )
+
+
+def _num_entries_found(
+    oracle: Oracle, parts: Sequence[ExpectedSequence], hittable: set[int], least: int, most: int
+) -> int:
+    """The entries of the longest hit of these parts, from `least` to `most`. hittable: what can be hit."""
+    size, num_dropped = oracle.config.block_size, int(oracle.config.drafting)
     longest = most
     while longest > least and any(
         operations.entry_not_hittable(hittable, size, part.whole, num_entries, part.window) is not None
-        for part in seq.parts
+        for part in parts
         for num_entries in part.entries_found(longest * size, num_dropped)
     ):
         longest -= 1
@@ -66,20 +77,15 @@ def junction(oracle: Oracle, seq: ExpectedSequence, hit: int) -> int:
     Also 0 if it is not certain: if some of these layers find more than others, or of a block it is not known whether
     the subject has it still, or will have it within the step.
     """
-    size, num_dropped, explainer = oracle.config.block_size, int(oracle.config.drafting), oracle.explainer
+    explainer = oracle.explainer
     parts, blocks = [part for part in seq.parts if not part.window], range(oracle.config.num_gpu_blocks)
     unsure = explainer.maybe_evicted | explainer.unaligned
     least = operations.hittable_identities(oracle.state, [block for block in blocks if block not in unsure], False)
     most = operations.hittable_identities(oracle.state, blocks, True)
-    found = set()
-    for part, hittable in [(part, hittable) for part in parts for hittable in (least, most)]:
-        longest = num_entries_hit_max(oracle, seq)
-        while longest and any(
-            operations.entry_not_hittable(hittable, size, part.whole, num_entries, 0) is not None
-            for num_entries in part.entries_found(longest * size, num_dropped)
-        ):
-            longest -= 1
-        found.add(longest * size)
+    longest, size = num_entries_hit_max(oracle, seq), oracle.config.block_size
+    found = {
+        _num_entries_found(oracle, [part], hittable, 0, longest) * size for part in parts for hittable in (least, most)
+    }
     return found.pop() if len(found) == 1 and max(found) > hit else 0
 
 
