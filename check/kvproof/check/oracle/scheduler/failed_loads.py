@@ -73,11 +73,8 @@ class FailedLoads:
             if given and not places:
                 continue
             found[seq_id] = [block for place in places for block in load.blocks[place]]
-            num_whole = places[0] if places else 0
-            if (
-                len(self.config.kv_groups) > 1
-            ):  # a window may lack what lies before the end of the load: nothing is kept
-                num_whole = 0
+            keeps_some = bool(places) and len(self.config.kv_groups) == 1  # else a window may lack what lies before
+            num_whole = places[0] if keeps_some else 0
             there = num_there(load.start, load.stop, num_whole, self.explainer.block_size)
             self.there[seq_id] = min(there, self.there.get(seq_id, there))
             self.coverage["load failed"] += 1
@@ -230,11 +227,11 @@ class FailedLoads:
 
         Raises Finding if a request is reported to have ended that may not, or is not reported.
         """
-        if self.config.load_failures != FAIL:
+        if not must_end(self.config.load_failures == FAIL, True):
             return []
         scheduler, reads = self.scheduler, {one.id: one for one in readers}
         loaders = [scheduler.requests[seq.group.id] for i in failed if (seq := self.seqs.get(i)) is not None]
-        lost = [one for one in loaders if must_end(True, True) and not one.is_doomed]
+        lost = [one for one in loaders if not one.is_doomed]
         for request in (*loaders, *reads.values()):  # its user may have left meanwhile
             if request.id in scheduler.ending:
                 scheduler.ending[request.id] = (*scheduler.ending[request.id], FAILED)
