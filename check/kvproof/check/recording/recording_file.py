@@ -1,7 +1,6 @@
 """The file of a recording, or its segments, as its writer has them."""
 
 import os
-import re
 from enum import Enum
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from kvproof.check.recording.segments import SegmentWriter, opened_to_read
 FIRST_BYTES = b'{"kvproof_recording":'  # of every recording
 
 LAST_BYTES = 1 << 10
-LAST_LINE = re.compile(rb'"call":"%s"[^\n]*\n\Z' % ENDED.encode())
+LAST_CALL = b'"call":"%s"' % ENDED.encode()  # in the last line of a whole recording
 
 
 class RecordingRefused(Exception):
@@ -49,7 +48,8 @@ def state_of(path: Path) -> State:
         last = file.read(LAST_BYTES)
     if not num_bytes:
         return State.EMPTY
-    return State.WHOLE if LAST_LINE.search(last) else State.UNFINISHED
+    is_whole = last.endswith(b"\n") and LAST_CALL in last[:-1].rpartition(b"\n")[2]
+    return State.WHOLE if is_whole else State.UNFINISHED
 
 
 def opened(path: Path) -> int:
