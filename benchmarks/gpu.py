@@ -46,6 +46,7 @@ TESTS = (*GPU_TESTS, "tests/check/data_plane")
 OTHERS_OF_PYTEST = ("-p", "no:benchmark")  # a plugin that warns beside xdist, and warnings are errors here
 MEMCHECK = ("--tool", "memcheck", "--error-exitcode", "1", "--target-processes", "all")
 REFERENCES = ("vllm-reference", "sglang-reference")
+KERNELS = {"vllm": "vllm", "sglang": "sgl_kernel"}  # the executors of engines, and the package of each
 PACKAGES, ENGINES = "packages", "engines"  # in the folder of the results: unpacked wheels
 NO_DEVICE = "import sys, torch; sys.exit(not torch.cuda.is_available())"
 HAS_PACKAGES = "import kvproof.check.cli, kvproof.check.data_plane, pytest, xdist"
@@ -109,7 +110,8 @@ def stages(device: str, out: Path) -> list[Stage]:
 
     before = ("--baseline", str(out / "device-1.json")) if is_gpu else ()
     references = [option for name in REFERENCES for option in ("--executor", name)]
-    kernels = [option for name in ("vllm", "sglang") for option in ("--executor", name)]
+    given = [name for name, package in KERNELS.items() if (out / ENGINES / package).exists()]
+    kernels = [option for name in given for option in ("--executor", name)]
     some = [f"--layout={name}" for name in ("two-planes", "nhd", "latent")] + ["--dtype=bfloat16", "--dtype=int8"]
     return [
         Stage("facts", "which machine this is", (python, "-m", "benchmarks.gpu", "facts"), 15, on_gpu=True),
@@ -136,7 +138,7 @@ def stages(device: str, out: Path) -> list[Stage]:
         ),
         Stage(
             "kernels",
-            "the kernels of vLLM and SGLang, if wheels with them are given",
+            f"the kernels of the engines whose wheels are given: {' and '.join(given) or 'none'}",
             run("kernels", 1, *kernels, *some, budget=33),
             limit(43),
             on_gpu=True,
@@ -249,7 +251,7 @@ def check(
     """Run the stages, and store the result of each when it ends. Returns the exit code. Raises OSError."""
     planned = [stage for stage in stages(device, out) if not only or stage.name in only]
     with_engines = {"PYTHONPATH": os.pathsep.join((environment.get("PYTHONPATH", ""), str(out / ENGINES)))}
-    planned = [stage for stage in planned if not stage.needs_engines or (out / ENGINES).exists()]
+    planned = [stage for stage in planned if not stage.needs_engines or _has_kernels(out)]
     earlier = ended_before(out) if is_resumed else {}
     outcomes: list[Outcome] = []
     for stage in planned:
@@ -267,6 +269,10 @@ def check(
     print(f"Summary: {out / 'summary.md'}")
     found = {one.status for one in outcomes}
     return 1 if FAILED in found else 4 if found & {UNDECIDED, LATE, NOT_RUN} else 0
+
+
+def _has_kernels(out: Path) -> bool:
+    return any((out / ENGINES / package).exists() for package in KERNELS.values())
 
 
 def _store_in(archive: Path, out: Path) -> None:

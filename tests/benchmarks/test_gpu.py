@@ -9,6 +9,7 @@ import tarfile
 import time
 import zipfile
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -146,8 +147,15 @@ def test_only_the_stage_of_the_kernels_can_import_the_engines(run: Callable[...,
     looked = "import os; raise SystemExit('engines' not in os.environ['PYTHONPATH'])"
     kernels = Stage("kernels", "their kernels", python(looked), 20, needs_engines=True)
     assert run(kernels, stage("bytes", looked)) == (1, {"bytes": FAILED})
-    (tmp_path / "engines").mkdir()
+    (tmp_path / "engines/vllm").mkdir(parents=True)
     assert run(kernels, stage("bytes", looked)) == (1, {"kernels": PASSED, "bytes": FAILED})
+
+
+def test_only_the_kernels_that_are_given_are_run(tmp_path: Path) -> None:
+    (tmp_path / "engines/sgl_kernel").mkdir(parents=True)
+    (planned,) = (one for one in gpu.stages("cuda", tmp_path) if one.needs_engines)
+    assert [one for before, one in pairwise(planned.command) if before == "--executor"] == ["sglang"]
+    assert planned.shows.endswith(": sglang")
 
 
 def test_all_results_are_in_one_archive_after_each_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
