@@ -156,7 +156,7 @@ def stages(device: str, out: Path) -> list[Stage]:
             "regressions",
             "a copy that is 20 % slower is named against a baseline, and a good run is not",
             (python, "-m", "benchmarks.gpu_regressions", "--out", str(out / "regressions")),
-            110,
+            104,
             on_gpu=True,
         ),
         Stage(
@@ -176,8 +176,8 @@ def stages(device: str, out: Path) -> list[Stage]:
         Stage(
             "device-2",
             "the same as device-1 with another seed, and its speeds beside those of the first",
-            run("device-2", 2, *before, budget=65),
-            limit(80),
+            run("device-2", 2, *before, budget=75),
+            limit(90),
             is_kvproof=True,
         ),
         Stage(

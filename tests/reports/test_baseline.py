@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from kvproof.reports.baseline import ACCEPTED, BaselineComparison, accepted, compare, difference, is_same_subject
+from kvproof.reports.data_plane_result import Bandwidth, DataPlane, Speed, Spread
 from kvproof.reports.document import DocumentError
 from kvproof.reports.result import Check, Result, WitnessCount
 from kvproof.spec.verdict import Exit, Verdict
@@ -280,6 +281,21 @@ def test_the_speed_of_a_run_is_shown_and_decides_nothing(passed: Result) -> None
     found = compare("A", *runs)
     assert found.exit_code is Exit.OK
     assert found.notes[-1].startswith("speed: 5,000 operations per processor second before, now 500 (-90.0%)")
+
+
+def test_a_speed_that_is_no_longer_measured_is_worse(passed: Result) -> None:
+    once = Spread(1.0, 1.0, 1.0)
+    moves = [Speed("engine", name, "plain", 4, 1024, 2048, once, once, 0.01) for name in ("copy", "swap in")]
+    speeds = Bandwidth("cpu", "here", "nhd", "int8", 64, 9, [], moves, [], [], 1.0, 0.0)
+    check = Check("data plane/swap-mapping/engine", "data plane", "swap-mapping", Verdict.NOT_REFUTED)
+    timed = replace(passed, checks=[*passed.checks, check], data_plane=DataPlane("cpu", bandwidth=speeds))
+    partly = replace(timed, data_plane=DataPlane("cpu", bandwidth=replace(speeds, moves=moves[:1])))
+    assert compare("A", timed, timed).worse == []
+    assert compare("A", timed, partly).worse == ["no longer timed: engine: swap in"]
+    without = replace(timed, data_plane=DataPlane("cpu"))
+    assert compare("A", timed, without).worse == ["no longer timed: engine: copy; swap in"]
+    assert compare("A", timed, replace(without, run=replace(passed.run, command="device"))).worse == []
+    assert compare("A", without, timed).worse == []
 
 
 def test_results_of_different_subjects_are_not_compared(passed: Result, refuted: Result) -> None:

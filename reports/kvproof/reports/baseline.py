@@ -13,14 +13,14 @@ and scopes, so only the findings of its results are compared.
 stronger, what is reached for the first time, and the speeds. The exit code is that of a gate: 6 if anything is worse,
 else 0. The speed of one run says little, as it
 has noise; so operations per second are shown and decide nothing. The speeds of data planes have their noise with them
-and decide, as `kvproof device --baseline` does.
+and decide, as `kvproof device --baseline` does; one that is no longer measured is worse.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
-from kvproof.reports.device_baseline import compared, host_change
+from kvproof.reports.device_baseline import compared, host_change, untimed
 from kvproof.reports.device_baseline import difference as why_not
 from kvproof.reports.document import DocumentError, read
 from kvproof.reports.identity import Identity
@@ -323,17 +323,23 @@ def _speed(before: Result, now: Result) -> Iterator[str]:
 
 
 def _compare_moves(before: Result, now: Result, done: ComparedResults) -> None:
-    """Compare the speeds of both data planes, if both have some."""
-    speeds = [None if result.data_plane is None else result.data_plane.bandwidth for result in (before, now)]
-    if speeds[0] is None or speeds[1] is None:
+    """Compare the speeds of both data planes. What only the baseline has timed is worse, if the command is the same."""
+    old, new = (None if result.data_plane is None else result.data_plane.bandwidth for result in (before, now))
+    if old is None:
         return
-    if reason := why_not(speeds[1], speeds[0]):
+    if new is not None and (reason := why_not(new, old)):
         done.notes.append(f"the speeds of the data plane are not compared: {reason}")
         return
-    for one in compared(speeds[1], speeds[0]):
+    if before.run.command == now.run.command:
+        executors = {check.id.split("/", 2)[-1] for check in now.checks}
+        for name, missing in untimed(new, old, executors).items():
+            done.worse += [f"no longer timed: {name}: {'; '.join(missing)}"] if missing else []
+    if new is None:
+        return
+    for one in compared(new, old):
         text = f"{one.name}, {one.mapping}: ratio {one.before:.3f} before, now {one.now:.3f} ({one.change:+.1%})"
         if one.is_worse:
             done.worse.append(f"slower: {text}; noise is ±{one.band:.1%}")
         elif one.change > one.band:
             done.better.append(f"faster: {text}; noise is ±{one.band:.1%}")
-    done.notes += filter(None, [host_change(speeds[1], speeds[0])])
+    done.notes += filter(None, [host_change(new, old)])

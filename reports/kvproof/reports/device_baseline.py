@@ -11,6 +11,7 @@ is the likely cause.
 """
 
 import math
+from collections.abc import Collection
 from pathlib import Path
 from statistics import median
 
@@ -62,6 +63,21 @@ def not_compared(now: Bandwidth, before: Bandwidth) -> list[str]:
     here = {_key(speed) for speed in (*now.moves, *now.verification)}
     earlier = (*before.moves, *before.verification)
     return [f"{speed.name}, {speed.mapping}" for speed in earlier if _key(speed) not in here]
+
+
+def untimed(now: Bandwidth | None, before: Bandwidth, executors: Collection[str]) -> dict[str, list[str]]:
+    """The mappings that the baseline has timed and a run with these executors has not, by the name of the speed.
+
+    now: the speeds of the run, if it measured some. An executor that the run was not asked for is left out.
+    """
+    is_comparable = now is not None and not difference(now, before)
+    here = {_key(speed) for speed in (*now.moves, *now.verification)} if now is not None and is_comparable else set()
+    left_out = {speed.name for speed in before.moves} - set(executors)
+    missing: dict[str, list[str]] = {}
+    for speed in (*before.moves, *before.verification):
+        if speed.name not in left_out:
+            missing.setdefault(speed.name, []).extend([speed.mapping] if _key(speed) not in here else [])
+    return missing
 
 
 def host_change(now: Bandwidth, before: Bandwidth) -> str:

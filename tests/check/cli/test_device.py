@@ -99,6 +99,11 @@ def test_a_right_machine_exits_with_0_and_its_document_serves_as_baseline() -> N
     worse = kvproof(*QUICK, "--executor", "block-copy", "--baseline", "before.json", "--out", "b")
     assert worse.exit_code == 6, worse.output
     assert "slower than the baseline" in worse.output
+    before["data_plane"]["bandwidth"]["device_name"] = "another processor"
+    Path("other.json").write_text(json.dumps(before))
+    other = kvproof(*QUICK, "--executor", "block-copy", "--baseline", "other.json", "--out", "c")
+    assert other.exit_code == 4, other.output
+    assert "never reached: compared with the baseline: block-copy" in other.output
     assert kvproof("report", "b").exit_code == 6
 
 

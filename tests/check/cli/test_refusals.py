@@ -38,6 +38,7 @@ corpus validate --folder nothing
 device --baseline nothing_here.py
 device --baseline nowhere.json
 device --baseline plain.json
+device --device simulated --baseline plain.json
 device --device cpu --dtype bf16
 device --device cpu --executor enigne
 device --device cpu --executor nothing_here.py:left

@@ -31,7 +31,7 @@ from kvproof.check.runs.data_plane_stage import (
     short_stages,
 )
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
-from kvproof.reports.data_plane_result import Bandwidth, DataPlane, MovedCase
+from kvproof.reports.data_plane_result import Bandwidth, DataPlane, MovedCase, Speed, Spread
 from kvproof.reports.result import Check, WitnessCount
 from kvproof.spec.verdict import Verdict
 
@@ -85,6 +85,15 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Give:
         return outputs_of(correctness_stage(DataPlaneOptions("cpu", ("engine",)), 1))
 
     return run
+
+
+def speed(executor: str, mapping: str = "swap in") -> Speed:
+    once = Spread(1.0, 1.0, 1.0)
+    return Speed(executor, mapping, "plain", 4, 1024, 2048, once, once, 0.01)
+
+
+def not_compared(executor: str) -> WitnessCount:
+    return WitnessCount(f"compared with the baseline: {executor}", "speed", 0)
 
 
 def outputs_of(stage: Stage, seconds: float = 100.0) -> list[StageOutput]:
@@ -186,14 +195,31 @@ def test_a_foreign_baseline_is_reported_and_wrong_executors_are_not_timed(monkey
     monkeypatch.setattr(bandwidth, "run_bandwidth", run)
     plane = DataPlane("cpu", cases=[MovedCase("engine", "nhd", "int8", "all", "none", "failed")])
     chosen = DataPlaneOptions("cpu", ("engine", "block-copy", "kv-store"), plane=plane)
-    before = Bandwidth("cpu", "there", "nhd", "int8", 64, 9, [], [], [], [], 1.0, 0.0)
-    assert outputs_of(timing_stage(chosen, 1, 1.0, before, "before.json")) == []
+    before = Bandwidth("cpu", "there", "nhd", "int8", 64, 9, [], [speed("block-copy")], [], [], 1.0, 0.0)
+    assert outputs_of(timing_stage(chosen, 1, 1.0, before, "before.json")) == [not_compared("block-copy")]
     assert timed == ["block-copy"]
     assert plane.baseline == "before.json was not compared: its device name is there, but this run has here."
     assert plane.comparisons == []
     assert plane.bandwidth is not None
     assert plane.bandwidth.skipped[0] == "engine: a correctness case failed"
     assert [one.split(";")[0] for one in plane.bandwidth.skipped[1:]] == ["kv-store: it writes to a disk"]
+
+
+def test_a_baseline_is_answered_only_by_all_speeds_of_the_executors_that_were_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def measured(*moves: Speed) -> Bandwidth:
+        return Bandwidth("cpu", "here", "nhd", "int8", 64, 9, [], list(moves), [], [], 1.0, 0.0)
+
+    before = measured(speed("engine"), speed("engine", "copy"), speed("vllm"), speed("kv-store"))
+    now = measured(speed("engine"), speed("engine", "copy"), speed("block-copy"))
+    monkeypatch.setattr(bandwidth, "run_bandwidth", lambda config, progress: now)
+    chosen = DataPlaneOptions("cpu", ("engine", "block-copy", "vllm"), plane=DataPlane("cpu"))
+    compared = WitnessCount("compared with the baseline: engine", "speed", 2)
+    assert outputs_of(timing_stage(chosen, 1, 1.0, before, "before.json")) == [compared, not_compared("vllm")]
+    now.moves.pop(1)
+    answers = outputs_of(timing_stage(chosen, 1, 1.0, before, "before.json"))
+    assert answers == [not_compared("engine"), not_compared("vllm")]
 
 
 def test_without_an_executor_that_is_timed_the_reason_is_reported() -> None:
@@ -214,8 +240,8 @@ def test_on_a_device_that_was_broken_nothing_is_generated_or_timed_and_that_is_r
     (generated,) = outputs_of(generating_stage(data_plane_stage, 1))
     assert isinstance(generated, Check)
     assert (generated.verdict, generated.text) == (Verdict.UNKNOWN, "an executor broke the device: a bad access")
-    before = Bandwidth("cpu", "here", "nhd", "int8", 64, 9, [], [], [], [], 1.0, 0.0)
-    assert outputs_of(timing_stage(data_plane_stage, 1, 1.0, before, "before.json")) == []
+    before = Bandwidth("cpu", "here", "nhd", "int8", 64, 9, [], [speed("engine")], [], [], 1.0, 0.0)
+    assert outputs_of(timing_stage(data_plane_stage, 1, 1.0, before, "before.json")) == [not_compared("engine")]
     assert data_plane_stage.plane.notes == ["No speed was measured: an executor broke the device: a bad access."]
     assert data_plane_stage.plane.baseline == "before.json was not compared: no speed was measured."
 

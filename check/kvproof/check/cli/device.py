@@ -107,6 +107,8 @@ def device(
         from kvproof.reports.device_baseline import read_baseline
 
         require_recordable(history)
+        if baseline is not None and device == SIMULATED:
+            raise UsageError("a simulated device has no speeds to compare with a baseline: leave out --baseline")
         before = read_baseline(baseline) if baseline is not None else None
         chosen, environment, note = settled_device(device, simulation)
         name = "a simulated CUDA device" if device == SIMULATED else chosen

@@ -1,11 +1,19 @@
-"""The stage that measures speeds. A speed is not a property and refutes nothing, but it can be worse than before."""
+"""The stage that measures speeds. A speed is not a property and refutes nothing, but it can be worse than before.
 
+A baseline asks whether something is slower. If a speed of the baseline was not measured, the answer is not
+known: for each executor of the run that the baseline has timed, a witness expects that its speeds were compared.
+"""
+
+from collections import Counter
 from collections.abc import Iterator
 
 from kvproof.check.runs.data_plane_stage import DataPlaneOptions
 from kvproof.check.runs.session import Stage, StageBudget, StageOutput
 from kvproof.check.runs.verdicts import NO_TIME
 from kvproof.reports.data_plane_result import Bandwidth, DataPlane
+from kvproof.reports.result import WitnessCount
+
+TIMER = "speed"
 
 
 def timing_stage(
@@ -54,15 +62,25 @@ def timing_stage(
             plane.notes.append(f"No speed was measured: {why}.")
             if baseline is not None:
                 plane.baseline = f"{source} was not compared: no speed was measured."
+                yield from _answered(options, baseline)
             return
         speeds.skipped += failed
         speeds.skipped += [f"{one.name}: {one.untimed}" for one in right if one.untimed]
         plane.bandwidth = speeds
         if baseline is not None:
             _compare(plane, speeds, baseline, source)
-        yield from ()
+            yield from _answered(options, baseline)
 
-    return Stage("speed", share, [], run)
+    return Stage(TIMER, share, [], run)
+
+
+def _answered(options: DataPlaneOptions, baseline: Bandwidth) -> Iterator[WitnessCount]:
+    """How many speeds of each executor were compared; none if one of them was not."""
+    from kvproof.reports.device_baseline import untimed
+
+    done = Counter(comparison.name for comparison in options.plane.comparisons)
+    for name, missing in untimed(options.plane.bandwidth, baseline, options.executors).items():
+        yield WitnessCount(f"compared with the baseline: {name}", TIMER, 0 if missing else done[name])
 
 
 def _compare(plane: DataPlane, speeds: Bandwidth, baseline: Bandwidth, source: str) -> None:
