@@ -155,12 +155,13 @@ def _walk(hunted: Walk, subject: Any, make: Callable[[], Any], deadline: float, 
     """Walk past calls outside the contract; their kinds of operation. Raises AssertionError for any other finding."""
     __tracebackhide__ = True
     head, outside, seed = here(lambda: subject, call_seconds=ANSWER_SECONDS_MAX), set[str](), hunted.seed
+    fixed = tuple(sorted(hunted.fixed or ()))
     for one in head.walk_on(hunted, deadline):
         if (found := one.counterexample) is None:
             continue
         if not found.finding.contract or not (found := confirm(make, found)).finding.contract:
-            _fail(make, hunted.subject.name, "walker", hunted.total, seed, folder)
-        short = shortened(found, make, seed, SHORTEN_OPERATIONS_MAX)
+            _fail(make, hunted.subject.name, "walker", hunted.total, seed, folder, fixed)
+        short = shortened(found, make, seed, SHORTEN_OPERATIONS_MAX, fixed=fixed)
         hunted.avoid(found, features_of_both(found, short))
         outside.add(found.operations[-1][0])
     return outside
@@ -200,8 +201,16 @@ def _refused(name: str, done: SearchResult) -> str:
     return f"; {name} refused {done.refusals.total():,} of {done.num_drawn:,} configurations{done.refusal}"
 
 
-def _fail(make: Callable[[], Any], name: str, judge: str, done: SearchResult, seed: int, folder: Path) -> NoReturn:
-    """Shrink and save the counterexample, and raise AssertionError with it as text."""
+def _fail(
+    make: Callable[[], Any],
+    name: str,
+    judge: str,
+    done: SearchResult,
+    seed: int,
+    folder: Path,
+    fixed: tuple[str, ...] = (),
+) -> NoReturn:
+    """Shrink and save the counterexample, and raise AssertionError with it as text. fixed: see `Saving`."""
     __tracebackhide__ = True
     kept = KeptFinding(cast(Counterexample, done.counterexample))
     kept.keep(
@@ -210,7 +219,7 @@ def _fail(make: Callable[[], Any], name: str, judge: str, done: SearchResult, se
         judge,
         seed,
         make=make,
-        shorten=lambda found: shortened(found, make, seed, SHORTEN_OPERATIONS_MAX),
+        shorten=lambda found: shortened(found, make, seed, SHORTEN_OPERATIONS_MAX, fixed=fixed),
         locate=lambda found: method_called(make, found),
         num_operations_before=done.num_operations,
     )

@@ -97,7 +97,11 @@ def test_long_and_many_saved_runs_are_left_out_and_counted(folder: Path, monkeyp
 
 def test_a_saved_run_without_the_fixed_fields_is_not_replayed(folder: Path) -> None:
     hunted()
-    assert "replayed first" not in str(hunted("--fix", "block_size=3")["messages"])
+    document = hunted("--fix", "block_size=3", "--fix", "num_gpu_blocks=9")
+    assert "replayed first" not in str(document["messages"])
+    (found,) = (check for check in document["checks"] if check["verdict"] == "refuted")
+    config = json.loads((Path(".kvproof") / found["trace"]).read_text())["config"]
+    assert (config["block_size"], config["num_gpu_blocks"]) == (3, 9)  # of the shortest run, too
 
 
 def test_a_saved_run_of_another_level_is_passed_over(folder: Path) -> None:

@@ -134,6 +134,29 @@ def test_a_walk_to_a_shorter_run_uses_no_feature_that_the_run_does_not_use(monke
     assert "keys" not in same_config
 
 
+def test_what_the_user_has_fixed_keeps_its_value(runs: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Counterexample(Config(caching=True, num_gpu_blocks=9), RUN, FINDING)
+    free = Shrinker(None, found, LATER)
+    assert free.run(shrinking.PASSES).config.caching is False
+    fixed = Shrinker(None, found, LATER, fixed=("caching", "num_gpu_blocks"))
+    best = fixed.run(shrinking.PASSES)
+    assert len(best.operations) == 1
+    assert (best.config.caching, best.config.num_gpu_blocks) == (True, 9)
+
+    walks: list[dict[str, Any]] = []
+
+    def walk(*_: Any, fixed: dict[str, Any], options: WalkOptions, **others: Any) -> SearchResult:
+        assert "caching" not in options.disabled
+        walks.append(fixed)
+        return SearchResult()
+
+    monkeypatch.setattr(shrinking, "walk", walk)
+    monkeypatch.setattr(shrinking, "_shrunk", lambda subject, one: one.best)
+    shrinking.shortest(MANAGERS, lambda: None, found, seconds=LATER, seed=1, long=1, walks=2, fixed=("caching",))
+    assert walks[0] == {"caching": True}
+    assert walks[1]["caching"]
+
+
 @pytest.mark.parametrize("kind", ["preempt", "fork", "free", "swap_out", "reset"])
 def test_a_walk_never_uses_the_features_that_it_disables(kind: str) -> None:
     configs, kinds = drawn_runs(frozenset({kind, "keys"}))

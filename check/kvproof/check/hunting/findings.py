@@ -52,6 +52,7 @@ class Saving:
     accepted: frozenset[Identity] = frozenset()  # findings that the baseline has
     isolation: bool | None = None  # of the subject, where a worker makes it
     budget: float | None = None  # of the run, in seconds
+    fixed: tuple[str, ...] = ()  # fields of the configuration that the user has fixed: a shorter run keeps their values
     results: ResultStore | None = None  # which keeps the shortest runs
     _saved: list[tuple[KnownFailure, Check]] = field(default_factory=list, init=False)
     # Of each finding without an exception: its property, what broke, and the method; and what it was reported as
@@ -178,7 +179,7 @@ class Saving:
 
     def unit_of(self, found: Counterexample) -> ShortenUnit:
         """The search for the shortest run of a finding, as a unit."""
-        return ShortenUnit(self.judged, self.seed, pack(found), self._operations_for(found))
+        return ShortenUnit(self.judged, self.seed, pack(found), self._operations_for(found), self.fixed)
 
     def _share_of(self, found: Counterexample) -> float:
         return 1.0 if self._is_wanted(found.finding) else UNWANTED_SHARE
@@ -190,10 +191,10 @@ class Saving:
         """The shortest run; one that is in the store is replayed, because another process has made it."""
         seconds = self.seconds * self._share_of(found)
         if self.results is None or math.isfinite(seconds):
-            return shortened(found, self.make, self.seed, self._operations_for(found), seconds)
+            return shortened(found, self.make, self.seed, self._operations_for(found), seconds, self.fixed)
         unit = self.unit_of(found)
         if (short := self.results.result_of(unit.key, Counterexample)) is None:
-            short = shortened(found, self.make, self.seed, unit.max_operations)
+            short = shortened(found, self.make, self.seed, unit.max_operations, fixed=self.fixed)
             self.results.add(unit.key, "", 0.0, pack(short))
             return short
         again = finding_of(self.make(), short.config, short.operations)

@@ -170,6 +170,7 @@ def hunt(given: HuntOptions) -> Exit:
         require_fields_of(level_of(one).config, plan.fixed)
         options = _run_options(given, plan, store, _impossible(one, plan.properties, plan.fixed))
         saving = saving_of(options, make, given.isolation)  # before a folder is made: it may refuse a baseline
+        saving.fixed = tuple(sorted(plan.fixed))
         if results is None:
             store.claim()
             plan.saved = saved_runs(store.folder, plan.subject)

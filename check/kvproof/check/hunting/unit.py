@@ -277,12 +277,13 @@ def unless_killed(search: Callable[[], SearchResult]) -> SearchResult:
 
 @dataclass(frozen=True)
 class ShortenUnit:
-    """A finding whose shortest run is wanted. found: packed. max_operations: replayed at most."""
+    """A finding whose shortest run is wanted. found: packed. max_operations: of all replays. fixed: see `Saving`."""
 
     subject: Judged
     seed: int
     found: Any
     max_operations: int
+    fixed: tuple[str, ...] = ()
 
     @property
     def need(self) -> str:
@@ -292,13 +293,13 @@ class ShortenUnit:
     @property
     def key(self) -> str:
         """Equal for units with equal results."""
-        return key_of("shorten", self.subject, self.seed, self.found, self.max_operations)
+        return key_of("shorten", self.subject, self.seed, self.found, self.max_operations, *self.fixed)
 
 
 def shorten_unit(unit: ShortenUnit) -> Any:
     """The shortest run of the finding, packed."""
     found: Counterexample = unpack(unit.found)
-    return pack(shortened(found, factory_of(unit.subject), unit.seed, unit.max_operations))
+    return pack(shortened(found, factory_of(unit.subject), unit.seed, unit.max_operations, fixed=unit.fixed))
 
 
 def shortened(
@@ -307,8 +308,9 @@ def shortened(
     seed: int,
     max_operations: int,
     seconds: float = INFINITE,
+    fixed: tuple[str, ...] = (),
 ) -> Counterexample:
-    """The shortest run of the finding that so many operations and seconds find."""
+    """The shortest run of the finding that so many operations and seconds find. fixed: as in `Saving`."""
     strategy = STRATEGIES[level_of_config(found.config).name]
-    bounds: dict[str, Any] = {"seconds": seconds, "max_operations": max_operations}
+    bounds: dict[str, Any] = {"seconds": seconds, "max_operations": max_operations, "fixed": fixed}
     return shortest(strategy, make, found, seed=seed, long=LONG, walks=NUM_WALKS_MAX, **bounds)

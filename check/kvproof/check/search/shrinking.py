@@ -20,7 +20,7 @@ walks look for the same kind of finding, and the simplest of all is taken (`shor
 does not use, or they would find another fault of that kind and hide this one.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import permutations
 from time import monotonic
@@ -55,6 +55,11 @@ def is_simpler(config: Config, operations: Sequence[Operation], best: Counterexa
     return sort_key(config, operations) < sort_key(best.config, best.operations)
 
 
+def values_of(config: Config, names: Collection[str]) -> dict[str, Any]:
+    """The values of these fields, by name."""
+    return {name: getattr(config, name) for name in names}
+
+
 def _size(value: Any) -> tuple[int, int]:
     """How many values an argument holds, and their sum. What is left out or empty counts nothing."""
     if isinstance(value, tuple | list):
@@ -68,7 +73,10 @@ def _size(value: Any) -> tuple[int, int]:
 
 
 class Shrinker:
-    """Shrinks one counterexample on one subject, which is opened again for each candidate."""
+    """Shrinks one counterexample on one subject, which is opened again for each candidate.
+
+    fixed: the fields of the configuration that the user has fixed: they keep their values.
+    """
 
     def __init__(
         self,
@@ -77,7 +85,9 @@ class Shrinker:
         deadline: float,
         max_operations: int = UNLIMITED,
         begin: Callable[[Config], list[Operation]] = lambda config: [],
+        fixed: Collection[str] = (),
     ) -> None:
+        self.kept = values_of(found.config, fixed)
         self.subject, self.best, self.deadline = subject, found, deadline
         self.max_operations, self.begin = max_operations, begin
         self.num_replays = self.num_operations = 0
@@ -94,7 +104,7 @@ class Shrinker:
         if self.is_out_of_time() or candidate in self.tried:
             return False
         self.tried.add(candidate)
-        if not is_simpler(config, operations, self.best):
+        if not is_simpler(config, operations, self.best) or values_of(config, self.kept) != self.kept:
             return False
         self.num_replays += 1
         self.begin(config).extend(operations)
@@ -368,20 +378,21 @@ def shortest(
     walks: int | None = None,
     max_operations: int = UNLIMITED,
     begin: Callable[[Config], list[Operation]] = lambda config: [],
+    fixed: Collection[str] = (),
 ) -> Counterexample:
     """Shrink; while the run has more than `long` operations, walk again to the same kind of finding.
 
     Half of the walks are in the configuration of the best run, which is small, and half in any that has no feature
     which the best run does not use. walks: how many there are at most, None for no limit. max_operations: of all
     replays together. Walks and operations are counted and not timed, so that a run repeats on a slower machine. begin:
-    as in a walk.
+    as in a walk. fixed: the fields that every run keeps.
     """
     deadline, num_left = monotonic() + seconds, max_operations
 
     def shrunk(one: Counterexample) -> Counterexample:
         nonlocal num_left
         subject = make()
-        shrinker = Shrinker(subject, one, deadline, num_left, begin)
+        shrinker = Shrinker(subject, one, deadline, num_left, begin, fixed)
         best = _shrunk(subject, shrinker)
         num_left -= shrinker.num_operations
         return best
@@ -390,11 +401,13 @@ def shortest(
     last = None if walks is None else seed + walks
     while len(best.operations) > long and seed != last and num_left > 0 and (left := deadline - monotonic()) > 0:
         seed += 1
-        disabled = unused_features(best.config, best.operations)
+        disabled = unused_features(best.config, best.operations) - set(fixed)
         settings = asdict(best.config) if seed % 2 else {}
-        fixed = {name: value for name, value in settings.items() if name not in disabled}
+        settings = {name: value for name, value in settings.items() if name not in disabled}
+        settings |= values_of(best.config, fixed)
         options = WalkOptions(begin=begin, wanted=found.finding.kind, disabled=disabled)
-        done = walk(strategy, make(), seed, max_operations=NUM_WALKED_MAX, seconds=left, fixed=fixed, options=options)
+        limits: dict[str, Any] = {"max_operations": NUM_WALKED_MAX, "seconds": left}
+        done = walk(strategy, make(), seed, fixed=settings, options=options, **limits)
         if done.counterexample is not None:
             walked = done.counterexample
             other = shrunk(replace(walked, operations=list(walked.operations)))
