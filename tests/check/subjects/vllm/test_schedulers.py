@@ -117,7 +117,7 @@ def test_prompts_that_are_computed_in_part_share_a_step_of_v0(partial_prefills: 
 @pytest.mark.parametrize(
     ("release", "fixed"),
     [
-        ("0.11.0", {"transfers": False, "policy": "fcfs", "chunked": True}),
+        ("0.11.0", {"transfers": False, "policy": "fcfs", "chunked": True, "max_loras": 0, "speculative_tokens": 0}),
         ("0.31.0", {"transfers": False, "connector": "", "policy": "fcfs", "events": 0, "max_loras": 0}),
         ("0.33.0", {"transfers": False, "connector": "", "events": 0}),
     ],
@@ -125,7 +125,7 @@ def test_prompts_that_are_computed_in_part_share_a_step_of_v0(partial_prefills: 
 def test_a_v1_scheduler_without_what_it_is_known_to_do_wrong_is_not_refuted(
     release: str, fixed: dict[str, Any]
 ) -> None:
-    """What is left out has the findings of docs/findings.md: F14, F15, F19, and those of connectors."""
+    """What is left out has findings of docs/findings.md: connectors, events (F20), priorities (F19), drafts (F23)."""
     found, num_operations, witnesses = walked(release, "vllm-v1-scheduler", fixed, 20_000)
     assert found is None
     assert num_operations >= 20_000
@@ -141,12 +141,15 @@ def test_two_adapters_of_one_name_share_blocks_in_the_v1_scheduler_of_0_30() -> 
 
 @pytest.mark.parametrize(
     ("release", "fixed"),
-    [("0.28.0", {"keys": 1, "transfers": False}), ("0.33.0", {"keys": 3, "transfers": False, "events": 0})],
+    [
+        ("0.28.0", {"keys": 1, "transfers": False, "events": 0, "policy": "fcfs", "kv_groups": ["full", "window"]}),
+        ("0.33.0", {"keys": 3, "transfers": False, "events": 0}),
+    ],
 )
 def test_a_v1_scheduler_that_goes_on_while_a_step_is_under_way_is_not_refuted(
     release: str, fixed: dict[str, Any]
 ) -> None:
-    """What is left out has findings of docs/findings.md: connectors, a send beside a load, and before 0.30.0 a load."""
+    """What is left out has findings of docs/findings.md: connectors, events (F20), and in 0.28.0 states, priorities."""
     fixed = {"async_steps": 1, "connector": "", "sends_aborted": False, **fixed}
     found, num_operations, witnesses = walked(release, "vllm-v1-scheduler", fixed, 20_000)
     assert found is None
@@ -157,7 +160,9 @@ def test_a_v1_scheduler_that_goes_on_while_a_step_is_under_way_is_not_refuted(
 
 @pytest.mark.parametrize("release", ["0.12.0", "0.33.0"])
 def test_the_v1_scheduler_keeps_what_chunks_of_local_attention_read(release: str) -> None:
+    """What is left out has findings of docs/findings.md: priorities (F19), events (F20), drafts and steps ahead (F23)."""
     fixed = {"local_chunk": 4, "block_size": 2, "kv_groups": ["full", "local"], "keys": 1, "transfers": False}
+    fixed |= {"policy": "fcfs", "speculative_tokens": 0, "async_steps": 0, "events": 0}
     found, num_operations, witnesses = walked(release, "vllm-v1-scheduler", fixed, 4_000)
     assert found is None
     assert num_operations >= 4_000
