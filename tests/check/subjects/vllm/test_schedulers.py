@@ -160,7 +160,7 @@ def test_a_v1_scheduler_that_goes_on_while_a_step_is_under_way_is_not_refuted(
 
 @pytest.mark.parametrize("release", ["0.12.0", "0.33.0"])
 def test_the_v1_scheduler_keeps_what_chunks_of_local_attention_read(release: str) -> None:
-    """What is left out has findings of docs/findings.md: priorities (F19), events (F20), drafts and steps ahead (F23)."""
+    """What is left out has findings of docs/findings.md: F19, F20 (events), F23 (drafts, steps ahead)."""
     fixed = {"local_chunk": 4, "block_size": 2, "kv_groups": ["full", "local"], "keys": 1, "transfers": False}
     fixed |= {"policy": "fcfs", "speculative_tokens": 0, "async_steps": 0, "events": 0}
     found, num_operations, witnesses = walked(release, "vllm-v1-scheduler", fixed, 4_000)
