@@ -108,7 +108,6 @@ def stages(device: str, out: Path) -> list[Stage]:
     def limit(seconds: int) -> int:
         return seconds if is_gpu else SIMULATED_SECONDS_MAX
 
-    before = ("--baseline", str(out / "device-1.json")) if is_gpu else ()
     references = [option for name in REFERENCES for option in ("--executor", name)]
     given = [name for name, package in KERNELS.items() if (out / ENGINES / package).exists()]
     kernels = [option for name in given for option in ("--executor", name)]
@@ -176,8 +175,9 @@ def stages(device: str, out: Path) -> list[Stage]:
         Stage(
             "device-2",
             "the same as device-1 with another seed, and its speeds beside those of the first",
-            run("device-2", 2, *before, budget=75),
-            limit(90),
+            run("device-2", 2, "--baseline", str(out / "device-1.json"), budget=75),
+            90,
+            on_gpu=True,
             is_kvproof=True,
         ),
         Stage(
