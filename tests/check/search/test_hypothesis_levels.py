@@ -35,7 +35,7 @@ def driven(make: Callable[[], Any], *seeds: int) -> SearchResult:
 
 @pytest.mark.parametrize("name", OURS)
 def test_our_own_subjects_of_every_level_are_not_refuted_and_a_seed_repeats(name: str) -> None:
-    first, again = (drive(find(name)(), 3, examples=20, steps=40) for _ in range(2))
+    first, again = (drive(find(name)(), 5, examples=20, steps=40) for _ in range(2))
     assert first.finding is None
     assert (first.num_operations, first.num_runs, first.coverage) == (
         again.num_operations,

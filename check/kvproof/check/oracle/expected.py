@@ -193,12 +193,20 @@ class ExpectedSequence:
             if part.left_out:
                 part.identities += added
 
-    def drop_last_token(self) -> None:
+    def drop_last_token(self, identities: Identities) -> None:
         """Remove the last token, which no table has yet: its result was dropped."""
         self.tokens.pop()
-        for part in self.parts:
-            part.identities.pop()
-            part.last = part.identities[-1]
+        position = len(self.tokens)
+        for number, part in enumerate(self.parts):
+            if part.layout.is_in_place:  # one state has no identities of the tokens before
+                items = [item_at(at, token, self.images) for at, token in enumerate(self.tokens)]
+                part.last = identities.along(identities.root(self.key, number), items)[-1]
+                continue
+            num_slots = len(part.layout.padded(position, part.last))
+            del part.whole[-num_slots:]
+            if part.left_out:
+                del part.identities[-num_slots:]
+            part.last = part.whole[-1]
 
     def forked(self, child_id: int) -> "ExpectedSequence":
         """A child with the same tokens, computed as far."""

@@ -239,6 +239,8 @@ LEAST_OF_WITNESSES: Mapping[str, Mapping[str, int]] = {
     "computed in vain": {"transfers": 1, "loads_in_step": 1},
     "scheduled while another is under way": {"async_steps": 1},
     "token dropped": {"async_steps": 1},
+    "scheduled while paused": {"pauses": 1},
+    "reset, and those who run begin again": {"resets": 1},
     "evict beside a load": {"num_gpu_blocks": 2},
     "a key of the call is there, and another is evicted": {"num_gpu_blocks": 2},
 }
@@ -296,6 +298,8 @@ SCHEDULER_WITNESSES: Witnesses = {
     "scheduled while another is under way": lambda can: can.async_steps > 0,
     "token dropped": lambda can: can.runs_ahead,
     "waits for a place for its adapter": lambda can: can.max_loras,
+    "scheduled while paused": lambda can: can.pauses,
+    "reset, and those who run begin again": lambda can: can.reset,
     "image computed": lambda can: can.encodes_images,
     "image read": lambda can: can.encodes_images,
     "output dropped": lambda can: can.encodes_images,

@@ -8,8 +8,9 @@ requests can arrive and be aborted between any two of them.
 Some schedulers need more calls: one that launches a step before it reads the results of the previous one
 (`AheadSubject`), one that forks requests by itself (`ForkingSubject`), one that loads and sends KV while steps run
 (`TransferringSubject`, `HybridTransferringSubject`), one whose loads may fail (`FailingLoadsSubject`), one that
-verifies drafts (`SpeculatingSubject`), one whose requests have priorities (`PrioritySubject`), one that reports how
-requests ended (`ReportingSubject`), and one that reports the tokens that users get (`DeliveringSubject`).
+verifies drafts (`SpeculatingSubject`), one whose requests have priorities (`PrioritySubject`), one that can be paused
+(`PausingSubject`) or reset (`ResettingSubject`), one that reports how requests ended (`ReportingSubject`), and one that
+reports the tokens that users get (`DeliveringSubject`).
 
 With `async_steps`, that many launched steps may be incomplete when the next one is scheduled. Steps complete in the
 order in which they were launched. The next step may continue with a token that an incomplete step samples. If the
@@ -55,6 +56,8 @@ class SchedulerConfig(Config):
     max_loras: int = 0  # LoRA adapters of the sequences of one step; 0: any number
     speculative_tokens: int = 0  # drafts that are proposed for a sequence after a step, at most; 0: there are none
     encoder_room: int = 0  # embeddings of images that the scheduler keeps, and that a step computes; 0: any number
+    pauses: bool = False  # between steps the scheduler is paused, and goes on
+    resets: bool = False  # between steps its prefix cache is reset, with or without those who run
 
     @property
     def long_prompt(self) -> int:
@@ -87,6 +90,8 @@ LIMITS = (  # the settings that a scheduler has in addition to the features and 
     Setting("max_loras", lambda config: (0,), least=0),
     Setting("speculative_tokens", lambda config: range(config.speculative_tokens), least=0),
     Setting("encoder_room", lambda config: (0,), least=0),
+    Setting("pauses", lambda config: (False,)),
+    Setting("resets", lambda config: (False,)),
     Setting("sends_aborted", lambda config: (False,)),
     Setting("load_failures", lambda config: ("",), rank=lambda policy: policy != ""),
     Setting("loads_in_step", lambda config: (False,)),
@@ -316,6 +321,29 @@ class FailingLoadsSubject(SchedulerSubject, Protocol):
         """
 
 
+class PausingSubject(SchedulerSubject, Protocol):
+    """A scheduler that can be paused (`pauses`)."""
+
+    def pause(self, state: str) -> None:
+        """Between steps: pause, or go on.
+
+        state: PAUSED_NEW, from now on only requests that have blocks are served. PAUSED_ALL: nobody is served. Empty:
+        the scheduler goes on. Requests arrive and are aborted as always.
+        """
+
+
+class ResettingSubject(SchedulerSubject, Protocol):
+    """A scheduler that can be reset while it has no connector to host memory, or without it (`reset`)."""
+
+    def reset_caches(self, preempts: bool, keeps_host: bool = False) -> bool:
+        """Between steps: drop what is cached on the device, as `OffloadingSubject` describes it.
+
+        keeps_host: what is in host memory stays; true only if there is a connector. With `async_steps`, steps may be
+        under way: the tokens that they sample for requests that are preempted now are lost, and sampled again, though
+        `complete` has them.
+        """
+
+
 class OffloadingSubject(SchedulerSubject, Protocol):
     """A scheduler with a connector of its own that keeps KV in host memory (`connectors`).
 
@@ -395,6 +423,7 @@ SCHEDULER_CALLS = RequiredCalls(
         ("hybrid_transfers", "transfers KV of several groups", calls_of(HybridTransferringSubject)),
         ("load_failures", "has loads that fail", calls_of(FailingLoadsSubject)),
         ("connectors", "has connectors to host memory", calls_of(OffloadingSubject)),
+        ("pauses", "can be paused", calls_of(PausingSubject)),
         ("speculative_tokens", "verifies drafts", calls_of(SpeculatingSubject)),
         ("runs_ahead", "runs ahead", calls_of(AheadSubject)),
         ("forks_itself", "forks by itself", calls_of(ForkingSubject)),

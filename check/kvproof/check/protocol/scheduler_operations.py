@@ -179,22 +179,61 @@ class Complete(SchedulerOperation, tag="complete", frozen=True):
 class ResetCaches(SchedulerOperation, tag="reset_caches", frozen=True):
     """Between steps, drop what is cached on the device, and all that a connector keeps in host memory.
 
-    preempts: whether every running request is preempted first, so that no block is in use.
+    preempts: whether every running request is preempted first, so that no block is in use. keeps_host: what is in host
+    memory stays.
     """
 
     is_optional: ClassVar[bool] = True
     preempts: bool = False
+    keeps_host: bool | UnsetType = UNSET
 
     def simpler(self) -> Iterator["ResetCaches"]:
+        if self.keeps_host is not UNSET:
+            yield ResetCaches(self.preempts)
         if self.preempts:
             yield ResetCaches()
 
     def text(self, config: Config) -> str:
-        return f"reset_caches({'preempts all' if self.preempts else ''})"
+        parts = ["preempts all"] * self.preempts + ["keeps what is in host memory"] * (self.keeps_host is True)
+        return f"reset_caches({', '.join(parts)})"
 
     @classmethod
     def is_possible(cls, config: Config, can: Capabilities) -> bool:
-        return bool(can.connectors)
+        return bool(can.connectors) or getattr(config, "resets", False)
+
+
+class Pause(SchedulerOperation, tag="pause", frozen=True):
+    """Between steps, the scheduler is paused.
+
+    serves_nobody: else those who have blocks are served, and nobody is let in.
+    """
+
+    is_optional: ClassVar[bool] = True
+    serves_nobody: bool = False
+
+    def simpler(self) -> Iterator["Pause"]:
+        if self.serves_nobody:
+            yield Pause()
+
+    def text(self, config: Config) -> str:
+        return f"pause({'serves nobody' if self.serves_nobody else 'lets nobody in'})"
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return getattr(config, "pauses", False)
+
+
+class GoOn(SchedulerOperation, tag="go_on", frozen=True):
+    """Between steps, a scheduler that is paused goes on."""
+
+    is_optional: ClassVar[bool] = True
+
+    def text(self, config: Config) -> str:
+        return "go_on()"
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return getattr(config, "pauses", False)
 
 
 class Drain(SchedulerOperation, tag="drain", frozen=True):

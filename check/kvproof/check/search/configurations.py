@@ -137,8 +137,14 @@ def draw_for_scheduler(
         draw_loads(random, drawn, capabilities, fixed)
     if capabilities.encodes_images and drawn["images"]:
         drawn["encoder_room"] = pick((0, 0, *ENCODER_ROOMS))
-    drawn |= fixed
+    drawn |= between_steps(random, capabilities) | fixed
     return with_retention(SchedulerConfig(**drawn), fixed)
+
+
+def between_steps(random: Random, capabilities: Capabilities) -> dict[str, Any]:
+    """Draw what the engine asks of its scheduler between steps."""
+    possible = {"pauses": capabilities.pauses, "resets": capabilities.reset}
+    return {name: random.choice((False, False, False, True)) for name, can_be_had in possible.items() if can_be_had}
 
 
 ONE_FULL_GROUP: dict[str, Any] = {"window": None, "local_chunk": None, "kv_groups": (FULL,)}

@@ -25,6 +25,7 @@ RUN_LENGTH = 120  # operations before the drain
 BURST_MAX = 4
 PRIORITIES = (0, 0, 1, 2)
 NUM_SAMPLES = 4  # token values given back with a step, in turn
+GOES_ON = 0.2  # before each operation of a step of a scheduler that is paused
 NUM_ARRIVALS = 8  # roughly, of a run of Hypothesis; then no request arrives any more
 
 
@@ -51,7 +52,9 @@ class SchedulerOperations:
         self.arrivals = pick((0.2, 0.5, 1.0)) if self.judge.moves_kv else 0.0
         self.fails = pick((0.1, 0.3, 0.7)) if config.load_failures else 0.0
         self.proposes = pick((0.3, 0.8, 1.0)) if config.speculative_tokens else 0.0
-        self.resets = pick((0.0, 0.0, 0.02)) if config.connector and "reset_caches" not in without else 0.0
+        resets = (0.02, 0.1) if config.resets else (0.0, 0.0, 0.02) if config.connector else (0.0,)
+        self.resets = pick(resets) if len(resets) > 1 and "reset_caches" not in without else 0.0
+        self.pauses = pick((0.02, 0.1)) if config.pauses and "pause" not in without else 0.0
         self.num_requests_max = pick(NUM_AT_A_TIME) if is_large else random.randint(1, 8)
         self.num_generated_max = pick((1, 4, 12, 30))
         fitting = min(config.max_model_len, config.num_gpu_blocks * config.block_size)
@@ -79,6 +82,9 @@ class SchedulerOperations:
             kinds["abort"] = alive
         if self.resets and judge.is_enabled("reset_caches"):
             kinds["reset_caches"] = []
+        for kind in ("pause", "go_on") if self.pauses else ():
+            if judge.is_enabled(kind):
+                kinds[kind] = []
         for kind in ("launch", "schedule"):
             if judge.is_enabled(kind):
                 kinds[kind] = []
@@ -97,6 +103,8 @@ class SchedulerOperations:
                 return kind, about[int(self.random.random() * len(about))]
             case "reset_caches":
                 return self._reset()
+            case "pause":
+                return kind, self.random.random() < 0.5
             case "complete":
                 return self._complete()
         return self._launch() if kind == "launch" else (kind,)
@@ -121,11 +129,18 @@ class SchedulerOperations:
                 return "abort", alive[int(random() * len(alive))]
         if self.resets and judge.is_enabled("reset_caches") and random() < self.resets:
             return self._reset()
+        if self.pauses and judge.is_enabled("pause"):
+            if judge.scheduler.paused and random() < GOES_ON:
+                return ("go_on",)
+            if random() < self.pauses:
+                return "pause", random() < 0.5
         return self._step()
 
     def _reset(self) -> Operation:
-        is_whole = not (self.judge.loading or self.judge.without_slot)
-        return "reset_caches", is_whole and self.random.random() < 0.5
+        preempts = self.judge.scheduler.may_preempt_all() and self.random.random() < 0.5
+        if self.config.resets and self.judge.host and self.random.random() < 0.5:
+            return "reset_caches", preempts, True
+        return "reset_caches", preempts
 
     def _step(self) -> Operation:
         judge = self.judge

@@ -19,6 +19,7 @@ most one for each such step after each step that is not empty.
 from kvproof.spec.language import function, predicate
 
 FCFS, PRIORITY = POLICIES = "fcfs", "priority"  # the orders in which a scheduler may let requests in
+PAUSED_NEW, PAUSED_ALL = PAUSES = "new", "all"  # a paused scheduler lets nobody in, or serves nobody
 
 
 @predicate
@@ -122,6 +123,15 @@ def is_within_threshold(num_tokens: int, long_prefill_threshold: int, num_reques
     Source: `SchedulerConfig.long_prefill_token_threshold` of vLLM's V1 line; from 0.33 on it spares a single request.
     """
     return long_prefill_threshold == 0 or num_requests == 1 or num_tokens <= long_prefill_threshold
+
+
+@predicate
+def may_be_served(is_paused: bool, serves_nobody: bool, has_blocks: bool) -> bool:
+    """A paused scheduler serves only requests that have blocks, or nobody.
+
+    Source: `PauseState` of vLLM, which is set while weights are updated.
+    """
+    return not is_paused or (not serves_nobody and has_blocks)
 
 
 @predicate

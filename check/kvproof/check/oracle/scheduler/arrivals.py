@@ -11,12 +11,12 @@ from kvproof.check.oracle.scheduler.schedule import StepExplainer
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.scheduler import ABORTED
 from kvproof.spec.text import operations
-from kvproof.spec.text.budgets import PRIORITY, num_steps_max, prompt_tokens_in_step
+from kvproof.spec.text.budgets import PAUSED_ALL, PAUSED_NEW, PRIORITY, num_steps_max, prompt_tokens_in_step
 from kvproof.spec.text.identity import Image, Key
 
 
 class ArrivalJudge:
-    """Does the operations add, abort, stop and reset_caches."""
+    """Does the operations add, abort, stop, pause, go_on and reset_caches."""
 
     def __init__(self, scheduler: SchedulerState, steps: StepExplainer) -> None:
         self.scheduler, self.oracle, self.config = scheduler, scheduler.oracle, scheduler.config
@@ -113,7 +113,12 @@ class ArrivalJudge:
 
     @enabled_when(lambda judge: judge.scheduler.last_step is None)
     def op_stop(self) -> bool:
-        """No request arrives, forks, or is preempted by a reset: all must be over within a bounded number of steps."""
+        """No request arrives, forks, or is preempted by a reset: all must be over within a bounded number of steps.
+
+        A scheduler that is paused goes on.
+        """
+        if self.scheduler.paused:
+            self._pause("")
         config, num_gains = self.config, num_gains_max(unfinished(self.scheduler.requests))
         num_tokens = config.max_num_batched_tokens // config.partial_prefills
         num_tokens = prompt_tokens_in_step(max(1, num_tokens), config.long_prefill_threshold)
@@ -122,26 +127,61 @@ class ArrivalJudge:
         self.oracle.reply.text = f"at most {bound} more steps"
         return True
 
-    @enabled_when(lambda judge: judge.scheduler.host is not None and not judge.scheduler.under_way)
-    def op_reset_caches(self, preempts: bool = False) -> bool:
+    @enabled_when(lambda judge: judge.may_pause())
+    def op_pause(self, serves_nobody: bool = False) -> bool:
+        """The scheduler is paused: nobody is let in, or nobody is served. It may be paused already."""
+        self._pause(PAUSED_ALL if serves_nobody else PAUSED_NEW)
+        self.coverage[f"paused, {'nobody is served' if serves_nobody else 'nobody is let in'}"] += 1
+        return True
+
+    @enabled_when(lambda judge: bool(judge.scheduler.paused) and judge.may_pause())
+    def op_go_on(self) -> bool:
+        """The scheduler is not paused any more."""
+        self._pause("")
+        return True
+
+    def may_pause(self) -> bool:
+        """Whether the engine can pause its scheduler now; after `stop` all requests are to end, and it does not."""
+        return self.config.pauses and self.scheduler.last_step is None and self.scheduler.may_schedule
+
+    def _pause(self, state: str) -> None:
+        self.call("total-calls", "pause", state)
+        self.scheduler.paused = state
+
+    def may_reset(self) -> bool:
+        """Whether the engine can reset its caches now; while steps are under way only if the subject declares it."""
+        if self.config.resets:
+            return self.scheduler.may_schedule
+        return self.scheduler.host is not None and not self.scheduler.under_way
+
+    @enabled_when(lambda judge: judge.may_reset())
+    def op_reset_caches(self, preempts: bool = False, keeps_host: bool = False) -> bool:
         """Drop what is cached on the device, unless blocks are in use, and all that is in host memory.
 
-        preempts: every running request is preempted first; not while a request that loads, or has loaded, waits, and
-        not after `stop`, since a scheduler whose work is undone again and again cannot end.
+        preempts: every running request is preempted first; not while a request that loads, or has loaded, waits or is
+        sent, and not after `stop`, since a scheduler whose work is undone again and again cannot end. keeps_host: not
+        what is in host memory.
         """
-        if preempts and (self.scheduler.loading or self.scheduler.without_slot or self.scheduler.last_step is not None):
+        scheduler = self.scheduler
+        if preempts and not scheduler.may_preempt_all():
+            return False
+        if keeps_host and not (self.config.resets and scheduler.host):
             return False
         context = "reset_caches()"
-        done = self.call("total-calls", "reset_caches", preempts)
+        done = self.call("total-calls", "reset_caches", preempts, *([True] if keeps_host else []))
         check_answer("reset_caches", done, bool)
         self.oracle.reply.text = "reset" if done else "refused on the device"
-        all_requests = self.scheduler.requests.values() if preempts else ()
+        all_requests = [*unfinished(scheduler.requests)] if preempts else []
         running = [request for request in all_requests if request.members[0].status is Status.RUNNING]
-        self.oracle.observe(context, [request.members[0] for request in running])
+        scheduler.observe_released(context, [request.members[0] for request in running])
         for request in running:
+            scheduler.lose_sampled(request)
             self.steps.preempt(request, context)
+        if not (scheduler.under_way or scheduler.moves_kv):
+            self.oracle.judge_reset(done, context)
         if done:
             self.explainer.run(operations.reset_cache(self.state), context)
         self.oracle.settle(context)
-        self.coverage["reset with copies under way"] += bool(self.scheduler.is_transferring)
+        self.coverage["reset with copies under way"] += scheduler.is_transferring
+        self.coverage["reset, and those who run begin again"] += bool(running)
         return True

@@ -169,6 +169,7 @@ class SchedulerState:
         self.num_rejected: dict[int, int] = {}  # by sequence: drafts that the explained step computes in vain
         self.used_by_step: dict[int, ExpectedSequence] = {}  # sequences whose blocks the explained step uses
         self.num_steps = self.num_arrived = 0
+        self.paused = ""  # how the scheduler is paused, one of `PAUSES`; empty: it is not
         self.last_step: int | None = None  # after the last arrival: the step by which all requests must be over
         # Loads from elsewhere write in no order with the steps: then a step uses its blocks until it is complete.
         self.steps_in_order = capabilities_of(subject).steps_in_order and not (self.moves_kv and config.async_steps)
@@ -190,7 +191,7 @@ class SchedulerState:
 
     @property
     def may_schedule(self) -> bool:
-        """Whether a step may be scheduled now."""
+        """Whether a step may be scheduled now, or the scheduler be paused or reset: the engine waits for no step."""
         return self.is_launched and len(self.under_way) <= self.config.async_steps
 
     def is_done(self) -> bool:
@@ -373,6 +374,23 @@ class SchedulerState:
         runs_ahead = self.capabilities.runs_ahead and self.config.async_steps
         return not runs_ahead or len(self.under_way) > 1 or not any(unfinished(self.requests))
 
+    def may_preempt_all(self) -> bool:
+        """Whether a reset may preempt those who run: none has KV under way, and no bound on the steps to come holds."""
+        is_moving = self.loading or self.sending or self.without_slot
+        knows_all = not (self.under_way and (self.moves_kv or self.config.speculative_tokens))
+        return self.last_step is None and not is_moving and knows_all
+
+    def lose_sampled(self, request: ExpectedRequest) -> None:
+        """The request is preempted between steps: what steps under way sample for it is lost, and sampled again."""
+        for under in reversed(self.under_way):
+            for seq in request.members:
+                if (token := under.sampled.pop(seq.id, None)) is not None:
+                    under.dropped[seq.id] = token
+                    under.over.discard(seq.id)
+                    self.to_sample_again.setdefault(seq.id, []).append(token)
+                    seq.drop_last_token(self.oracle.identities)
+                    self.coverage["token lost by a reset"] += 1
+
     def drop_sampled(self, request: ExpectedRequest) -> None:
         """The request leaves the GPU: the tokens that steps under way sample for it are lost."""
         if not self.capabilities.runs_ahead:
@@ -381,5 +399,5 @@ class SchedulerState:
             for seq in request.members:
                 if under.sampled.pop(seq.id, None) is not None:
                     under.over.discard(seq.id)
-                    seq.drop_last_token()
+                    seq.drop_last_token(self.oracle.identities)
                     self.coverage["token dropped"] += 1

@@ -210,7 +210,7 @@ class FailedLoads:
                     step.dropped[seq_id] = step.sampled.pop(seq_id)
                     step.over.discard(seq_id)
                     self.scheduler.to_sample_again.setdefault(seq_id, []).append(step.dropped[seq_id])
-                    seq.drop_last_token()
+                    seq.drop_last_token(self.scheduler.oracle.identities)
                 seq.computed = min(seq.computed, there)
                 request = self.scheduler.requests[seq.group.id]
                 if request not in readers:

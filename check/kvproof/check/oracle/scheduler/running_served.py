@@ -7,6 +7,7 @@ that takes blocks from one request serves the next ones with what is left of the
 
 These do not count against a scheduler:
 
+- a step of a scheduler that is paused so that it serves nobody;
 - a step that computes prompts, where prompts are not computed in chunks: it may leave all decodes to the next step;
 - what those who leave in the step may have used of its budgets before they left;
 - with the prefix cache and chunks that end at block boundaries, fewer tokens than a block has;
@@ -29,7 +30,7 @@ from kvproof.check.oracle.needed_blocks import cost_max
 from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState, unfinished
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scheduler import ScheduledStep
-from kvproof.spec.text.budgets import is_within_budget, must_be_a_decode
+from kvproof.spec.text.budgets import PAUSED_ALL, is_within_budget, must_be_a_decode
 from kvproof.spec.text.state import GPU
 
 
@@ -47,7 +48,7 @@ def judge_running_served(state: SchedulerState, step: ScheduledStep, left: Left)
     config, capabilities = state.config, state.capabilities
     slack = capabilities.refusal_slack
     is_ahead = bool(config.async_steps and config.speculative_tokens)  # it may wait to learn what was rejected
-    is_unsure = is_ahead or config.encoder_room or left.has_begun_again
+    is_unsure = is_ahead or config.encoder_room or left.has_begun_again or state.paused == PAUSED_ALL
     if not capabilities.serves_running or slack is None or step.failed or is_unsure:
         return
     num_batched = sum([chunk.stop - chunk.start for chunk in step.chunks])

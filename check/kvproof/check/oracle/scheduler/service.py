@@ -23,6 +23,8 @@ or where the step leaves a state.
 
 A load from elsewhere lets a request wait, and nobody waits for it; so with transfers, neither is judged.
 
+A scheduler that is paused serves only those who have blocks, or nobody; so nobody is left waiting without need.
+
 A request that is ended for lack of room is judged too.
 """
 
@@ -36,12 +38,14 @@ from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, Sched
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scheduler import ScheduledStep, SchedulerConfig
 from kvproof.spec.text.budgets import (
+    PAUSED_ALL,
     exceeds_limits,
     has_places_for_adapters,
     have_places,
     is_served_in_order,
     is_within_budget,
     is_within_partial_prefills,
+    may_be_served,
     may_stop_short,
     ranks_before,
 )
@@ -238,6 +242,18 @@ def judge_failed(state: SchedulerState, request: ExpectedRequest, known: Sequenc
             expected=usable,
             observed=needed,
         )
+
+
+def judge_paused(state: SchedulerState, step: ScheduledStep, held_up: Sequence[HeldUp]) -> None:
+    """A paused scheduler serves only those who had blocks before the step, or nobody."""
+    without_blocks = {seq.id for one in held_up for seq in one.request.members}
+    for seq_id in (*(chunk.seq for chunk in step.chunks), *(load.seq for load in step.loads)):
+        if not may_be_served(True, state.paused == PAUSED_ALL, seq_id not in without_blocks):
+            who = "nobody is served" if state.paused == PAUSED_ALL else "nobody is let in"
+            sentence = "$sequence is in a step of a scheduler that is paused: $who"
+            name = f"sequence {seq_id}"
+            raise Finding("budget-kept", sentence, call=SCHEDULE, sequence=name, values={"who": who})
+    state.coverage["scheduled while paused"] += bool(state.requests)
 
 
 def judge_cut_prompts(state: SchedulerState, step: ScheduledStep, num_tokens: int) -> None:

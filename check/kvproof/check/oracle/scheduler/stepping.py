@@ -19,6 +19,7 @@ from kvproof.check.oracle.scheduler.service import (
     judge_left_waiting,
     judge_order,
     judge_partial_prompts,
+    judge_paused,
     judge_preempted,
     judges_waiting,
 )
@@ -98,13 +99,15 @@ class StepJudge:
         if self.outputs:
             self.outputs.judge(step)
         self._judge_budgets(step)
+        if self.scheduler.paused:
+            judge_paused(self.scheduler, step, held_up)
         judge_running_served(self.scheduler, step, self.steps.left)
         for chunk in step.chunks:
             self.scheduler.requests[self.seqs[chunk.seq].group.id].newest_step = self.scheduler.num_steps
         judge_order(self.scheduler, held_up)
         judge_preempted(self.scheduler, held_up, self.steps.left.requests)
         self._judge_progress(has_moved)
-        if held_up and self.judges_waiting and not self.steps.left.num_seqs:
+        if held_up and self.judges_waiting and not (self.steps.left.num_seqs or self.scheduler.paused):
             judge_left_waiting(self.scheduler, step, held_up, num_unused)
         used = self.scheduler.used_by_step
         under = UnderWay(outcome, frozenset(used), [])
@@ -203,7 +206,9 @@ class StepJudge:
         scheduler = self.scheduler
         if scheduler.last_step is not None and scheduler.is_transferring:
             scheduler.last_step += 1  # waiting for a transfer is no fault of the scheduler
-        is_idle = not (has_moved or scheduler.under_way or scheduler.is_transferring or scheduler.without_slot)
+        is_idle = not (
+            has_moved or scheduler.paused or scheduler.under_way or scheduler.is_transferring or scheduler.without_slot
+        )
         if is_idle and scheduler.requests:
             waiting = [r for r in unfinished(scheduler.requests) if r.members[0].status is not Status.RUNNING]
             if len(waiting) == len(scheduler.requests):

@@ -41,6 +41,10 @@ def require_judged(config: SchedulerConfig, can: Capabilities) -> None:
     if config.connector and config.connector not in can.connectors:
         raise Unsupported(f"the subject does not declare the connector {config.connector}")
     require_loads(config, can)
+    if config.pauses and not can.pauses:
+        raise Unsupported("the subject cannot be paused")
+    if config.resets and not can.reset:
+        raise Unsupported("the prefix cache of the subject cannot be reset")
     if config.max_loras and not can.max_loras:
         raise Unsupported("the subject does not bound the adapters of a step")
     if config.speculative_tokens > can.speculative_tokens:

@@ -5,7 +5,7 @@ from typing import Any
 
 from kvproof.check.protocol.scheduler import Load
 from kvproof.check.subjects.loading.stub_modules import no, nothing
-from kvproof.check.subjects.vllm.v1_scheduler_loader import SupportsHMA
+from kvproof.check.subjects.vllm.v1_scheduler_loader import SupportsHMA, yes
 
 
 class Connector(SupportsHMA):
@@ -91,5 +91,6 @@ class Connector(SupportsHMA):
         staticmethod(nothing)
     )
     get_external_cache_hit_sources = get_kv_connector_stats = staticmethod(nothing)
+    reset_cache = staticmethod(yes)  # what is elsewhere stays there
     get_loaded_kv_cache_group_ids = take_events = staticmethod(lambda *request: ())
     has_pending_block_frees = staticmethod(no)  # what is being sent may be held for long: that is no reason to wait

@@ -56,6 +56,7 @@ class VllmV1Images(VllmV1Scheduler):
             connectors=(),
             block_events=False,
             max_loras=False,
+            reset=False,
         )
 
     def make(self, config: SchedulerConfig) -> Any:

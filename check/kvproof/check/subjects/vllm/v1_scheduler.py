@@ -69,7 +69,7 @@ from kvproof.check.subjects.vllm.v1_observation import (
 )
 from kvproof.check.subjects.vllm.v1_scheduler_loader import NoStructure, Options, import_modules, import_offloading
 from kvproof.check.subjects.vllm.v1_states import STATE_MODES, check_states, cuts_at_states, loads_groups
-from kvproof.spec.text.budgets import FCFS, PRIORITY
+from kvproof.spec.text.budgets import FCFS, PAUSED_ALL, PAUSED_NEW, PRIORITY
 from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
 from kvproof.spec.text.identity import Image, Key
 from kvproof.spec.text.loads import FAIL, LOAD_FAILURE_POLICIES, RECOMPUTE
@@ -89,6 +89,7 @@ ASSUMPTIONS = (
 
 LOOKS_AHEAD = "limit_lookahead_tokens"  # in the source, if a prompt gets lookahead slots with its first step
 OFFLOADING = "offloading"  # the connector that stores what requests computed in host memory
+PAUSE_STATES = {"": "UNPAUSED", PAUSED_NEW: "PAUSED_NEW", PAUSED_ALL: "PAUSED_ALL"}
 END_OF = {"FINISHED_ABORTED": ABORTED, "FINISHED_ERROR": FAILED}
 
 
@@ -172,11 +173,14 @@ class VllmV1Scheduler(SchedulerAdapter):
             states=bool(self._cuts_at_states),
             block_sizes=bool(self._cuts_at_states) and "hash_block_size" in options,
             block_events=reports_groups(),
+            pauses=hasattr(modules.scheduler, "PauseState"),
+            reset="reset_running_requests" in source,
             async_steps=PIPELINED if "use_pp and not self.scheduler_config.async" in source else 1,
             staggers="next_decode_eligible" in ahead,
             lookahead=LOOKS_AHEAD in source,
             drafting=LOOKS_AHEAD in source,
         )
+        self._resets_connector = "reset_connector: bool" in source
         self._drafts_ahead = "num_spec_tokens" in ahead
         self._reports_requests = "kv_connector_output.failed_recving" in source  # of which nothing was loaded
         self._reports_hits = REPORT_MODE in inspect.getsource(modules.request)
@@ -321,10 +325,18 @@ class VllmV1Scheduler(SchedulerAdapter):
         """Keep for the next `update_from_output`."""
         self._copied = jobs
 
-    def reset_caches(self, preempts: bool) -> bool:
-        done: bool = self.scheduler.reset_prefix_cache(reset_running_requests=preempts)
-        self.scheduler.reset_connector_cache()
+    def reset_caches(self, preempts: bool, keeps_host: bool = False) -> bool:
+        """Resets of a connector to host memory are calls of their own, whose answers are not those of the device."""
+        options = {"reset_running_requests": preempts}
+        if self._resets_connector and not (self._offloads or keeps_host):
+            options["reset_connector"] = True  # as a pause does
+        done: bool = self.scheduler.reset_prefix_cache(**options)
+        if self._offloads and not keeps_host:
+            self.scheduler.reset_connector_cache()
         return done
+
+    def pause(self, state: str) -> None:
+        self.scheduler.set_pause_state(self._modules.scheduler.PauseState[PAUSE_STATES[state]])
 
     def arrived(self, sent: list[int], received: list[int]) -> None:
         """Keep for the next `update_from_output`."""
@@ -493,9 +505,8 @@ class VllmOffloading(VllmV1Scheduler):
         self._reset_in = -1  # the number of steps at the last reset
         return super().make(config)
 
-    def reset_caches(self, preempts: bool) -> bool:
-        if self._reset_in == self.now:
-            done: bool = self.scheduler.reset_prefix_cache(reset_running_requests=preempts)
-            return done
-        self._reset_in = self.now
-        return super().reset_caches(preempts)
+    def reset_caches(self, preempts: bool, keeps_host: bool = False) -> bool:
+        if not keeps_host and self._reset_in != self.now:
+            self._reset_in = self.now
+            return super().reset_caches(preempts)
+        return super().reset_caches(preempts, True)
