@@ -23,6 +23,8 @@ def reports_groups() -> bool:
 
     In older ones the hash of a block with images also depends on the call that makes it.
     """
+    if not partial_import.has_module("vllm", "v1.core.block_pool"):  # before 0.8
+        return False
     return "group_idx" in inspect.getsource(partial_import.module_of("vllm", "v1.core.block_pool"))
 
 
