@@ -44,7 +44,7 @@ def kvproof(*arguments: str) -> str:
         pytest.param("vllm-v0==0.10.2", None, "admission-sound", "admit NoFreeBlocksError: ", id="4545"),
         pytest.param("vllm-v0==0.6.4.post1", "vllm-v0==0.6.5", "sharing-equal", "admit: ", id="8240"),
         pytest.param("vllm-v0-generation1==0.5.5", "vllm-v0-generation1==0.6.0", "hit-computed", "run: ", id="7753"),
-        pytest.param("vllm-v0==0.9.1", "vllm-v0==0.9.2", "hit-computed", "admit: ", id="18957"),
+        pytest.param("vllm-v0==0.9.1", "vllm-v0==0.9.2", "hit-computed", "", id="18957"),
         pytest.param("vllm-v0-scheduler==0.6.6.post1", "vllm-v0-scheduler==0.7.0", "refcount-exact", "", id="10013"),
         pytest.param("vllm-v1==0.6.6.post1", "vllm-v1==0.7.0", "failed-call-changes-nothing", "admit: ", id="11565"),
         pytest.param("vllm-v1==0.7.0", "vllm-v1==0.7.1", "sharing-equal", "admit: ", id="image-in-the-chain"),
