@@ -147,6 +147,7 @@ class SchedulerCan(ManagerCan):
     max_loras: bool = False  # it can bound the LoRA adapters of one step
     speculative_tokens: int = 0  # drafts of one sequence that a step can verify
     pauses: bool = False  # it can be paused between steps, so that it lets nobody in, or serves nobody, and go on
+    sessions: bool = False  # requests may go on with further inputs when they have their tokens
     encodes_images: bool = False  # it says which images a step computes, and which outputs the worker drops
     fills_steps: bool = False  # a chunk ends before its prompt does only if its step has no token left
     begins_prompts: bool = False  # a prompt that waits is begun by a step that has a token, a place and blocks for it

@@ -8,9 +8,9 @@ requests can arrive and be aborted between any two of them.
 Some schedulers need more calls: one that launches a step before it reads the results of the previous one
 (`AheadSubject`), one that forks requests by itself (`ForkingSubject`), one that loads and sends KV while steps run
 (`TransferringSubject`, `HybridTransferringSubject`), one whose loads may fail (`FailingLoadsSubject`), one that
-verifies drafts (`SpeculatingSubject`), one whose requests have priorities (`PrioritySubject`), one that can be paused
-(`PausingSubject`) or reset (`ResettingSubject`), one that reports how requests ended (`ReportingSubject`), and one that
-reports the tokens that users get (`DeliveringSubject`).
+verifies drafts (`SpeculatingSubject`), one whose requests have priorities (`PrioritySubject`), one with requests that
+go on (`SessionSubject`), one that can be paused (`PausingSubject`) or reset (`ResettingSubject`), one that reports how
+requests ended (`ReportingSubject`), and one that reports the tokens that users get (`DeliveringSubject`).
 
 With `async_steps`, that many launched steps may be incomplete when the next one is scheduled. Steps complete in the
 order in which they were launched. The next step may continue with a token that an incomplete step samples. If the
@@ -56,6 +56,7 @@ class SchedulerConfig(Config):
     max_loras: int = 0  # LoRA adapters of the sequences of one step; 0: any number
     speculative_tokens: int = 0  # drafts that are proposed for a sequence after a step, at most; 0: there are none
     encoder_room: int = 0  # embeddings of images that the scheduler keeps, and that a step computes; 0: any number
+    sessions: bool = False  # some requests go on with further inputs
     pauses: bool = False  # between steps the scheduler is paused, and goes on
     resets: bool = False  # between steps its prefix cache is reset, with or without those who run
 
@@ -90,6 +91,7 @@ LIMITS = (  # the settings that a scheduler has in addition to the features and 
     Setting("max_loras", lambda config: (0,), least=0),
     Setting("speculative_tokens", lambda config: range(config.speculative_tokens), least=0),
     Setting("encoder_room", lambda config: (0,), least=0),
+    Setting("sessions", lambda config: (False,)),
     Setting("pauses", lambda config: (False,)),
     Setting("resets", lambda config: (False,)),
     Setting("sends_aborted", lambda config: (False,)),
@@ -321,6 +323,26 @@ class FailingLoadsSubject(SchedulerSubject, Protocol):
         """
 
 
+class SessionSubject(SchedulerSubject, Protocol):
+    """A scheduler with requests that go on (`sessions`).
+
+    When a session has generated its tokens, or `complete` ends it, it keeps its blocks and waits for its next input.
+    That one begins with all that the session has, but for the token that was sampled last.
+    """
+
+    def open_session(self, request: int) -> None:
+        """The request that is added next is a session."""
+
+    def feed(self, request: int, tokens: list[int], max_tokens: int) -> None:
+        """Between steps: more tokens of the prompt of a session, after which it generates so many at most.
+
+        If the session has not generated its tokens yet, they are kept until then. Several inputs are taken in order.
+        """
+
+    def close(self, request: int) -> None:
+        """The session gets no further input. If it waits for one it is over, and `ended` does not report it."""
+
+
 class PausingSubject(SchedulerSubject, Protocol):
     """A scheduler that can be paused (`pauses`)."""
 
@@ -423,6 +445,7 @@ SCHEDULER_CALLS = RequiredCalls(
         ("hybrid_transfers", "transfers KV of several groups", calls_of(HybridTransferringSubject)),
         ("load_failures", "has loads that fail", calls_of(FailingLoadsSubject)),
         ("connectors", "has connectors to host memory", calls_of(OffloadingSubject)),
+        ("sessions", "has requests that go on", calls_of(SessionSubject)),
         ("pauses", "can be paused", calls_of(PausingSubject)),
         ("speculative_tokens", "verifies drafts", calls_of(SpeculatingSubject)),
         ("runs_ahead", "runs ahead", calls_of(AheadSubject)),

@@ -96,6 +96,10 @@ class SchedulerAdapter:
         """Give the results of the oldest step to the scheduler; output: what `next_step` returned for it."""
         raise NotImplementedError
 
+    def goes_on(self, seq: int) -> bool:
+        """Whether a sequence that has its tokens is a session that goes on. Needed with `capabilities.sessions`."""
+        return False
+
     def fork(self, parent: int, child: int) -> bool | None:
         """Fork a sequence, before the results of a step. Needed if `capabilities.fork`.
 
@@ -214,7 +218,7 @@ class SchedulerAdapter:
             sampled = {seq: token for seq, token in sampled.items() if seq not in unborn}
         self.take_results(self.under_way.pop(0), sampled, finished)
         for seq in finished:
-            if seq in self.requests_by_seq:
+            if seq in self.requests_by_seq and not self.goes_on(seq):
                 over = self.requests_by_seq.pop(seq)
                 over.seqs.remove(seq)
                 if not over.seqs:

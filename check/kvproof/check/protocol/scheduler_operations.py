@@ -24,7 +24,9 @@ from kvproof.check.protocol.operations import (
     prompt_text,
     samples_text,
     simpler_prompts,
+    simpler_tokens,
     smaller_numbers,
+    tokens_text,
 )
 
 FailuresData = tuple[tuple[int, tuple[Count, ...]], ...]  # sequences, places of the blocks that fail; none: all
@@ -69,8 +71,11 @@ class Add(SchedulerOperation, tag="add", frozen=True):
     encoder: Encoder | UnsetType = UNSET
     transfer: Transfer | UnsetType = UNSET
     priority: Count | UnsetType = UNSET
+    is_session: bool | UnsetType = UNSET
 
     def simpler(self) -> Iterator["Add"]:
+        if self.is_session is not UNSET:
+            yield self.changed(is_session=UNSET)
         if self.transfer:
             num_tokens, is_sent = self.transfer
             if num_tokens:
@@ -88,6 +93,7 @@ class Add(SchedulerOperation, tag="add", frozen=True):
         transfers = f", {count(num_tokens, 'token')} from elsewhere" if num_tokens else ""
         transfers += ", sent when over" if is_sent else ""
         transfers += f", priority {self.priority}" if self.priority else ""
+        transfers += ", a session" if self.is_session is True else ""
         generates = f"generates {count(self.max_tokens, 'token')}"
         return f"add(request {self.request}, {prompt_text(self)}, {generates}{transfers})"
 
@@ -200,6 +206,37 @@ class ResetCaches(SchedulerOperation, tag="reset_caches", frozen=True):
     @classmethod
     def is_possible(cls, config: Config, can: Capabilities) -> bool:
         return bool(can.connectors) or getattr(config, "resets", False)
+
+
+class Feed(SchedulerOperation, tag="feed", frozen=True):
+    """Between steps, the next input of a session arrives; it generates at most `max_tokens` tokens after it."""
+
+    is_optional: ClassVar[bool] = True
+    request: int
+    tokens: Ids
+    max_tokens: Positive
+
+    def simpler(self) -> Iterator["Feed"]:
+        yield from (self.changed(tokens=tokens) for tokens in simpler_tokens(self.tokens))
+        yield from (self.changed(max_tokens=fewer) for fewer in smaller_numbers(self.max_tokens))
+
+    def text(self, config: Config) -> str:
+        return f"feed(request {self.request}, {tokens_text(self.tokens)}, generates {count(self.max_tokens, 'token')})"
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return getattr(config, "sessions", False)
+
+
+class Close(SchedulerOperation, tag="close", frozen=True):
+    """Between steps: a session gets no further input."""
+
+    is_optional: ClassVar[bool] = True
+    request: int
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return getattr(config, "sessions", False)
 
 
 class Pause(SchedulerOperation, tag="pause", frozen=True):

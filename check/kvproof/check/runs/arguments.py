@@ -120,6 +120,8 @@ class Narrowed:
                 off |= {"window": False, "local_attention": False, "kv_groups": False}
         elif fixed.get("speculative_tokens") == 0 or any(map(fixed.get, BESIDE_NO_DRAFTS)):
             off["speculative_tokens"] = 0
+        if fixed.get("sessions"):  # they are judged without these
+            off |= {"transfers": False, "connectors": (), "async_steps": 0, "speculative_tokens": 0, "lookahead": False}
         if fixed.get("load_failures") == "":
             off["load_failures"] = ()
         if fixed.get("max_loras") == 0 or fixed.get("keys") == PromptKeys.TOKENS:

@@ -137,14 +137,41 @@ def draw_for_scheduler(
         draw_loads(random, drawn, capabilities, fixed)
     if capabilities.encodes_images and drawn["images"]:
         drawn["encoder_room"] = pick((0, 0, *ENCODER_ROOMS))
-    drawn |= between_steps(random, capabilities) | fixed
+    drawn |= between_steps(random, capabilities, drawn, fixed) | fixed
     return with_retention(SchedulerConfig(**drawn), fixed)
 
 
-def between_steps(random: Random, capabilities: Capabilities) -> dict[str, Any]:
-    """Draw what the engine asks of its scheduler between steps."""
-    possible = {"pauses": capabilities.pauses, "resets": capabilities.reset}
-    return {name: random.choice((False, False, False, True)) for name, can_be_had in possible.items() if can_be_had}
+BESIDE_NO_SESSIONS: dict[str, Any] = {  # sessions are judged without these
+    "transfers": False,
+    "sends_aborted": False,
+    "loads_in_step": False,
+    "repeated_reports": False,
+    "load_failures": "",
+    "connector": "",
+    "speculative_tokens": 0,
+    "async_steps": 0,
+    "staggered": False,
+    "lookahead": 0,
+    "drafting": False,
+    "images": False,
+    "retention": None,
+}
+
+
+def between_steps(
+    random: Random, capabilities: Capabilities, drawn: dict[str, Any], fixed: dict[str, Any]
+) -> dict[str, Any]:
+    """Draw what the engine asks of its scheduler between steps, and what it does without for that."""
+    possible = {"pauses": capabilities.pauses, "resets": capabilities.reset, "sessions": capabilities.sessions}
+    asked: dict[str, Any] = {}
+    for name, can_be_had in possible.items():
+        if can_be_had:
+            asked[name] = random.choice((False, False, False, True))
+    if asked.get("sessions") and not fixed.get("sessions"):
+        asked["sessions"] = not any(map(fixed.get, BESIDE_NO_SESSIONS))
+    if fixed.get("sessions", asked.get("sessions")):
+        asked |= {name: value for name, value in BESIDE_NO_SESSIONS.items() if name in drawn}
+    return asked
 
 
 ONE_FULL_GROUP: dict[str, Any] = {"window": None, "local_chunk": None, "kv_groups": (FULL,)}

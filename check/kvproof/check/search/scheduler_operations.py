@@ -25,6 +25,7 @@ RUN_LENGTH = 120  # operations before the drain
 BURST_MAX = 4
 PRIORITIES = (0, 0, 1, 2)
 NUM_SAMPLES = 4  # token values given back with a step, in turn
+CLOSES = 0.1  # in place of an input
 GOES_ON = 0.2  # before each operation of a step of a scheduler that is paused
 NUM_ARRIVALS = 8  # roughly, of a run of Hypothesis; then no request arrives any more
 
@@ -55,6 +56,7 @@ class SchedulerOperations:
         resets = (0.02, 0.1) if config.resets else (0.0, 0.0, 0.02) if config.connector else (0.0,)
         self.resets = pick(resets) if len(resets) > 1 and "reset_caches" not in without else 0.0
         self.pauses = pick((0.02, 0.1)) if config.pauses and "pause" not in without else 0.0
+        self.feeds = pick((0.05, 0.2)) if config.sessions and "feed" not in without else 0.0
         self.num_requests_max = pick(NUM_AT_A_TIME) if is_large else random.randint(1, 8)
         self.num_generated_max = pick((1, 4, 12, 30))
         fitting = min(config.max_model_len, config.num_gpu_blocks * config.block_size)
@@ -82,6 +84,9 @@ class SchedulerOperations:
             kinds["abort"] = alive
         if self.resets and judge.is_enabled("reset_caches"):
             kinds["reset_caches"] = []
+        for kind in ("feed", "close") if self.feeds and judge.is_enabled("feed") else ():
+            if sessions := judge.sessions.open_sessions():
+                kinds[kind] = sessions
         for kind in ("pause", "go_on") if self.pauses else ():
             if judge.is_enabled(kind):
                 kinds[kind] = []
@@ -103,6 +108,8 @@ class SchedulerOperations:
                 return kind, about[int(self.random.random() * len(about))]
             case "reset_caches":
                 return self._reset()
+            case "feed" | "close":
+                return self._feed(about) if kind == "feed" else (kind, about[int(self.random.random() * len(about))])
             case "pause":
                 return kind, self.random.random() < 0.5
             case "complete":
@@ -129,12 +136,25 @@ class SchedulerOperations:
                 return "abort", alive[int(random() * len(alive))]
         if self.resets and judge.is_enabled("reset_caches") and random() < self.resets:
             return self._reset()
+        sessions = judge.sessions.open_sessions() if self.feeds and judge.is_enabled("feed") else ()
+        if sessions and random() < self.feeds:
+            return self._feed(sessions)
         if self.pauses and judge.is_enabled("pause"):
             if judge.scheduler.paused and random() < GOES_ON:
                 return ("go_on",)
             if random() < self.pauses:
                 return "pause", random() < 0.5
         return self._step()
+
+    def _feed(self, sessions: Sequence[int]) -> Operation:
+        """The next input of a session; it is closed if it has no room for more, and sometimes else."""
+        random = self.random
+        request = random.choice(sessions)
+        num_left = self.judge.sessions.num_tokens_left(request)
+        if num_left < 2 or random.random() < CLOSES:
+            return "close", request
+        tokens = self.prompts.some(random.randint(1, min(num_left - 1, 2 * self.config.block_size + 1)))
+        return "feed", request, tokens, random.randint(1, min(num_left - len(tokens), self.num_generated_max))
 
     def _reset(self) -> Operation:
         preempts = self.judge.scheduler.may_preempt_all() and self.random.random() < 0.5
@@ -247,6 +267,8 @@ class SchedulerOperations:
         transfer = (0, False)
         if config.transfers:
             transfer = random.choice((0, random.randint(0, len(tokens)))), random.random() < 0.5
+        if config.sessions and random.random() < 0.7:
+            return *whole, transfer, random.choice(PRIORITIES), True
         if config.policy == PRIORITY:
             return *whole, transfer, random.choice(PRIORITIES)
         return (*whole, transfer) if config.transfers else whole

@@ -8,6 +8,7 @@ from kvproof.check.oracle.expected import Status
 from kvproof.check.oracle.scheduler.base import ExpectedRequest, SchedulerState, num_gains_max, unfinished
 from kvproof.check.oracle.scheduler.encoder_outputs import are_possible
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
+from kvproof.check.oracle.scheduler.sessions import SessionJudge
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.scheduler import ABORTED
 from kvproof.spec.text import operations
@@ -18,11 +19,11 @@ from kvproof.spec.text.identity import Image, Key
 class ArrivalJudge:
     """Does the operations add, abort, stop, pause, go_on and reset_caches."""
 
-    def __init__(self, scheduler: SchedulerState, steps: StepExplainer) -> None:
+    def __init__(self, scheduler: SchedulerState, steps: StepExplainer, sessions: SessionJudge) -> None:
         self.scheduler, self.oracle, self.config = scheduler, scheduler.oracle, scheduler.config
         self.explainer, self.state, self.capabilities = scheduler.explainer, scheduler.state, scheduler.capabilities
         self.coverage, self.seqs, self.call = scheduler.coverage, scheduler.seqs, scheduler.call
-        self.steps = steps
+        self.steps, self.sessions = steps, sessions
         self.lengths: dict[str, int] = {}  # of images, by name
 
     @enabled_when(lambda judge: judge.scheduler.last_step is None)
@@ -37,11 +38,12 @@ class ArrivalJudge:
         encoder: Sequence[Any] | None = None,
         elsewhere: tuple[int, bool] = (0, False),
         priority: int = 0,
+        is_session: bool = False,
     ) -> bool:
         """A request arrives: sequences with one prompt. encoder: its encoder sequence, and that one's tokens.
 
         elsewhere: for how many tokens there is KV to load, and whether its own KV is sent when it is over.
-        priority: 0 is served first; used if requests are let in by priority.
+        priority: 0 is served first; used if requests are let in by priority. is_session: it goes on with inputs.
         """
         ids = [*seq_ids, *([encoder[0]] if encoder else [])]
         if request_id in self.scheduler.requests or not tokens or not seq_ids or max_tokens < 1:
@@ -73,6 +75,9 @@ class ArrivalJudge:
             num_tokens = min(elsewhere[0], num_most) // self.config.block_size * self.config.block_size
             request.is_sent = elsewhere[1]
             self.call("total-calls", "elsewhere", request_id, num_tokens, request.is_sent)
+        if self.config.sessions and is_session:
+            request.is_session = True
+            self.call("total-calls", "open_session", request_id)
         encoder_prompt = (encoder[0], list(encoder[1])) if encoder else None
         arguments = (request_id, list(seq_ids), list(tokens), whole, pictures, max_tokens, encoder_prompt)
         self.call("total-calls", "add_request", *arguments)
@@ -115,8 +120,9 @@ class ArrivalJudge:
     def op_stop(self) -> bool:
         """No request arrives, forks, or is preempted by a reset: all must be over within a bounded number of steps.
 
-        A scheduler that is paused goes on.
+        A scheduler that is paused goes on, and sessions get no further input.
         """
+        self.sessions.close_all()
         if self.scheduler.paused:
             self._pause("")
         config, num_gains = self.config, num_gains_max(unfinished(self.scheduler.requests))

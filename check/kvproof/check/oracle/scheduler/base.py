@@ -77,9 +77,13 @@ class ExpectedRequest(Group):
 
     __slots__ = (
         "arrival",
+        "inputs",
+        "is_closed",
         "is_doomed",
+        "is_idle",
         "is_preempted",
         "is_sent",
+        "is_session",
         "max_tokens",
         "newest_step",
         "num_overtaken",
@@ -96,6 +100,9 @@ class ExpectedRequest(Group):
         self.num_overtaken = 0  # later requests that were let in since this one began to wait, or was swapped out
         self.is_preempted = False  # whether it ran before, and had to give up all that it had computed
         self.is_sent = False  # whether its KV is sent elsewhere when it is over
+        self.is_session = self.is_closed = False  # whether it goes on with further inputs; whether none comes any more
+        self.is_idle = False  # whether it is a session that waits for its next input
+        self.inputs: list[tuple[tuple[int, ...], int]] = []  # tokens that came early, and how many to generate then
         self.to_come: list[int] = []  # sequences that the scheduler will fork it into
 
     def everyone(self) -> list[ExpectedSequence]:
@@ -117,6 +124,7 @@ def num_gains_max(requests: Iterable[ExpectedRequest]) -> int:
     num_gains = 0
     for request in requests:
         own = 1 + sum(max(0, request.num_left(seq)) for seq in request.members)
+        own += sum([1 + max_tokens for _, max_tokens in request.inputs])
         num_gains += own + len(request.to_come) * (1 + request.max_tokens)
     return num_gains
 
@@ -213,6 +221,7 @@ class SchedulerState:
         lookahead = self.oracle.lookahead
         num_spare = 1 + blocks_for(lookahead + 1)  # a refusal may count each block that a growth writes as new
         num_tokens = max(len(seq.tokens) + max(0, request.num_left(seq)) for seq in request.members)
+        num_tokens += sum([len(tokens) + max_tokens for tokens, max_tokens in request.inputs])
         each = num_spare + sum(layout.entries(num_tokens + lookahead) for layout in self.oracle.layouts)
         num_encoded = blocks_for(len(request.encoder.tokens)) if request.encoder else 0
         return num_encoded + each * (len(request.members) + len(request.to_come))

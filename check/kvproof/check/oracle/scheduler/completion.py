@@ -17,6 +17,7 @@ from kvproof.check.oracle.scheduler.delivery import DeliveryJudge
 from kvproof.check.oracle.scheduler.drafts import DraftModel, Drafts
 from kvproof.check.oracle.scheduler.failed_loads import FailedLoads, Failures
 from kvproof.check.oracle.scheduler.host_memory import HostMemory
+from kvproof.check.oracle.scheduler.sessions import SessionJudge
 from kvproof.check.oracle.scheduler.step_checks import Sampling
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Pair
@@ -122,13 +123,18 @@ class CompletionJudge:
     """Does the operation complete."""
 
     def __init__(
-        self, scheduler: SchedulerState, sampling: Sampling, drafts: DraftModel | None, failed_loads: FailedLoads
+        self,
+        scheduler: SchedulerState,
+        sampling: Sampling,
+        drafts: DraftModel | None,
+        failed_loads: FailedLoads,
+        sessions: SessionJudge,
     ) -> None:
         self.scheduler, self.oracle, self.config = scheduler, scheduler.oracle, scheduler.config
         self.explainer, self.worker, self.capabilities = scheduler.explainer, scheduler.worker, scheduler.capabilities
         self.coverage, self.seqs, self.call = scheduler.coverage, scheduler.seqs, scheduler.call
         self.sampling, self.drafts, self.failed_loads = sampling, drafts, failed_loads
-        self.is_doomed = sampling.is_doomed
+        self.is_doomed, self.sessions = sampling.is_doomed, sessions
         self.delivery = DeliveryJudge(scheduler) if self.capabilities.reports_tokens else None
 
     @enabled_when(lambda judge: judge.scheduler.may_complete())
@@ -182,6 +188,7 @@ class CompletionJudge:
             generated = self.delivery.generated(sampled, under.accepted)
             self.delivery.judge(generated, [seq.id for seq in ended])
         self.scheduler.pending.land(under.flights, COMPLETE)
+        ended = self.sessions.go_on(ended)
         self._arrive(sent, received)
         lost = self.failed_loads.ended(failed, readers) if failed else []
         self._leave([*ended, *lost], lost)

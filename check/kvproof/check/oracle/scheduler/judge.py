@@ -15,6 +15,7 @@ from kvproof.check.oracle.scheduler.base import SchedulerState
 from kvproof.check.oracle.scheduler.completion import CompletionJudge
 from kvproof.check.oracle.scheduler.drafts import DraftModel
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
+from kvproof.check.oracle.scheduler.sessions import SessionJudge
 from kvproof.check.oracle.scheduler.step_checks import Sampling
 from kvproof.check.oracle.scheduler.stepping import StepJudge
 from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject
@@ -38,9 +39,10 @@ class SchedulerJudge(LockstepJudge, RuledJudge):
         steps, sampling = StepExplainer(scheduler), Sampling(scheduler)
         self.failed_loads = steps.failed_loads
         drafts = DraftModel(scheduler) if config.speculative_tokens else None
-        arrivals, stepping = ArrivalJudge(scheduler, steps), StepJudge(scheduler, steps, sampling, drafts)
-        completion = CompletionJudge(scheduler, sampling, drafts, steps.failed_loads)
-        RuledJudge.__init__(self, scheduler.oracle.reply, arrivals, stepping, completion, self)
+        self.sessions = sessions = SessionJudge(scheduler)
+        arrivals, stepping = ArrivalJudge(scheduler, steps, sessions), StepJudge(scheduler, steps, sampling, drafts)
+        completion = CompletionJudge(scheduler, sampling, drafts, steps.failed_loads, sessions)
+        RuledJudge.__init__(self, scheduler.oracle.reply, arrivals, stepping, completion, sessions, self)
 
     @property
     def last_step(self) -> int | None:

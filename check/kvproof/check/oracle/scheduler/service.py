@@ -25,6 +25,8 @@ A load from elsewhere lets a request wait, and nobody waits for it; so with tran
 
 A scheduler that is paused serves only those who have blocks, or nobody; so nobody is left waiting without need.
 
+A session that goes on waits with its blocks, and its scheduler decides how it ranks; so with sessions, neither is.
+
 A request that is ended for lack of room is judged too.
 """
 
@@ -79,7 +81,7 @@ def judges_waiting(state: SchedulerState) -> bool:
     return (
         can.refusal_slack is not None
         and bool(can.policies)
-        and not (state.moves_kv or config.async_steps or config.encoder_room)
+        and not (state.moves_kv or config.async_steps or config.encoder_room or config.sessions)
     )
 
 
@@ -125,7 +127,7 @@ def _waits_for_its_token(state: SchedulerState, request: ExpectedRequest) -> boo
 def judge_order(state: SchedulerState, held_up: Sequence[HeldUp]) -> None:
     """Later requests may not starve earlier ones. held_up: those that waited or were swapped before the step."""
     most, policies = state.capabilities.num_overtaken_max, state.capabilities.policies
-    if state.moves_kv or state.config.encoder_room or not (policies or most is not None):
+    if state.moves_kv or state.config.encoder_room or state.config.sessions or not (policies or most is not None):
         return
     let_in = [one for one in held_up if one.request.members[0].status is Status.RUNNING]
     if not let_in:
@@ -166,7 +168,8 @@ def judge_preempted(state: SchedulerState, held_up: Sequence[HeldUp], left: Sequ
 
     held_up: those that waited or were swapped before the step. left: those who ran and do not run on.
     """
-    if not (left and state.capabilities.preempts_last) or state.moves_kv or _may_be_overtaken(state.config):
+    is_unordered = state.moves_kv or state.config.sessions
+    if not (left and state.capabilities.preempts_last) or is_unordered or _may_be_overtaken(state.config):
         return
     came = {one.request.id for one in held_up}
     run_on = [one for one in unfinished(state.requests) if one.id not in came and is_let_in(one)]

@@ -30,6 +30,18 @@ def require_loads(config: SchedulerConfig, can: Capabilities) -> None:
         raise Unsupported("the subject does not load KV within a step")
 
 
+def require_sessions(config: SchedulerConfig, can: Capabilities) -> None:
+    """Raise Unsupported if requests cannot go on, or this is not judged together with what else is configured."""
+    if config.sessions and not can.sessions:
+        raise Unsupported("the subject has no requests that go on")
+    moves = config.transfers or config.connector or config.num_host_blocks
+    is_plain = config.group_size == 1 and not (config.cross or config.images or can.fork or can.forks_itself)
+    if config.sessions and (moves or config.async_steps or config.speculative_tokens or not is_plain):
+        raise Unsupported("sessions are judged of single sequences, without transfers, drafts and asynchronous steps")
+    if config.sessions and config.retention is not None:
+        raise Unsupported("sessions are judged where the prefix cache keeps everything")
+
+
 def require_judged(config: SchedulerConfig, can: Capabilities) -> None:
     """Raise Unsupported for a configuration that the subject does not declare, or that is not judged."""
     if config.policy != FCFS and config.policy not in can.policies:
@@ -41,6 +53,7 @@ def require_judged(config: SchedulerConfig, can: Capabilities) -> None:
     if config.connector and config.connector not in can.connectors:
         raise Unsupported(f"the subject does not declare the connector {config.connector}")
     require_loads(config, can)
+    require_sessions(config, can)
     if config.pauses and not can.pauses:
         raise Unsupported("the subject cannot be paused")
     if config.resets and not can.reset:

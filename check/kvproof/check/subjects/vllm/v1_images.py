@@ -57,6 +57,7 @@ class VllmV1Images(VllmV1Scheduler):
             block_events=False,
             max_loras=False,
             reset=False,
+            sessions=False,
         )
 
     def make(self, config: SchedulerConfig) -> Any:

@@ -83,6 +83,7 @@ ASSUMPTIONS = (
     Assumption("model-fits", "The pool holds one sequence of max_model_len, as the engine demands when it starts."),
     Assumption("write-before-read", "A step writes its KV before it reads: a hit may be computed in the same step."),
     Assumption("loads-leave-a-token", "A load within a step leaves at least the last token of the prompt to compute."),
+    Assumption("sessions-fit", "The inputs of a session, and what it generates, are shorter than the model's length."),
     Assumption("adapter-ids", "Two adapters never have the same id; their names may be equal."),
 )
 
@@ -173,6 +174,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             states=bool(self._cuts_at_states),
             block_sizes=bool(self._cuts_at_states) and "hash_block_size" in options,
             block_events=reports_groups(),
+            sessions="streaming_queue" in source,
             pauses=hasattr(modules.scheduler, "PauseState"),
             reset="reset_running_requests" in source,
             async_steps=PIPELINED if "use_pp and not self.scheduler_config.async" in source else 1,
@@ -210,6 +212,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         self._elsewhere: dict[int, tuple[int, bool]] = {}  # by request, until it is added
         self._arrived: tuple[list[int], list[int]] = [], []
         self._priorities: dict[int, int] = {}  # by request, until it is added
+        self._sessions = set[int]()  # requests that go on with further inputs
         self._accepted: dict[int, list[int]] = {}  # by sequence, for the next `update_from_output`
         options, groups = self._options(config), cache_config(self._modules.interface, config)
         self._offloads = None
@@ -335,6 +338,26 @@ class VllmV1Scheduler(SchedulerAdapter):
             self.scheduler.reset_connector_cache()
         return done
 
+    def open_session(self, request: int) -> None:
+        self._sessions.add(request)
+
+    def feed(self, request: int, tokens: list[int], max_tokens: int) -> None:
+        """An input is a request of the same name."""
+        if (known := self.requests.get(request)) is not None:  # else its prompt is too long
+            self.scheduler.add_request(self._made(replace(known, tokens=tokens, max_tokens=max_tokens)))
+
+    def close(self, request: int) -> None:
+        self._sessions.discard(request)
+        if (known := self.requests.get(request)) is None:
+            return
+        self.scheduler.add_request(self._made(replace(known, tokens=[0], max_tokens=1)))
+        if self._requests[known.seq].is_finished():  # it waited for an input
+            del self._requests[known.seq]
+            self._drop(request)
+
+    def goes_on(self, seq: int) -> bool:
+        return seq in self._requests
+
     def pause(self, state: str) -> None:
         self.scheduler.set_pause_state(self._modules.scheduler.PauseState[PAUSE_STATES[state]])
 
@@ -350,6 +373,15 @@ class VllmV1Scheduler(SchedulerAdapter):
         self._connector.failed = failed
 
     def add(self, request: Request) -> None:
+        self._requests[request.seq] = self._made(request)
+        num_tokens, is_sent = self._elsewhere.pop(request.number, (0, False))
+        self._connector.num_elsewhere[request.seq] = num_tokens
+        if is_sent:
+            self._connector.sent.add(request.seq)
+        self.scheduler.add_request(self._requests[request.seq])
+
+    def _made(self, request: Request) -> Any:
+        """The request as vLLM has it."""
         seq = request.seq
         wanted = {
             "request_id": str(seq),
@@ -364,17 +396,13 @@ class VllmV1Scheduler(SchedulerAdapter):
             "eos_token_id": None,
             "arrival_time": float(request.number),
             "priority": self._priorities.pop(request.number, 0),
+            "resumable": request.number in self._sessions,
             "mm_features": self.features(request.images),
             "lora_request": Adapter(request.key) if request.key.adapter_id else None,
             "cache_salt": request.key.salt,
             "block_hasher": self._hasher if self.config.caching or self.config.connector else None,
         }
-        self._requests[seq] = call_with(self._modules.request.Request, wanted)
-        num_tokens, is_sent = self._elsewhere.pop(request.number, (0, False))
-        self._connector.num_elsewhere[seq] = num_tokens
-        if is_sent:
-            self._connector.sent.add(seq)
-        self.scheduler.add_request(self._requests[seq])
+        return call_with(self._modules.request.Request, wanted)
 
     def features(self, images: tuple[Image, ...]) -> list[Any]:
         """The images of a request, as vLLM has them; there are none."""
@@ -438,7 +466,8 @@ class VllmV1Scheduler(SchedulerAdapter):
         for one in (one for of_client in results.values() for one in of_client.outputs if one.new_token_ids):
             self.outputs[int(one.request_id)] = [*one.new_token_ids]
         for seq in finished:
-            del self._requests[seq]
+            if self._requests[seq].is_finished():  # else it is a session
+                del self._requests[seq]
         if self.config.load_failures == FAIL:
             self._end_failed()
 
