@@ -76,6 +76,7 @@ class ManagerCan:
     adapters: bool = False  # prompts may name a LoRA adapter
     salts: bool = False  # prompts may have a cache salt
     images: bool = False  # prompts may have images
+    embeddings: bool = False  # a prompt may be embeddings in place of tokens
     cross: bool = False  # cross-attention tables
     reset: bool = False  # the prefix cache can be reset
     waiting_groups: bool = False  # a group may have several sequences before it is admitted

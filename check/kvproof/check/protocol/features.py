@@ -330,6 +330,13 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         uses=lambda interval: interval is not None,
     ),
     Feature(
+        "embeddings",
+        lambda config: (False,),
+        phrase="prompts that are embeddings",
+        capability="embeddings",
+        draw=lambda random, drawn, fixed: not (drawn["images"] or drawn["cross"]) and random.random() < 0.2,
+    ),
+    Feature(
         "events",
         lambda config: range(config.events),
         least=0,

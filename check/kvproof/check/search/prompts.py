@@ -190,10 +190,22 @@ class Prompts:
 
     def key_and_images(self, num_tokens: int, chat: ExpectedSequence | None) -> tuple[KeyData, ImagesData]:
         """The key and images of a prompt of so many tokens; the next turn of a chat mostly has those of the chat."""
+        if self.config.embeddings:
+            return self._key(), self._embeddings(num_tokens, chat)
         if chat is not None and self.random.random() < SAME_CHAT:
             adapter, number, salt = chat.key
             return (adapter, number, salt), tuple((name, start, length) for name, start, length in chat.images)
         return self._key(), self.images(num_tokens)
+
+    def _embeddings(self, num_tokens: int, chat: ExpectedSequence | None) -> ImagesData:
+        """One image that covers the prompt and stands for its embeddings, often that of the chat; some have none."""
+        random = self.random
+        if random.random() < PLAIN_SHARE:
+            return ()
+        name, _ = random.choice(self.pictures)
+        if chat is not None and chat.images and random.random() < SAME_CHAT:
+            name = chat.images[0].name
+        return ((name, 0, num_tokens),)
 
     def _key(self) -> KeyData:
         """An adapter and a salt, as far as prompts of this configuration have them."""

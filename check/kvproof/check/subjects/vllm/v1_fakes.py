@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kvproof.check.subjects.loading.stub_modules import StubObject
-from kvproof.spec.text.identity import Image, Key
+from kvproof.spec.text.identity import Image, Key, item_at
 
 
 class Position:
@@ -46,17 +46,31 @@ class FakeRequest:
     """What a manager reads of a request."""
 
     sampling_params = StubObject(prompt_logprobs=None, skip_reading_prefix_cache=False)
-    pooling_params = prompt_embeds = kv_transfer_params = session_id = None
+    pooling_params = kv_transfer_params = session_id = None
     num_external_computed_tokens = num_in_flight_tokens = num_output_placeholders = num_preemptions = 0
     shared_prefix_boundary = 0
     kv_cache_report_mode = "incremental"
     skip_reading_prefix_cache = False
 
     def __init__(
-        self, seq_id: int, tokens: list[int], key: Key, images: tuple[Image, ...], hasher: Callable[[Any], Any] | None
+        self,
+        seq_id: int,
+        tokens: list[int],
+        key: Key,
+        images: tuple[Image, ...],
+        hasher: Callable[[Any], Any] | None,
+        has_embeddings: bool = False,
     ) -> None:
+        """has_embeddings: the images stand for embeddings of the prompt, which then has no tokens."""
         self.request_id = str(seq_id)
         self.all_token_ids = tokens[:]
+        self.prompt_embeds: list[Any] | None = None
+        self._prompt_embeds_per_block_hashes: dict[tuple[int, int], bytes] = {}
+        if has_embeddings and images:
+            stop = images[-1].start + images[-1].length
+            self.prompt_embeds = [item_at(at, token, images) for at, token in enumerate(tokens[:stop])]
+            self.all_token_ids = [0] * len(self.prompt_embeds) + tokens[stop:]
+            images = ()
         self.num_prompt_tokens = len(tokens)
         self.num_computed_tokens = 0
         self.status: Any = None

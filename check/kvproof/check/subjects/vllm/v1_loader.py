@@ -131,6 +131,13 @@ class AllBlocksCleared(Event):
 
 
 EVENTS = {kind.__name__: kind for kind in (BlockStored, BlockRemoved, AllBlocksCleared)} | {"KVCacheEvent": Event}
+
+
+def bytes_of(rows: list[Any]) -> bytes:
+    """The bytes of embeddings, whose rows are here what they stand for."""
+    return repr(rows).encode()
+
+
 STAND_INS: dict[str, dict[str, Any]] = {
     "config": {"VllmConfig": Unused, "get_current_vllm_config_or_none": nothing},
     "config.kv_transfer": {"hisparse_host_pool_gib": Unused},
@@ -158,7 +165,7 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "v1.metrics": {},
     "v1.metrics.stats": {"KVCacheEvictionEvent": Unused, "PrefixCacheStats": PrefixCacheStats},
     "v1.request": {"Request": Unused, "RequestStatus": RequestStatus},
-    "v1.utils": {"ConstantList": Unused, "tensor_data": Unused},
+    "v1.utils": {"ConstantList": Unused, "tensor_data": bytes_of},
 }
 
 

@@ -127,6 +127,7 @@ class VllmV1(ManagerAdapter):
             adapters="lora" in hashed,
             salts="cache_salt" in hashed,
             images="mm_" in hashed,
+            embeddings="prompt_embeds" in hashed,
             reset=calls.resets,
             window_drop_when_refused=True,
             same_step_hits=True,
@@ -179,7 +180,7 @@ class VllmV1(ManagerAdapter):
     def new(self, group: int, seqs: list[int], tokens: list[int], key: Key, images: tuple[Image, ...]) -> None:
         super().new(group, seqs, tokens, key, images)
         (seq,) = seqs
-        self._requests[seq] = request = FakeRequest(seq, tokens, key, images, self._hasher)
+        self._requests[seq] = request = FakeRequest(seq, tokens, key, images, self._hasher, self.config.embeddings)
         request.kv_cache_report_mode = REPORTED[self.config.events]
         request.status = self._status("WAITING")
 
@@ -287,7 +288,8 @@ class VllmV1(ManagerAdapter):
         return block_events(self.manager.take_events())
 
     def block_names(self, tokens: list[int], key: Key, images: tuple[Image, ...]) -> list[str]:
-        return names_of(self._release.utils, FakeRequest(0, tokens, key, images, self._hasher).block_hashes)
+        request = FakeRequest(0, tokens, key, images, self._hasher, self.config.embeddings)
+        return names_of(self._release.utils, request.block_hashes)
 
     def observe(self) -> Observation:
         return self._reader.observe()
