@@ -82,6 +82,8 @@ PICTURES: dict[str, tuple[Row, ...]] = {
     "arrived-whole": (("slot of key 7", "A B C D"), ("loaded to the device", "A B C  !empty")),
     "abort-unseen": (("store of key 7", "failed"), ("look-up of 7", "+no  !yes")),
     "source-held": (("transfer 1", "reads block 0"), ("it has not landed", "!block 0 is freed")),
+    "void-told": (("the source", "leased  given up"), ("its transfer", "~under way  !committed")),
+    "lease-ends": (("lease 1", "~renewed"), ("lease 2", "run out  !kept")),
     "completion-commutes": (("reported 1, then 2", "keys 7 and 8"), ("reported 2, then 1", "!key 8 only")),
     "refusal-needed": (("slots", "~evictable  ~evictable"), ("store of 1 key", "+accepted  !refused")),
     "tiers-agree": (("key 7 on the host", "A B"), ("key 7 on the disk", "!A X")),

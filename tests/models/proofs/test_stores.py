@@ -25,6 +25,20 @@ def is_proved(one: Obligation) -> bool:
         ("commit", "is_written(state, block)", "True", "ready_blocks_are_written"),
         ("evict", "state.status[block] == EVICTABLE", "state.status[block] != FREE", "status_tells_who_refers"),
         ("submit_move", "state.mover[write] == NONE", "True", "transfers_use_pins"),
+        ("submit_move", "target_first <= state.written[target]", "True", "transfers_move_slots_of_chunks"),
+        (
+            "submit_move",
+            "brings_what_is_wanted(state, source, target, source_first, target_first)",
+            "True",
+            "moves_bring_what_is_wanted",
+        ),
+        ("land", "max(state.written[target], stop)", "state.length[key]", "written_slots_have_the_content"),
+        (
+            "end_owner",
+            "state.parts[owner] = 0",
+            "state.parts[owner] = state.parts[owner]",
+            "only_awaited_parts_are_told",
+        ),
         ("begin_store", "state.entry[state.tier[block]][key] == NONE", "True", "status_tells_who_refers"),
     ],
 )
@@ -50,6 +64,15 @@ def test_a_mirror_that_may_lose_what_is_cached_is_not_proved_to_agree() -> None:
         proved = {one.claim: is_proved(one) for one in unit.obligations()}
         assert len(proved) == 4
         assert proved["keep: that key, and no other, must come below"] is expected
+
+
+def test_a_lease_that_waits_for_another_one_is_not_proved_to_end() -> None:
+    text = text_with(
+        specification(STORES), Edit("expire", "not is_in_force(state, pin)", "not is_in_force(state, 0) or pin == 0")
+    )
+    unit = next(unit for unit in stores.units(text) if unit.name == stores.LEASES)
+    proved = {one.claim: is_proved(one) for one in unit.obligations()}
+    assert proved == dict.fromkeys(proved, True) | {"it can end": False}
 
 
 def test_a_rule_that_is_never_enabled_is_not_called_fired() -> None:

@@ -25,7 +25,9 @@ SIZES = (
     Sizes(num_gpu_blocks=2, num_host_blocks=2, block_size=1, num_seqs=2, num_indexes=4, num_flights=2),
 )
 SIZES_OF_STORES = (
-    StoreSizes(num_blocks=4, num_tiers=2, num_keys=3, num_groups=2, num_pins=4, num_owners=2, block_size=2),
+    StoreSizes(
+        num_blocks=4, num_tiers=2, num_keys=3, num_groups=2, num_pins=4, num_owners=2, num_parts=2, block_size=2
+    ),
     StoreSizes(num_blocks=3, num_tiers=1, num_keys=2, num_pins=3, num_owners=2, num_flights=2, block_size=1),
 )
 STEPS_OF_ONE_WALK = 80

@@ -51,6 +51,9 @@ STORE_SCOPES: tuple[StoreScope, ...] = (
     StoreScope(num_pins=2, num_owners=2, leases=True, ends=True, promises=True, drops=True, is_built=False),
     StoreScope((1, 1), num_pins=3, num_flights=2, moves=True),
     StoreScope((1, 1), num_pins=2, leases=True, moves=True, drops=True),
+    StoreScope((1, 1), num_keys=2, num_pins=2, moves=True, ranges=True),
+    StoreScope((1, 1), num_pins=2, leases=True, loads=False, moves=True, ranges=True),
+    StoreScope(num_owners=2, ends=True, parts=2),
 )
 BY_SUITE: dict[str, Sequence[Scope | StoreScope]] = {BLOCK_MANAGERS.name: SCOPES, STORES.name: STORE_SCOPES}
 

@@ -30,7 +30,7 @@ from kvproof.spec.systems import BLOCK_MANAGERS
 THEOREMS, INVARIANTS, CHECKS, GUARDS, OF_CONTRACTS = "theorems", "invariants", "checks", "guards", "contracts"
 IDS = {  # parameters that are ids, of rules and of contracts
     BLOCK_MANAGERS.name: ("seq", "block", "flight", "child"),
-    STORES.name: ("pin", "owner", "block", "tier", "key", "flight", "read", "write"),
+    STORES.name: ("pin", "owner", "part", "block", "tier", "key", "flight", "read", "write"),
 }
 
 

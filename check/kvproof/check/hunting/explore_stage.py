@@ -343,6 +343,9 @@ STORE_SCOPES = {
     "store-moves": StoreScope((1, 1), num_pins=2, moves=True),
     "store-owners": StoreScope((2,), num_pins=2, num_owners=2),
     "store-from-nothing": StoreScope((2,), is_built=False),
+    "store-ranges": StoreScope((1, 1), num_keys=2, num_pins=2, loads=False, moves=True, ranges=True),
+    "store-void": StoreScope((1, 1), num_pins=2, leases=True, loads=False, moves=True),
+    "store-parts": StoreScope(ends=True, parts=2),
 }
 # The scopes of the specification that a gate searches within its minute, each feature in at least one of them.
 # Together they fire every rule and meet every witness of the specification; what does not is reported.

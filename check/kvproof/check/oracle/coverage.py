@@ -130,6 +130,8 @@ OF_STORES = (
     "arrived-whole",
     "abort-unseen",
     "source-held",
+    "void-told",
+    "lease-ends",
     "completion-commutes",
     "refusal-needed",
     "tiers-agree",

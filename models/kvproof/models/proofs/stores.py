@@ -11,6 +11,10 @@ in one of these; and of a state, only the one at the boundary is needed.
 *A mirror.* A tier that mirrors another one has exactly what that one counts as cached. An eviction above leaves one key
 to remove below, a new entry above leaves one to add, and after the removal below there is nothing left to do.
 
+*Leases.* A lease that has run out can end in every state, unless a transfer that is not void uses it: whatever other
+pins, owners and transfers do, and however many there are. No other pin ends with it, and a block that nobody else has a
+pin on can be taken then.
+
 *A run* in which each rule fires shows that none of them is refused in every state. The proof of a rule that never fires
 would say nothing. The states of this run are also models of the hypotheses.
 """
@@ -26,18 +30,18 @@ from kvproof.models.obligation import Hypothesis, Obligation, Unit
 from kvproof.models.proofs.induction import Induction, Rule, hypotheses
 from kvproof.models.translation.maps import Map, SymbolicState
 from kvproof.models.translation.rules import Outcome
-from kvproof.models.translation.terms import Truth, conjunction, equal, implication, negation
+from kvproof.models.translation.terms import Truth, conjunction, disjunction, equal, implication, negation
 from kvproof.models.translation.text import Text, specification
 from kvproof.models.translation.translator import Parameter, Translator
 from kvproof.spec.compilation import CheckFailed
-from kvproof.spec.store.domains import KEYS, TIERS
+from kvproof.spec.store.domains import KEYS, PINS, TIERS
 from kvproof.spec.store.machine import STORES, StoreMachine, StoreSizes
-from kvproof.spec.store.state import EVICTABLE, NONE, StoreState
+from kvproof.spec.store.state import EVICTABLE, FREE, NONE, StoreState
 
-PROPERTY, COMMUTING, GROUPS, MIRROR = "completion-commutes", "commuting", "groups", "mirror"
-ENDING = ("land", "fail", "report", "end_load", "commit", "abort")  # the rules that a report leads to
+PROPERTY, COMMUTING, GROUPS, MIRROR, LEASES = "completion-commutes", "commuting", "groups", "mirror", "leases"
+ENDING = ("land", "fail", "report", "notice", "end_load", "commit", "abort")  # the rules that a report leads to
 
-SIZES = StoreSizes(num_blocks=5, num_tiers=2, num_keys=5, num_pins=6, num_owners=2, num_flights=4, block_size=2)
+SIZES = StoreSizes(5, num_tiers=2, num_keys=5, num_pins=6, num_owners=2, num_flights=4, num_parts=2, block_size=2)
 WHOLE, SHORT = [1, 2], [3, NONE]  # contents of keys
 Firing = tuple[Any, ...]
 
@@ -45,7 +49,8 @@ RUN: tuple[Firing, ...] = (
     *(("grow", 0, 0), ("grow", 1, 0), ("grow", 2, 1), ("begin_owner", 0), ("begin_owner", 1)),
     *(("introduce", 0, 0, WHOLE, 2), ("introduce", 1, 0, SHORT, 1)),
     *(("begin_store", 0, 0, 0, 0, NONE), ("submit_store", 0, 0), ("land", 0), ("report", 0), ("keep", 0, 0)),
-    *(("begin_store", 1, 0, 2, 0, NONE), ("submit_move", 0, 0, 1), ("land", 0), ("report", 0)),
+    *(("begin_store", 1, 0, 2, 0, NONE), ("submit_move", 0, 0, 1, 0, 0), ("land", 0), ("report", 0)),
+    *(("await_parts", 0, 1), ("notice", 0, 0)),
     *(("end_load", 0, 0), ("commit", 1, 0), ("promise", 0, 1, 1, 0, 5), ("redeem", 0, 1), ("submit_load", 0, 0)),
     *(("advance", 5), ("land", 0), ("expire", 0), ("evict", 0), ("begin_load", 0, 1, 1, 0, NONE)),
     *(("begin_store", 1, 0, 0, 1, NONE), ("submit_store", 1, 1), ("fail", 1, WHOLE), ("abort", 1, 0)),
@@ -59,12 +64,14 @@ BUSY: tuple[Firing, ...] = (  # a run after which several transfers may land, fa
     *(("report", 0), ("begin_load", 0, 0, 0, 0, NONE), ("begin_load", 1, 0, 0, 0, NONE)),
     *(("begin_store", pin, 0, pin - 1, pin - 1, NONE) for pin in (2, 3, 4, 5)),
     *(("submit_store", pin - 2, pin) for pin in (2, 3, 4, 5)),
+    *(("begin_owner", 1), ("await_parts", 1, 2)),
     *(("land", 0), ("land", 1)),
 )
 AT_ONCE: dict[str, tuple[Firing, Firing]] = {  # different arguments of each rule that a report leads to, enabled then
     "land": ((2,), (3,)),
     "fail": ((2, WHOLE), (3, WHOLE)),
     "report": ((0,), (1,)),
+    "notice": ((1, 0), (1, 1)),
     "end_load": ((0, 0), (1, 0)),
     "commit": ((2, 0), (3, 0)),
     "abort": ((2, 0), (3, 0)),
@@ -78,6 +85,7 @@ def units(text: Text | None = None) -> Iterator[Unit]:
     yield Unit(STORES.name, COMMUTING, partial(commuting, text))
     yield Unit(STORES.name, GROUPS, partial(_groups, Translator(text=text)))
     yield Unit(STORES.name, MIRROR, partial(_mirror, Translator(text=text)))
+    yield Unit(STORES.name, LEASES, partial(_leases, Translator(text=text)))
 
 
 def commuting(text: Text) -> Iterator[Obligation]:
@@ -126,13 +134,15 @@ class _Commuting:
 
 
 def _are_different(first: list[Parameter], second: list[Parameter]) -> Truth:
-    """The rules are about different transfers, or about different pins; each rule names its own first."""
-    one, other = first[0], second[0]
-    if one.domain is not other.domain:
+    """The rules are about different transfers, pins or parts. Each names its own first, and the owner of its part."""
+    if first[0].domain is not second[0].domain:
         return True
-    assert not isinstance(one.value, Map)
-    assert not isinstance(other.value, Map)
-    return negation(equal(one.value, other.value))
+    ids = [
+        equal(one.value, other.value)
+        for one, other in zip(first, second, strict=False)
+        if not isinstance(one.value, Map) and not isinstance(other.value, Map)
+    ]
+    return negation(conjunction(*ids))
 
 
 def _groups(translator: Translator) -> Iterator[Obligation]:
@@ -187,6 +197,43 @@ def _mirror(translator: Translator) -> Iterator[Obligation]:
     claim = "keep: that key, and no other, must come below"
     goal = _left(translator, kept.state, before.maps["key"].read(written), "must_come")
     yield Obligation(STORES.name, MIRROR, claim, "events-agree", known, goal)
+
+
+def _leases(translator: Translator) -> Iterator[Obligation]:
+    """A lease that has run out, and that no transfer uses that is not void then, can end, and ends alone."""
+    induction = Induction(translator)
+    before, rules = induction.before, {rule.__name__: rule for rule in induction.collected.rules}
+    (parameter,) = translator.parameters(rules["expire"])
+    pin: Any = parameter.value
+    other, block = z3.Int("other_pin"), before.maps["pinned"].read(pin)
+    outcome = translator.run("expire", before, pin)
+    after = outcome.state.maps
+
+    def holds(predicate: str) -> Any:
+        return translator.call(predicate, before, pin, has_demands=False).value
+
+    is_unused = equal(before.maps["mover"].read(pin), NONE)
+    known = induction.assumed + hypotheses(
+        [
+            ("parameter pin", parameter.known),
+            ("the pin has not ended", negation(equal(before.maps["kind"].read(pin), NONE))),
+            ("its lease has run out", holds("is_over")),
+            ("no transfer uses it, or one that will be void", disjunction(is_unused, holds("is_under_a_move"))),
+        ]
+    )
+    status, reads = after["status"].read(block), before.maps["reads"].read(block)
+    assert isinstance(reads, z3.ArithRef)
+    can_be_taken = disjunction(equal(status, FREE), equal(status, EVICTABLE))
+    another = conjunction(translator.universe.contains(PINS, other), negation(equal(other, pin)))
+    stays = equal(after["kind"].read(other), before.maps["kind"].read(other))
+    claims = {
+        "it can end": outcome.guard,
+        "it ends": equal(after["kind"].read(pin), NONE),
+        "its block can be taken if nobody else has a pin on it": implication(reads <= 1, can_be_taken),
+        "no other pin ends with it": implication(another, stays),
+    }
+    for claim, goal in claims.items():
+        yield Obligation(STORES.name, LEASES, claim, "lease-ends", known, goal)
 
 
 def _truth(translator: Translator, name: str, state: SymbolicState, *more: Any) -> Any:

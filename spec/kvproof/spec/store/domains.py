@@ -9,6 +9,7 @@ KEYS = Domain("Key", "NUM_KEYS")
 GROUPS = Domain("Group", "NUM_GROUPS")  # groups of layers
 PINS = Domain("Pin", "NUM_PINS")  # an id is used again after the pin has ended
 OWNERS = Domain("Owner", "NUM_OWNERS")
+PARTS = Domain("Part", "NUM_PARTS")  # of what an owner waits for: each is told to have ended, once
 CLOCKS = Domain("Clock", 1)  # there is one clock
 TIMES = Domain("Time", None, is_signed=True)  # of the clock; a negative number: never
 
@@ -17,14 +18,16 @@ NUM_KEYS: int = 1
 NUM_GROUPS: int = 1
 NUM_PINS: int = 1
 NUM_OWNERS: int = 1
+NUM_PARTS: int = 1
 
 TierId = Annotated[int, TIERS]
 KeyId = Annotated[int, KEYS]
 GroupId = Annotated[int, GROUPS]
 PinId = Annotated[int, PINS]
 OwnerId = Annotated[int, OWNERS]
+PartId = Annotated[int, PARTS]
 Time = Annotated[int, TIMES]
 
 SHARED = (BLOCKS, SLOTS, FLIGHTS, RANKS, COUNTS, IDENTITIES, FLAGS, STATUSES)
-DOMAINS = {f"{one.name.upper()}S": one for one in (TIERS, KEYS, GROUPS, PINS, OWNERS, CLOCKS, TIMES, *SHARED)}
+DOMAINS = {f"{one.name.upper()}S": one for one in (TIERS, KEYS, GROUPS, PINS, OWNERS, PARTS, CLOCKS, TIMES, *SHARED)}
 DOMAINS["IDENTITIES"], DOMAINS["STATUSES"] = DOMAINS.pop("IDENTITYS"), DOMAINS.pop("STATUSS")

@@ -1,7 +1,19 @@
 """The invariants of stores: claims that every reachable state satisfies."""
 
 from kvproof.spec.language import BLOCK_SIZE, BLOCKS, FLIGHTS, NUM_FLIGHTS, RANKS, SLOTS, STATUSES, implies, invariant
-from kvproof.spec.store.domains import KEYS, NUM_GROUPS, NUM_KEYS, NUM_OWNERS, NUM_PINS, NUM_TIERS, PINS, TIERS
+from kvproof.spec.store.domains import (
+    KEYS,
+    NUM_GROUPS,
+    NUM_KEYS,
+    NUM_OWNERS,
+    NUM_PARTS,
+    NUM_PINS,
+    NUM_TIERS,
+    OWNERS,
+    PARTS,
+    PINS,
+    TIERS,
+)
 from kvproof.spec.store.state import (
     EVICTABLE,
     FAILED,
@@ -14,9 +26,13 @@ from kvproof.spec.store.state import (
     SUBMITTED,
     WRITE,
     StoreState,
+    brings_what_is_wanted,
     is_block,
     is_listed,
     is_ready,
+    is_within,
+    source_of,
+    target_of,
     unused_in,
 )
 
@@ -119,7 +135,8 @@ def ready_blocks_are_written(state: StoreState) -> bool:
             0 <= state.key[b]
             and state.key[b] < NUM_KEYS
             and state.known[state.key[b]]
-            and (state.written[b] == 0 or state.written[b] == state.length[state.key[b]])
+            and 0 <= state.written[b]
+            and state.written[b] <= state.length[state.key[b]]
             and implies(is_ready(state, b), state.written[b] == state.length[state.key[b]]),
         )
         and implies(state.key[b] == NONE, state.written[b] == 0)
@@ -230,11 +247,72 @@ def transfers_use_pins(state: StoreState) -> bool:
             and state.kind[state.writes_by[f]] == WRITE
             and state.mover[state.writes_by[f]] == f,
         )
+        for f in FLIGHTS
+    )
+
+
+@invariant("arrived-whole")
+def transfers_move_slots_of_chunks(state: StoreState) -> bool:
+    """A transfer into a block begins at the first slot or goes on where it is written; any other moves whole chunks."""
+    return all(
+        0 <= state.reads_from[f]
+        and 0 <= state.writes_from[f]
+        and implies(state.reads_by[f] == NONE, state.reads_from[f] == 0)
+        and implies(state.writes_by[f] == NONE, state.writes_from[f] == 0 and state.reads_from[f] == 0)
+        and implies(
+            state.writes_by[f] != NONE,
+            state.writes_from[f] <= state.written[target_of(state, f)]
+            and is_within(state.writes_from[f], state.length[state.key[target_of(state, f)]])
+            and implies(state.reads_by[f] == NONE and not state.is_void[state.writes_by[f]], state.writes_from[f] == 0),
+        )
         and implies(
             state.reads_by[f] != NONE and state.writes_by[f] != NONE,
-            state.key[state.pinned[state.reads_by[f]]] == state.key[state.pinned[state.writes_by[f]]],
+            is_within(state.reads_from[f], state.length[state.key[source_of(state, f)]]),
         )
         for f in FLIGHTS
+    )
+
+
+@invariant("arrived-whole")
+def moves_bring_what_is_wanted(state: StoreState) -> bool:
+    """The slots that a transfer moves between blocks have the same identities in both keys, for the same layers."""
+    return all(
+        implies(
+            state.reads_by[f] != NONE and state.writes_by[f] != NONE,
+            brings_what_is_wanted(
+                state, source_of(state, f), target_of(state, f), state.reads_from[f], state.writes_from[f]
+            ),
+        )
+        for f in FLIGHTS
+    )
+
+
+@invariant("void-told")
+def what_lost_its_source_is_not_whole(state: StoreState) -> bool:
+    """A pin that is void is one of a writer, whose block lacks slots of its chunk, if that has any."""
+    return all(
+        implies(
+            state.is_void[p],
+            state.kind[p] == WRITE
+            and (
+                state.written[state.pinned[p]] == 0
+                or state.written[state.pinned[p]] < state.length[state.key[state.pinned[p]]]
+            ),
+        )
+        for p in PINS
+    )
+
+
+@invariant("pin-own")
+def only_awaited_parts_are_told(state: StoreState) -> bool:
+    """A part that has ended is one of those that a living owner waits for."""
+    return all(
+        0 <= state.parts[o]
+        and state.parts[o] <= NUM_PARTS
+        and implies(not state.live[o], state.parts[o] == 0)
+        and implies(state.told[o][p], p < state.parts[o])
+        for o in OWNERS
+        for p in PARTS
     )
 
 

@@ -35,7 +35,10 @@ STORES = System(
 
 @dataclass(frozen=True)
 class StoreSizes(SizesOf[StoreState]):
-    """The sizes of a store. num_pins, num_owners, num_flights: at most so many at a time. block_size: token slots."""
+    """The sizes of a store.
+
+    num_pins, num_owners, num_flights: at most so many at a time. num_parts: of one owner. block_size: token slots.
+    """
 
     num_blocks: int
     num_tiers: int
@@ -44,6 +47,7 @@ class StoreSizes(SizesOf[StoreState]):
     num_pins: int = 8
     num_owners: int = 4
     num_flights: int = 4
+    num_parts: int = 1
     block_size: int = 1
 
     system = STORES
@@ -59,6 +63,7 @@ class StoreSizes(SizesOf[StoreState]):
             "NUM_PINS": self.num_pins,
             "NUM_OWNERS": self.num_owners,
             "NUM_FLIGHTS": self.num_flights,
+            "NUM_PARTS": self.num_parts,
             "NUM_RANKS": max(self.num_blocks, self.num_pins) + 1,
             "BLOCK_SIZE": self.block_size,
         }

@@ -9,7 +9,7 @@ its resident keys first, and ends these at last.
 """
 
 from kvproof.spec.language import BLOCK_SIZE, BlockId, Count, Row, check, copied, require, rule
-from kvproof.spec.store.domains import PINS, GroupId, KeyId, OwnerId, PinId, TierId, Time
+from kvproof.spec.store.domains import NUM_PARTS, PARTS, PINS, GroupId, KeyId, OwnerId, PartId, PinId, TierId, Time
 from kvproof.spec.store.state import (
     EVICTABLE,
     FREE,
@@ -20,14 +20,27 @@ from kvproof.spec.store.state import (
     RESERVED,
     WRITE,
     StoreState,
+    are_told,
     has_content,
     is_in_force,
     is_listed,
     is_new_pin,
+    is_over,
     is_resident,
+    is_under_a_move,
     is_written,
 )
-from kvproof.spec.store.steps import begin_pin, begin_read, end_read, forget, give_up, list_as, make_ready, move_to
+from kvproof.spec.store.steps import (
+    begin_pin,
+    begin_read,
+    end_read,
+    forget,
+    give_up,
+    list_as,
+    make_ready,
+    make_void,
+    move_to,
+)
 
 # Blocks, keys, owners and the clock --------------------------------------------------------------------------------
 
@@ -72,7 +85,28 @@ def end_owner(state: StoreState, owner: OwnerId) -> None:
     """An owner ends: it has finished, was aborted, or is dead. Its pins are not in force any more."""
     require(state.live[owner], "the owner exists")
     state.live[owner] = False
+    state.parts[owner] = 0
+    state.told[owner] = [False for p in PARTS]
     check(all(state.owner[p] != owner or not is_in_force(state, p) for p in PINS), "pin-own")
+
+
+@rule
+def await_parts(state: StoreState, owner: OwnerId, number: Count) -> None:
+    """Several parts read what an owner's pins keep, so its reads end after a notice of each of them."""
+    require(state.live[owner], "the owner exists")
+    require(state.parts[owner] == 0, "it waits for no parts yet")
+    require(number <= NUM_PARTS, "there are so many parts")
+    state.parts[owner] = number
+    check(number == 0 or not are_told(state, owner), "pin-own")
+
+
+@rule
+def notice(state: StoreState, owner: OwnerId, part: PartId) -> None:
+    """A part has ended. A notice that is late or doubled, or of another owner, fires nothing."""
+    require(part < state.parts[owner], "the owner waits for the part", "pin-own")
+    require(not state.told[owner][part], "the part has not ended before", "pin-own")
+    state.told[owner][part] = True
+    check(state.live[owner], "pin-own")
 
 
 @rule
@@ -127,6 +161,7 @@ def end_load(state: StoreState, pin: PinId, owner: OwnerId) -> None:
     require(state.owner[pin] == owner, "who ends a pin holds it", "pin-own")
     require(is_in_force(state, pin), "the pin is in force", "pin-own")
     require(state.mover[pin] == NONE, "no transfer reads the block by this pin", "source-held")
+    require(are_told(state, owner), "every part that the owner waits for has ended", "pin-own")
     end_read(state, pin)
     check(state.kind[pin] == NONE, "pin-own")
 
@@ -159,6 +194,7 @@ def commit(state: StoreState, pin: PinId, owner: OwnerId) -> None:
     require(state.owner[pin] == owner, "who ends a pin holds it", "pin-own")
     require(is_in_force(state, pin), "the pin is in force", "hit-written")
     require(state.mover[pin] == NONE, "no transfer writes the block any more", "hit-written")
+    require(not state.is_void[pin], "no transfer into the block lost its source before its bytes moved", "void-told")
     block = state.pinned[pin]
     require(is_written(state, block), "every token slot of the chunk has been written", "hit-written")
     require(is_listed(state, block), "the entry has not been dropped since", "abort-unseen")
@@ -178,6 +214,7 @@ def keep(state: StoreState, pin: PinId, owner: OwnerId) -> None:
     require(state.owner[pin] == owner, "who ends a pin holds it", "pin-own")
     require(is_in_force(state, pin), "the pin is in force", "hit-written")
     require(state.mover[pin] == NONE, "no transfer writes the block any more", "hit-written")
+    require(not state.is_void[pin], "no transfer into the block lost its source before its bytes moved", "void-told")
     block = state.pinned[pin]
     require(is_written(state, block), "every token slot of the chunk has been written", "hit-written")
     require(is_listed(state, block), "the entry has not been dropped since", "abort-unseen")
@@ -204,11 +241,20 @@ def abort(state: StoreState, pin: PinId, owner: OwnerId) -> None:
 
 @rule
 def expire(state: StoreState, pin: PinId) -> None:
-    """Remove a pin that is not in force, as its lease has run out or its owner has ended. What it wrote is given up."""
+    """Remove a pin that is not in force, as its lease has run out or its owner has ended. What it wrote is given up.
+
+    A lease on a source may run out while its transfer to another block is under way. The transfer is void then.
+    """
     require(state.kind[pin] != NONE, "the pin has not ended", "no-double-free")
     require(not is_in_force(state, pin), "the lease has run out, or the owner has ended", "pin-own")
-    require(state.mover[pin] == NONE, "no transfer uses the block by this pin", "source-held")
+    require(
+        state.mover[pin] == NONE or (is_under_a_move(state, pin) and is_over(state, pin)),
+        "no transfer uses the block by this pin, but one that moves it under a lease which has run out",
+        "source-held",
+    )
     block = state.pinned[pin]
+    if state.mover[pin] != NONE:
+        make_void(state, pin)
     if state.kind[pin] == WRITE:
         give_up(state, pin)
         check(state.status[block] == FREE and state.key[block] == NONE, "abort-unseen")

@@ -29,7 +29,17 @@ removes it, which it may do only if no transfer uses the pin.
 
 A *transfer* (a flight) moves the content of one key by one or two pins: from a block, to a block, or both. A transfer
 of many keys is many flights, so that each may fail for itself. The bytes move at any time after it was submitted, until
-it has *landed* or *failed*; the store learns this later, when it is *reported*.
+it has *landed* or *failed*; the store learns this later, when it is *reported*. Blocks of two tiers may differ in how
+many tokens they keep, so a flight from a block to a block names the first token slot that it moves in each, and goes to
+the end of the shorter chunk. Whatever their keys are called, these slots must have the same identities. A block is
+filled from its first slot on.
+
+A lease may end under a flight whose source it keeps, and what reads the source from far away cannot be stopped by that.
+The source may then be given up, and the flight is *void*: what it brings is not the content of its key. So its block
+stays reserved until it has failed, and is not committed before another flight has filled it.
+
+An owner may wait for several *parts*, of which each reads what its pins keep, for example the workers of a model that
+is spread over devices. A *notice* tells that a part has ended. It counts once, and the pins end after the last one.
 
 A removed entry (a reset, `drop`) may leave a block that is still pinned; the block is free when its last pin ends.
 """
@@ -52,7 +62,7 @@ from kvproof.spec.language import (
     predicate,
     real,
 )
-from kvproof.spec.store.domains import CLOCKS, GROUPS, KEYS, NUM_PINS, OWNERS, PINS, TIERS, TIMES
+from kvproof.spec.store.domains import CLOCKS, GROUPS, KEYS, NUM_PINS, OWNERS, PARTS, PINS, TIERS, TIMES
 
 NONE = -1
 FREE, RESERVED, HELD, EVICTABLE = 0, 1, 2, 3
@@ -85,12 +95,17 @@ class StoreState:
     owner: list[int] = real(PINS, to=OWNERS)
     until: list[int] = real(PINS, to=TIMES)  # a lease: when it ends; a negative number: no lease
     mover: list[int] = derived(PINS, to=FLIGHTS, start=NONE)  # the transfer under way that uses the pin
+    is_void: list[bool] = real(PINS, to=FLAGS, start=False)  # of a writer: a transfer into its block lost its source
     live: list[bool] = real(OWNERS, to=FLAGS, start=False)  # the owner exists
+    parts: list[int] = real(OWNERS, to=COUNTS)  # how many parts its pins wait for
+    told: list[list[bool]] = real(OWNERS, PARTS, to=FLAGS, start=False)  # the part has ended, by a notice
     clock: list[int] = real(CLOCKS, to=COUNTS)
 
     phase: list[int] = real(FLIGHTS, to=STATUSES, start=NONE)  # SUBMITTED, LANDED or FAILED; NONE: no such transfer
     reads_by: list[int] = real(FLIGHTS, to=PINS, start=NONE)  # the pin on its source; NONE: its owner has the bytes
     writes_by: list[int] = real(FLIGHTS, to=PINS, start=NONE)  # the pin on its target; NONE: its owner gets the bytes
+    reads_from: list[int] = real(FLIGHTS, to=COUNTS)  # the first token slot of the source that it moves
+    writes_from: list[int] = real(FLIGHTS, to=COUNTS)  # the slot of the target that this one goes to
 
     reader: list[list[int]] = ghost(BLOCKS, RANKS, to=PINS)  # the pins that `reads` counts, enumerated,
     read_rank: list[int] = ghost(PINS, to=RANKS)  # and where each is in that enumeration
@@ -149,6 +164,24 @@ def is_in_force(state: StoreState, pin: int) -> bool:
 
 
 @predicate
+def is_over(state: StoreState, pin: int) -> bool:
+    """The pin was a lease, and has run out."""
+    return 0 <= state.until[pin] and state.until[pin] <= state.clock[0]
+
+
+@predicate
+def is_under_a_move(state: StoreState, pin: int) -> bool:
+    """A transfer to another block reads the block by this pin."""
+    return state.kind[pin] == READ and state.mover[pin] != NONE and state.writes_by[state.mover[pin]] != NONE
+
+
+@predicate
+def are_told(state: StoreState, owner: int) -> bool:
+    """Every part that the owner waits for has ended."""
+    return all(implies(p < state.parts[owner], state.told[owner][p]) for p in PARTS)
+
+
+@predicate
 def is_new_pin(state: StoreState, pin: int) -> bool:
     """No pin has that id."""
     return 0 <= pin and pin < NUM_PINS and state.kind[pin] == NONE
@@ -170,6 +203,38 @@ def is_written(state: StoreState, block: int) -> bool:
 def has_content(state: StoreState, block: int, key: int) -> bool:
     """The token slots of the block hold the content of the key."""
     return all(implies(o < state.length[key], state.memory[block][o] == state.content[key][o]) for o in SLOTS)
+
+
+@predicate
+def is_right(state: StoreState, block: int) -> bool:
+    """What is written in the block is the content of its key."""
+    return all(
+        implies(o < state.written[block], state.memory[block][o] == state.content[state.key[block]][o]) for o in SLOTS
+    )
+
+
+@predicate
+def is_within(first: int, length: int) -> bool:
+    """A chunk of that length has the slot, or it is the first one of a chunk that may be empty."""
+    return first == 0 or first < length
+
+
+@function
+def num_moved(state: StoreState, source: int, target: int, source_first: int, target_first: int) -> int:
+    """How many token slots a transfer moves from these slots on: up to the end of the shorter chunk."""
+    return min(state.length[state.key[source]] - source_first, state.length[state.key[target]] - target_first)
+
+
+@predicate
+def brings_what_is_wanted(state: StoreState, source: int, target: int, source_first: int, target_first: int) -> bool:
+    """A transfer from these slots on brings what the key of the target wants there, for the same layers."""
+    return state.group[state.key[source]] == state.group[state.key[target]] and all(
+        implies(
+            target_first <= o and o < target_first + num_moved(state, source, target, source_first, target_first),
+            state.content[state.key[source]][o - target_first + source_first] == state.content[state.key[target]][o],
+        )
+        for o in SLOTS
+    )
 
 
 @function

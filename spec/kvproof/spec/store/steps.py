@@ -6,6 +6,7 @@ from kvproof.spec.store.state import (
     FREE,
     HELD,
     NONE,
+    SUBMITTED,
     StoreState,
     is_listed,
 )
@@ -87,6 +88,7 @@ def give_up(state: StoreState, pin: int) -> None:
     block = state.pinned[pin]
     check(state.writer[block] == pin, "pin-own")
     state.kind[pin] = NONE
+    state.is_void[pin] = False
     state.writer[block] = NONE
     forget(state, block)
 
@@ -109,4 +111,19 @@ def end_transfer(state: StoreState, flight: int, phase: int) -> None:
         state.mover[state.writes_by[flight]] = NONE
     state.reads_by[flight] = NONE
     state.writes_by[flight] = NONE
+    state.reads_from[flight] = 0
+    state.writes_from[flight] = 0
     state.phase[flight] = phase
+
+
+@step
+def make_void(state: StoreState, pin: int) -> None:
+    """The transfer that reads by this pin loses its source. Whatever it brings, its slots are not written."""
+    flight = state.mover[pin]
+    write = state.writes_by[flight]
+    state.reads_by[flight] = NONE
+    state.reads_from[flight] = 0
+    state.mover[pin] = NONE
+    state.is_void[write] = True
+    state.written[state.pinned[write]] = state.writes_from[flight]
+    check(state.mover[write] == flight and state.phase[flight] == SUBMITTED, "source-held")

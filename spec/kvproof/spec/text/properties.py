@@ -173,6 +173,14 @@ MEANINGS: dict[str, Meaning] = {
         "The source of a transfer is neither freed nor written before the transfer has landed.",
         "The copy in the other tier has text of another request.",
     ),
+    "void-told": Meaning(
+        "What a transfer brought after its source had been given up is never committed.",
+        "A request reads the prompt of another one, which took the block while its own was still on the way.",
+    ),
+    "lease-ends": Meaning(
+        "A lease that has run out and under which nothing is read ends, whatever other leases do.",
+        "Memory stays taken for requests that are gone, and new ones wait.",
+    ),
     "completion-commutes": Meaning(
         "The order in which transfers are reported changes nothing but which block was used last.",
         "A fault that appears only under load.",

@@ -18,6 +18,7 @@ SMALL = StoreScope()
 LEASES = StoreScope(leases=True, ends=True, promises=True, drops=True)
 MOVES = StoreScope((1, 1), num_pins=2, moves=True)
 PROMISES = StoreScope(promises=True)
+PARTS = StoreScope(ends=True, parts=2)
 FROM_NOTHING = StoreScope((2,), is_built=False)
 
 
@@ -28,8 +29,11 @@ FROM_NOTHING = StoreScope((2,), is_built=False)
         (LEASES, (246, 962, 13)),
         (MOVES, (348, 1281, 16)),
         (FROM_NOTHING, (278, 870, 15)),
+        (StoreScope((1, 1), num_keys=2, num_pins=2, loads=False, moves=True, ranges=True), (3475, 13584, 30)),
+        (StoreScope((1, 1), num_pins=2, leases=True, loads=False, moves=True), (1688, 7735, 18)),
+        (PARTS, (200, 778, 13)),
     ],
-    ids=["small", "leases", "moves", "from-nothing"],
+    ids=["small", "leases", "moves", "from-nothing", "ranges", "void", "parts"],
 )
 def test_every_state_of_a_small_scope_satisfies_every_claim(scope: StoreScope, counts: tuple[int, int, int]) -> None:
     found = explore_stores(scope)
@@ -70,7 +74,7 @@ def tidied(state: StoreState) -> None:
             state.pinned[pin] = state.owner[pin] = state.until[pin] = NONE
 
 
-@pytest.mark.parametrize("scope", [MOVES, StoreScope((2,), num_pins=2, num_owners=2)])
+@pytest.mark.parametrize("scope", [MOVES, PARTS, StoreScope((2,), num_pins=2, num_owners=2)])
 def test_another_key_gives_as_many_states(scope: StoreScope) -> None:
     found = explore_stores(scope)
     other = explore_stores(scope, space=EveryOrder(scope))

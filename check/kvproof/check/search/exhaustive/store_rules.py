@@ -15,7 +15,7 @@ is left to it, so the clock does not make states endless. What a block holds cou
 import gc
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, permutations, product
 from typing import Any
@@ -30,17 +30,19 @@ from kvproof.spec.store.state import FREE, NONE, StoreState
 
 TORN = [NONE]  # what a transfer that has failed leaves in its target; no key has it as its content
 LEASE = 1  # seconds
+CHUNKS = ([1, 2], [2, NONE])  # contents of keys where transfers move ranges of slots
 EDGES_MAX = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
 class StoreScope:
-    """The bounds of one exhaustive search. Chunks and blocks have one token slot.
+    """The bounds of one exhaustive search. Chunks and blocks have one token slot, but with ranges.
 
     tiers: the blocks of each tier. leases: whether pins may be leases, and the clock goes on. ends: whether owners
     begin and end. drops: whether entries are dropped. promises: whether look-ups make promises. loads, moves: whether
-    there are transfers to an owner, and between blocks. is_built: whether the tiers, keys and owners exist when the
-    search begins; if not, rules make them.
+    there are transfers to an owner, and between blocks. ranges: whether the latter may begin at any slot, where blocks
+    have two and chunks one or two. parts: for how many parts an owner may wait. is_built: whether the tiers, keys and
+    owners exist when the search begins; if not, rules make them.
     """
 
     tiers: tuple[int, ...] = (1,)
@@ -54,6 +56,8 @@ class StoreScope:
     promises: bool = False
     loads: bool = True
     moves: bool = False
+    ranges: bool = False
+    parts: int = 0
     is_built: bool = True
 
     @property
@@ -66,6 +70,8 @@ class StoreScope:
             num_pins=self.num_pins,
             num_owners=self.num_owners,
             num_flights=self.num_flights,
+            num_parts=self.parts,
+            block_size=2 if self.ranges else 1,
         )
 
     @property
@@ -143,7 +149,9 @@ class StoreRuleSpace:
         yield from (("grow", block, tier) for block, tier in enumerate(self.scope.tier_of_block))
 
     def _introducing(self) -> Iterator[Operation]:
-        yield from (("introduce", key, 0, [key + 1], 1) for key in range(self.scope.num_keys))
+        for key in range(self.scope.num_keys):
+            row = CHUNKS[key] if self.scope.ranges else [key + 1]
+            yield "introduce", key, 0, row, len(row) - row.count(NONE)
 
     def _beginning(self) -> Iterator[Operation]:
         yield from (("begin_owner", owner) for owner in range(self.scope.num_owners))
@@ -162,6 +170,9 @@ class StoreRuleSpace:
             yield from (("end_owner", owner) for owner in owners)
         if scope.leases:
             yield "advance", LEASE
+        for owner in owners if scope.parts else ():
+            yield from (("await_parts", owner, number) for number in range(scope.parts + 2))
+            yield from (("notice", owner, part) for part in range(scope.parts))
         for pin in pins:
             for owner in owners:
                 yield from self._openings(state, pin, owner)
@@ -188,9 +199,10 @@ class StoreRuleSpace:
             if self.scope.loads:
                 yield from (("submit_load", flight, pin) for pin in pins)
             if self.scope.moves:
-                yield from (("submit_move", flight, *two) for two in permutations(pins, 2))
+                firsts = tuple(product((0, 1), repeat=2)) if self.scope.ranges else ((0, 0),)
+                yield from (("submit_move", flight, *two, *one) for two in permutations(pins, 2) for one in firsts)
             yield "land", flight
-            yield "fail", flight, TORN
+            yield "fail", flight, TORN * self.machine.sizes.block_size
             yield "report", flight
 
     def _blocks(self, state: StoreState) -> list[int]:
@@ -213,14 +225,21 @@ def _left(state: StoreState, pin: int) -> int:
 def _numbers(state: StoreState) -> Hashable:
     """What rules can read, with the names as they are: equal states are compared once."""
     pins = [
-        (kind, state.pinned[p], state.owner[p], _left(state, p), state.mover[p]) if kind != NONE else state.mover[p]
+        (kind, state.pinned[p], state.owner[p], _left(state, p), state.mover[p], state.is_void[p])
+        if kind != NONE
+        else state.mover[p]
         for p, kind in enumerate(state.kind)
     ]
     memory = [tuple(row) for row in state.memory]
     blocks = zip(state.tier, state.status, state.key, state.written, memory, state.reads, state.writer, strict=True)
-    flights = zip(state.phase, state.reads_by, state.writes_by, strict=True)
+    flights = zip(*(state.phase, state.reads_by, state.writes_by, state.reads_from, state.writes_from), strict=True)
     entries = [tuple(row) for row in state.entry]
-    return *pins, *blocks, *flights, *entries, *state.live, *_plain(state)
+    return *pins, *blocks, *flights, *entries, *state.live, *_waiting(state, range(len(state.live))), *_plain(state)
+
+
+def _waiting(state: StoreState, owners: Sequence[int]) -> tuple[Any, ...]:
+    """What each owner waits for."""
+    return tuple([(state.parts[owner], tuple(state.told[owner])) for owner in owners])
 
 
 def _plain(state: StoreState) -> tuple[Any, ...]:
@@ -239,7 +258,7 @@ def _encodings(state: StoreState) -> Iterator[tuple[Any, ...]]:
         owner_place = {owner: place for place, owner in enumerate(owners)}
         live = tuple([state.live[owner] for owner in owners])
         for blocks in _orders_of_blocks(state, of_blocks, owner_place):
-            yield live, *_encoded(state, blocks, of_blocks, owner_place)
+            yield live, _waiting(state, owners), *_encoded(state, blocks, of_blocks, owner_place)
 
 
 def _orders_of_blocks(
@@ -274,17 +293,20 @@ def _encoded(
         if flight == NONE:
             return ()
         used = [state.reads_by[flight], state.writes_by[flight]]
-        return state.phase[flight], *(NONE if pin == NONE else block_place[state.pinned[pin]] for pin in used)
+        places = (NONE if pin == NONE else block_place[state.pinned[pin]] for pin in used)
+        return state.phase[flight], *places, state.reads_from[flight], state.writes_from[flight]
 
     def mark(pin: int) -> tuple[Any, ...]:
-        own = state.kind[pin], owner_place[state.owner[pin]], _left(state, pin)
+        own = state.kind[pin], owner_place[state.owner[pin]], _left(state, pin), state.is_void[pin]
         return block_place[state.pinned[pin]], *own, moved(state.mover[pin])
 
     pins = sorted((pin for held in of_blocks for pin in held), key=mark)
     pin_place = {pin: place for place, pin in enumerate(pins)} | {NONE: NONE}
     flights = sorted(
-        (phase, pin_place.get(reads, reads), pin_place.get(writes, writes))
-        for phase, reads, writes in zip(state.phase, state.reads_by, state.writes_by, strict=True)
+        (phase, pin_place.get(reads, reads), pin_place.get(writes, writes), *firsts)
+        for phase, reads, writes, *firsts in zip(
+            *(state.phase, state.reads_by, state.writes_by, state.reads_from, state.writes_from), strict=True
+        )
     )
     return (
         tuple([mark(pin) for pin in pins]),
