@@ -17,7 +17,7 @@ from kvproof.check.protocol.store import MISS, StoreConfig
 from kvproof.check.subjects.builtin.manager import BuiltIn
 from kvproof.check.subjects.builtin.pool import OwnPool
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
-from kvproof.check.subjects.builtin.store import OwnStore
+from kvproof.check.subjects.builtin.store import OwnOffers, OwnStore
 from kvproof.impl import Device
 from kvproof.impl.scheduler import SchedulerOutputs
 from kvproof.spec.text.properties import NOTES
@@ -25,6 +25,25 @@ from kvproof.spec.trace import Operation
 
 PLAIN = (None, 0, None)  # the key of a request: no adapter, no salt
 STORED = [("begin_store", 1, 1, (0,)), ("land", 1), ("report", 1)]
+OFFERED = [*STORED, ("begin_load", 2, 1, (0,))]
+
+
+class SaysThatAllCounts(OwnOffers):
+    """What a reader far away has read counts, also if the lease had run out before."""
+
+    def notice(self, transfer: int, part: int) -> bool:
+        super().notice(transfer, part)
+        return True
+
+
+class EndsOneLeaseAtATime(OwnOffers):
+    """Of the leases that have run out, the first one ends."""
+
+    def advance(self, seconds: int) -> None:
+        self.offers.now += seconds
+        over = [number for number, offer in self.offers.open.items() if offer.until <= self.offers.now]
+        for number in over[:1]:
+            self.offers.end(number)
 
 
 class CopiesIntoTheCache(BuiltIn):
@@ -236,6 +255,12 @@ BROKEN = {
         OneLoadAtATime,
         StoreConfig(num_gpu_blocks=1),
         [*STORED, ("look_up", 2, (0,)), ("begin_load", 2, 2, (0,)), ("look_up", 3, (0,)), ("begin_load", 3, 3, (0,))],
+    ),
+    "void-told": Broken(
+        SaysThatAllCounts, StoreConfig(num_gpu_blocks=1), [*OFFERED, ("wait", 10), ("land", 2), ("notice", 2, 0)]
+    ),
+    "lease-ends": Broken(
+        EndsOneLeaseAtATime, StoreConfig(num_gpu_blocks=1), [*OFFERED, ("begin_load", 3, 2, (0,)), ("wait", 10)]
     ),
     "source-held": Broken(
         StoresWithoutHolding,

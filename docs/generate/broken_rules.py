@@ -15,8 +15,7 @@ from kvproof.spec.store.machine import STORES, StoreMachine, StoreSizes
 from kvproof.spec.store.state import NONE, StoreState
 
 OWNER = TIER = KEY = 0
-LEASE = 5  # seconds
-SIZES = StoreSizes(num_blocks=2, num_tiers=2, num_keys=2, num_pins=3, num_owners=1, num_flights=2)
+SIZES = StoreSizes(num_blocks=2, num_tiers=2, num_keys=1, num_pins=2, num_owners=1, num_flights=2)
 PREPARED = (("grow", 0, 0), ("grow", 1, 1), ("introduce", KEY, 0, [7], 1), ("begin_owner", OWNER))
 
 
@@ -43,22 +42,6 @@ BROKEN_RULES = (
         "`arrived-whole`",
     ),
     broken_rule(
-        "void-told",
-        "expire",
-        "make_void(state, pin)",
-        "state.mover[pin] = NONE",
-        "nothing tells a store whether somebody else commits what it gave. A store that gives a slot to another key "
-        "while a load reads it breaks `arrived-whole`",
-    ),
-    broken_rule(
-        "lease-ends",
-        "expire",
-        "not is_in_force(state, pin)",
-        "not is_in_force(state, pin) and state.kind[0] == NONE",
-        "a store may keep what it counts until a load is reported. A store that refuses a call for the sake of leases "
-        "that have run out breaks `refusal-needed`",
-    ),
-    broken_rule(
         "groups-agree",
         "first_needed",
         "boundary + 1 - reach",
@@ -70,7 +53,7 @@ BROKEN_RULES = (
 
 
 def machine_of(rule: Fault) -> StoreMachine:
-    """The specification of stores with the change, in a size of two keys, two tiers of a block, and two transfers."""
+    """The specification of stores with the change, in a size of one key, two tiers of a block, and two transfers."""
     text = faulty_text(rule, specification(STORES))
     return StoreMachine(SIZES, with_checks=False, text=text.functions)
 
@@ -90,10 +73,6 @@ def broken_steps(rule: Fault) -> Iterator[str]:
         yield from _two_tiers(machine)
     elif rule.id == "completion-commutes":
         yield from _two_orders(machine)
-    elif rule.id == "void-told":
-        yield from _given_up(machine)
-    elif rule.id == "lease-ends":
-        yield from _two_leases(machine)
     else:
         yield from _two_groups(machine)
 
@@ -118,44 +97,6 @@ def _two_tiers(machine: StoreMachine) -> Iterator[str]:
     assert not machine.function("equal_keys_have_equal_content")(state)
     yield from map(_firing, firings)
     yield f"key 0 is in both tiers: block 0 holds {state.memory[0]}, block 1 holds {state.memory[1]}"
-
-
-def _given_up(machine: StoreMachine) -> Iterator[str]:
-    firings = [
-        *_stored(0, 0, 0),
-        ("report", 0),
-        ("commit", 0, OWNER),
-        ("begin_load", 0, OWNER, TIER, KEY, LEASE),
-        ("begin_store", 1, OWNER, 1, KEY, NONE),
-        ("submit_move", 0, 0, 1, 0, 0),
-        ("advance", LEASE),
-        ("expire", 0),
-        ("evict", 0),
-        ("introduce", 1, 0, [8], 1),
-        ("begin_store", 2, OWNER, 0, 1, NONE),
-        ("submit_store", 1, 2),
-        ("land", 1),
-        ("land", 0),
-        ("commit", 1, OWNER),
-    ]
-    state = fired(machine, *firings)
-    yield from map(_firing, firings)
-    yield f"key 0 is resident in block 1, which holds {state.memory[1]}, and its content is {state.content[0]}"
-
-
-def _two_leases(machine: StoreMachine) -> Iterator[str]:
-    firings = [
-        *_stored(0, 0, 0),
-        ("report", 0),
-        ("commit", 0, OWNER),
-        ("begin_load", 0, OWNER, TIER, KEY, 2 * LEASE),
-        ("begin_load", 1, OWNER, TIER, KEY, LEASE),
-        ("advance", LEASE),
-    ]
-    state = fired(machine, *firings)
-    assert machine.rules["expire"](state, 1) is not None
-    yield from map(_firing, firings)
-    yield "expire(pin 1) is refused as long as there is pin 0, whose lease goes on"
 
 
 def _two_orders(machine: StoreMachine) -> Iterator[str]:

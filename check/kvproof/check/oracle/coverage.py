@@ -68,6 +68,12 @@ REFUSALS = Need(
     lambda facts: facts.can.refusal_slack is not None or facts.can.stores_what_fits,
     "the subject does not declare that it refuses only if it must",
 )
+REMOTE_LOADS = Need(
+    lambda facts: facts.can.leases and facts.can.remote_loads, "the subject has no leases that may run out under a load"
+)
+ENDS_LEASES = Need(
+    lambda facts: facts.can.leases and facts.can.ends_leases, "the subject may keep what a lease held that has run out"
+)
 COPIES_ALL = Need(
     lambda facts: facts.can.copies_all, "the subject does not declare that all it stores is copied to a lower tier"
 )

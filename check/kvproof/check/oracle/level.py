@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from kvproof.check.oracle.coverage import (
     CACHE,
     COPIES_ALL,
+    ENDS_LEASES,
     EVENTS,
     EVICTION,
     HITS,
@@ -22,6 +23,7 @@ from kvproof.check.oracle.coverage import (
     PROPERTIES,
     REFCOUNTS,
     REFUSALS,
+    REMOTE_LOADS,
     REPEATED,
     SHARING,
     Facts,
@@ -381,6 +383,8 @@ STORE_WITNESSES: Witnesses = {
     "advance": lambda can: can.leases,
     "expire": lambda can: can.leases,
     "ended after its lease": lambda can: can.leases,
+    "lost its source": lambda can: can.leases and can.remote_loads,
+    "told again": lambda can: can.parts,
 }
 STORE_NEEDS = {
     "refcount-exact": REFCOUNTS,
@@ -403,6 +407,8 @@ STORE_NEEDS = {
     "arrived-whole": NOTHING,
     "abort-unseen": NOTHING,
     "source-held": NOTHING,
+    "void-told": REMOTE_LOADS,
+    "lease-ends": ENDS_LEASES,
     "tiers-agree": COPIES_ALL,
     "refusal-needed": REFUSALS,
     "nondeterministic": REPEATED,

@@ -54,6 +54,7 @@ class StoreConfig(Config):
     replacement: str = LRU  # what it evicts first, by the engine's name for it: one of `StoreCan.replacements`
     lease_seconds: int = 10  # how long a lease is in force, in a store that declares `leases`
     lazy_stores: bool = False  # what is stored is what the device evicts next; of a store that declares `lazy_stores`
+    num_parts: int = 1  # how many readers each load has, in a store that declares `parts`
 
     @property
     def num_slots(self) -> int:
@@ -70,6 +71,7 @@ STORE_SETTINGS = (
     Setting("replacement", lambda config: (LRU,), rank=lambda replacement: replacement != LRU),
     Setting("lease_seconds", lambda config: (StoreConfig.lease_seconds,), least=1, rank=lambda seconds: seconds != 10),
     Setting("lazy_stores", lambda config: (False,)),
+    Setting("num_parts", lambda config: (1, 2), least=1, rank=lambda number: number),
 )
 
 
@@ -147,8 +149,17 @@ class StoreSubject(Protocol):
         A store that declares `loads_any_key` is asked for any key; the slot of a key that it does not give is -1.
         """
 
-    def end_load(self, transfer: int, request: int, keys: list[int]) -> None:
-        """The load that held these keys has landed. Hold them no longer."""
+    def end_load(self, transfer: int, request: int, keys: list[int]) -> bool | None:
+        """The load that held these keys has landed. Hold them no longer.
+
+        A store that declares `remote_loads` answers whether what the load brought counts: False if its lease was over.
+        """
+
+    def notice(self, transfer: int, part: int) -> bool | None:
+        """A reader of a load is done. After a notice of each, the load is over, and the answer is that of `end_load`.
+
+        A notice may be doubled, or come when the load is over: then it changes nothing.
+        """
 
     def begin_store(self, transfer: int, request: int, keys: list[int]) -> Staged | Asked | Refused:
         """Give a slot to each key that has none. It may only refuse if too few slots are free or can be evicted."""
@@ -199,12 +210,15 @@ class StoreAdapter:
 
 STORE_CALLS = RequiredCalls(
     "store subject",
-    tuple(name for name in calls_of(StoreSubject) if name not in ("advance", "begin_asked", "clear", "evict")),
+    tuple(
+        name for name in calls_of(StoreSubject) if name not in ("advance", "begin_asked", "clear", "evict", "notice")
+    ),
     declared=(
         ("leases", "has leases", ("advance",)),
         ("reset", "can be cleared", ("clear",)),
         ("evicts_on_call", "evicts on call", ("evict",)),
         ("asks_first", "asks a lower tier first", ("begin_asked",)),
+        ("parts", "has loads of several readers", ("notice",)),
     ),
     marks=("begin_store", "end_store", "look_up"),
 )
@@ -289,6 +303,18 @@ class Report(StoreOperation, tag="report", frozen=True):
     """The store learns that a transfer has landed."""
 
     transfer: int
+
+
+class Notice(StoreOperation, tag="notice", frozen=True):
+    """A reader of a load is done, or says so once more."""
+
+    is_optional: ClassVar[bool] = True
+    transfer: int
+    part: int
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return can.parts
 
 
 class Finish(StoreOperation, tag="finish", frozen=True):

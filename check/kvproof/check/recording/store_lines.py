@@ -14,8 +14,9 @@ from typing import Any, cast
 from kvproof.check.oracle.store.ending import EndJudge, sharpened
 from kvproof.check.oracle.store.looking_up import LoadingJudge, LookUpJudge
 from kvproof.check.oracle.store.oracle import StoreOracle
-from kvproof.check.oracle.store.rules import NO_END, TIER, StoreRules, Transfer
+from kvproof.check.oracle.store.rules import TIER, StoreRules
 from kvproof.check.oracle.store.storing import StoringJudge
+from kvproof.check.oracle.store.transfer import NO_END, Transfer
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Assumption
@@ -137,7 +138,7 @@ class RecordedStore(StoreOracle):
             raise Unjudged("more loads of one key are under way at a time than can be judged")
         return True
 
-    def until(self) -> int:
+    def until(self, *, is_load: bool) -> int:
         """Leases of a recording end by the times of its lines, and not by the clock of the specification."""
         return NO_END
 

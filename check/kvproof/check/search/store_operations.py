@@ -21,6 +21,7 @@ NUM_TRANSFERS = (1, 2, 3, 6)  # under way at once, at most; in some runs more, w
 MANY_TRANSFERS, MANY_TRANSFERS_SHARE = (12, 24), 1 / 16
 MANY_STAY_LONG = {"begin_load": 3.0, "land": 0.1, "report": 0.1}  # weights of such a run
 NUM_REQUESTS = (1, 2, 4)
+NUM_PARTS = (1, 2, 3)  # readers of a load
 KEYS_PER_SLOT = (1.0, 1.5, 2.0, 4.0)
 RUN_OF_KEYS_SHARE = 0.5  # of the lists of keys: those that are consecutive numbers
 FAILED_SHARE = 0.15  # of the stores: those that fail for some keys
@@ -30,6 +31,7 @@ WEIGHTS = {
     "begin_load": (0.3, 1.0, 2.0),
     "land": (0.5, 1.0, 3.0),
     "report": (0.5, 1.0, 3.0),
+    "notice": (1.0, 2.0),
     "touch": (0.0, 0.3, 1.0),
     "finish": (0.0, 0.1, 0.4),
     "wait": (0.2, 0.5),
@@ -47,6 +49,8 @@ def draw_config(
         drawn["replacement"] = random.choice(capabilities.replacements)
     if capabilities.lazy_stores:
         drawn["lazy_stores"] = random.random() < 0.5
+    if capabilities.parts:
+        drawn["num_parts"] = random.choice(NUM_PARTS)
     return StoreConfig(**(drawn | (fixed or {})))
 
 
@@ -96,6 +100,8 @@ class StoreOperations(DrawnRun):
             kinds["land"] = moving
         if landed:
             kinds["report"] = landed
+        if done := judge.store.done():
+            kinds["notice"] = done
         if judge.requests:
             kinds["finish"] = list(judge.requests)
         return kinds
@@ -108,6 +114,8 @@ class StoreOperations(DrawnRun):
                 return self._landing(random.choice(about))
             case "report" | "finish":
                 return kind, random.choice(about)
+            case "notice":
+                return kind, random.choice(about), random.randrange(self.config.num_parts)
             case "clear":
                 return (kind,)
             case "wait":

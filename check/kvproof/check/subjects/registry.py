@@ -107,6 +107,12 @@ ROWS = (
         "kvproof's block objects with vLLM's public interface, driven as vLLM's own block manager drives its objects",
         _by("builtin.objects.BlockObjects"),
     ),
+    Row(
+        "kvproof-offers",
+        STORE,
+        "kvproof's own store, whose loads are leases of readers far away",
+        _by("builtin.store.OwnOffers"),
+    ),
     Row("kvproof-pool", POOL, "kvproof's own block pool with its prefix cache", _by("builtin.pool.OwnPool")),
     Row(
         "kvproof-scheduler",

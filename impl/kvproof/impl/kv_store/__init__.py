@@ -5,9 +5,10 @@ a tier is *staged* while its slot is written, and no look-up finds it; then it i
 *held*, and nothing evicts it. The least recently used entry that nobody holds is evicted first.
 
 `slots` decides which slot belongs to which key, and moves no bytes; `kvproof verify --subject kvproof-store` judges it
-by the rules of `kvproof.spec.store`. `disk` keeps bytes in a file, with a checksum for each slot. `tiers` puts them
-together: what host memory evicts goes to the disk, and what the disk is asked for comes back. `device`, which needs
-torch, puts the blocks of a KV cache engine in front: `memory` has the host slots as tensors for it.
+by the rules of `kvproof.spec.store`. `offers` puts leases on what readers far away load, and is judged as
+`kvproof-offers`. `disk` keeps bytes in a file, with a checksum for each slot. `tiers` puts them together: what host
+memory evicts goes to the disk, and what the disk is asked for comes back. `device`, which needs torch, puts the blocks
+of a KV cache engine in front: `memory` has the host slots as tensors for it.
 """
 
 from kvproof.impl.kv_store.disk import DiskSlots, StoreFileError

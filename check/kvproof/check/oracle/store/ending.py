@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.store.oracle import StoreOracle, check_slots
-from kvproof.check.oracle.store.rules import NO_END, Transfer
 from kvproof.check.oracle.store.storing import StoringJudge
+from kvproof.check.oracle.store.transfer import NO_END, Transfer
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.store import Copied, keys_text
@@ -33,7 +33,7 @@ class EndJudge:
         context = f"land({transfer})"
         for place, (key, slot) in enumerate(zip(one.keys, one.slots, strict=True)):
             there = self.store.memory.get(slot)
-            if one.is_load and there != key:
+            if one.is_load and there != key and not one.is_void:
                 sentence = f"slot {slot} is read for key $expected, and has the content of key $observed"
                 raise Finding("arrived-whole", sentence, call=context, expected=key, observed=there, blocks=[slot])
             if not one.is_load and place not in one.failed:
@@ -52,18 +52,14 @@ class EndJudge:
         copied, stored = None, list[int]()
         if one.is_load:
             context = f"end_load({keys_text(one.keys)})"
-            self.call("total-calls", "end_load", transfer, one.request, list(one.keys))
+            self._load_ended(one, self.call("total-calls", "end_load", transfer, one.request, list(one.keys)), context)
         else:
             stored = [key for place, key in enumerate(one.keys) if place not in one.failed]
             lost = [key for place, key in enumerate(one.keys) if place in one.failed]
             context = f"end_store(stored {stored}, failed {lost})"
             copied = self.call("total-calls", "end_store", transfer, one.request, stored, lost)
             check_answer("end_store", copied, Copied, type(None))
-        if one.has_lapsed:
-            self.coverage["ended after its lease"] += 1
-            self.explained.end_lapsed(one)
-        else:
-            self.explained.end(one, context)
+            self._ended(one, context)
         del self.transfers[transfer]
         self.store.recency.perhaps_used([*one.keys, *one.named])
         if self.capabilities.copies_all and one.from_device:
@@ -74,6 +70,55 @@ class EndJudge:
             self.store.settle(context)
         except Finding as finding:
             raise sharpened(finding, one) from None
+        return True
+
+    def _ended(self, one: Transfer, context: str) -> None:
+        """The store was informed of the end of a transfer."""
+        if one.has_lapsed:
+            self.coverage["ended after its lease"] += 1
+            self.explained.end_lapsed(one)
+        else:
+            self.explained.end(one, context)
+
+    def _load_ended(self, one: Transfer, answer: object, context: str) -> None:
+        """The store was informed of the end of a load, and says of one from far away whether what it brought counts."""
+        if not one.is_remote:
+            self._ended(one, context)
+            return
+        check_answer(context.partition("(")[0], answer, bool)
+        self.store.reply.text = "counts" if answer else "does not count"
+        self.coverage["lost its source"] += one.is_void
+        if one.has_lapsed:
+            self.coverage["ended after its lease"] += 1
+            self.explained.end_lapsed(one)
+        elif not answer:
+            sentence = "the lease of the load is in force, and the store says that what it brought does not count"
+            raise Finding("pin-own", sentence, call=context)
+        self.explained.end_sent(one, context, counts=bool(answer))
+
+    @enabled_when(about=lambda judge: judge.store.done())
+    def op_notice(self, transfer: int, part: int) -> bool:
+        """A reader of a load says that it is done. What is told twice, or too late, changes nothing."""
+        if not 0 <= part < self.explained.num_parts:
+            return False
+        one, context = self.transfers.get(transfer), f"notice(transfer {transfer}, part {part})"
+        answer = self.call("total-calls", "notice", transfer, part)
+        state = self.explained.state
+        if one is None or state.told[one.owner][part]:
+            self.coverage["told again"] += 1
+            self.store.reply.text = "told before"
+        else:
+            self.explained.fire("notice", context, one.owner, part)
+            if all(state.told[one.owner][: self.explained.num_parts]):
+                self._load_ended(one, answer, context)
+                del self.transfers[transfer]
+                self.store.over.append(transfer)
+                self.store.recency.perhaps_used([*one.keys, *one.named])
+        try:
+            self.store.settle(context)
+        except Finding as finding:
+            is_of_pin = finding.property in ("refcount-exact", "frame-kept", "conservation", "no-leak-at-rest")
+            raise (finding.of_property("pin-own", about="of a part") if is_of_pin else finding) from None
         return True
 
     def _judge_all_copied(self, stored: Sequence[int], copied: Sequence[int], context: str) -> None:
@@ -92,7 +137,7 @@ class EndJudge:
         self.store.judge_given(copied.keys, dict(zip(copied.keys, copied.slots, strict=True)), context)
         owner = self.explained.new_owner()
         one = Transfer(stored.number, stored.request, True, owner, list(copied.keys), list(copied.slots))
-        one.until = self.store.until()
+        one.until = self.store.until(is_load=True)
         self.explained.begin(one, context)
         self.transfers[one.number] = one
         self.coverage["copied to a lower tier"] += 1
@@ -103,12 +148,16 @@ class EndJudge:
         context = "clear()"
         self.call("total-calls", "clear")
         self.coverage["cleared with a transfer under way"] += bool(self.transfers)
-        for one in [one for one in self.transfers.values() if not one.has_lapsed]:
+        for one in [one for one in self.transfers.values() if not one.is_stopped]:
             if not one.has_landed:
-                one.failed = () if one.is_load else tuple(range(len(one.keys)))
+                one.failed = () if one.is_load and not one.is_remote else tuple(range(len(one.keys)))
                 self.explained.land(one, context)
-            self.explained.end(one, context)
+            if one.is_remote or self.store.is_awaited(one):
+                self.explained.withdraw(one, context)
+            else:
+                self.explained.end(one, context)
         self.transfers.clear()
+        self.store.over.clear()
         self.store.memory.clear()
         self.store.recency.forget(list(self.store.recency.perhaps))
         self.explained.drop_all(context)
@@ -126,7 +175,10 @@ class EndJudge:
             if NO_END != one.until <= now and not one.has_lapsed:
                 self.explained.lapse(one, context)
                 self.store.recency.perhaps_used(one.keys)
-        self.store.settle(context)
+        try:
+            self.store.settle(context)
+        except Finding as finding:
+            raise (finding.of_property("lease-ends") if self.capabilities.ends_leases else finding) from None
         return True
 
 

@@ -10,8 +10,9 @@ from kvproof.check.oracle.enabled import RuledJudge, observation_checked
 from kvproof.check.oracle.store.ending import EndJudge
 from kvproof.check.oracle.store.looking_up import LoadingJudge, LookUpJudge
 from kvproof.check.oracle.store.oracle import StoreOracle
-from kvproof.check.oracle.store.rules import TIER, Transfer
+from kvproof.check.oracle.store.rules import TIER
 from kvproof.check.oracle.store.storing import StoringJudge
+from kvproof.check.oracle.store.transfer import Transfer
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.store import StoreConfig, StoreObservation, StoreOperation, StoreSubject
 from kvproof.reports.frames import Block, EntryFrame, Lane, Move, PoolFrame, StepFrame

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.store.oracle import StoreOracle, slots_text
-from kvproof.check.oracle.store.rules import Transfer
+from kvproof.check.oracle.store.transfer import Transfer
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Refused
@@ -102,8 +102,10 @@ class LoadingJudge:
             self.coverage["two loads of a key"] += any(
                 other.is_load and set(other.keys) & set(one.keys) for other in self.transfers.values()
             )
-            one.until = self.store.until()
+            one.until, one.is_remote = self.store.until(is_load=True), self.capabilities.remote_loads
             self.explained.begin(one, context)
+            if self.capabilities.parts:
+                self.explained.fire("await_parts", context, owner, self.explained.num_parts)
             self.transfers[transfer] = one
         self.store.use(request, keys)
         self.store.settle(context)

@@ -3,13 +3,14 @@
 The types and the texts of what a store answers are here, too.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 
 from kvproof.check.oracle.comparison import unordered
 from kvproof.check.oracle.enabled import Reply
 from kvproof.check.oracle.store.recency import WITNESS, KeyRecency
-from kvproof.check.oracle.store.rules import NO_END, StoreRules, Transfer
+from kvproof.check.oracle.store.rules import StoreRules
+from kvproof.check.oracle.store.transfer import NO_END, Transfer
 from kvproof.check.oracle.subject_calls import SubjectCalls
 from kvproof.check.protocol.adapter_check import capabilities_of, check_adapter
 from kvproof.check.protocol.finding import AdapterError, Finding
@@ -25,15 +26,16 @@ from kvproof.check.protocol.store import (
 from kvproof.spec.text.eviction_policy import KEY_LRU
 
 NUM_KEYS_MAX = 256  # of one operation
+NUM_OVER = 2  # loads that have ended, of which a notice may still come
 
 
 class StoreOracle:
     """One opened store, what is expected of it, and the specification beside it.
 
     requests: what each request that is there has asked for, in order. named: the same, with what was refused. memory:
-    of each slot, the key whose content was last written there. explained: the specification. observed: what the store
-    showed last. recency: when its keys were used. judges_order: whether it declares that the least recently used one
-    goes first.
+    of each slot, the key whose content was last written there. over: the loads that ended last. explained: the
+    specification. observed: what the store showed last. recency: when its keys were used. judges_order: whether it
+    declares that the least recently used one goes first.
     """
 
     def __init__(self, subject: StoreSubject, config: StoreConfig, rules: type[StoreRules] = StoreRules) -> None:
@@ -46,10 +48,11 @@ class StoreOracle:
         self.named: dict[int, list[int]] = {}
         self.transfers: dict[int, Transfer] = {}
         self.memory: dict[int, int] = {}
+        self.over: deque[int] = deque(maxlen=NUM_OVER)
         calls = SubjectCalls(subject)
         self.call = calls.call
         calls.open(config)
-        self.explained = rules(config, self.coverage)
+        self.explained = rules(config, self.coverage, self.capabilities)
         self.recency = KeyRecency()
         self.judges_order = self.capabilities.eviction == KEY_LRU and config.replacement == LRU
         self.observed: StoreObservation = self.call("total-calls", "observe")
@@ -63,15 +66,25 @@ class StoreOracle:
 
     def moving(self) -> list[int]:
         """The transfers that have not landed, and may."""
-        moving = [one for one in self.transfers.values() if not (one.has_landed or one.has_lapsed)]
+        moving = [one for one in self.transfers.values() if not (one.has_landed or one.is_stopped)]
         copy = next((one for one in moving if one.from_device), None)
         return [one.number for one in moving if one is copy or not one.from_device]
 
     def landed(self) -> list[int]:
         """The transfers that have landed or whose lease is over, of which the store is not informed yet."""
         copy = next((one for one in self.transfers.values() if one.from_device), None)
-        ended = [one for one in self.transfers.values() if one.has_landed or one.has_lapsed]
-        return [one.number for one in ended if one is copy or not one.from_device]
+        ended = [one for one in self.transfers.values() if one.has_landed or one.is_stopped]
+        return [one.number for one in ended if (one is copy or not one.from_device) and not self.is_awaited(one)]
+
+    def is_awaited(self, transfer: Transfer) -> bool:
+        """Whether a transfer ends by notices of its readers."""
+        return bool(self.explained.state.parts[transfer.owner])
+
+    def done(self) -> list[int]:
+        """The loads of which a reader may say that it is done, and those that ended last, of which it may be late."""
+        ended = [one for one in self.transfers.values() if one.has_landed or one.is_stopped]
+        over = [number for number in self.over if number not in self.transfers]
+        return [one.number for one in ended if self.is_awaited(one)] + over
 
     def loadable(self) -> list[int]:
         """The keys that a load may ask for."""
@@ -161,9 +174,9 @@ class StoreOracle:
                 expected = self.explained.slot_of(key)
                 raise Finding("arrived-whole", sentence, call=context, expected=expected, observed=given[key])
 
-    def until(self) -> int:
+    def until(self, *, is_load: bool) -> int:
         """When the lease of a transfer ends that begins now."""
-        if not self.capabilities.leases:
+        if not self.capabilities.leases or (self.capabilities.remote_loads and not is_load):
             return NO_END
         return int(self.explained.state.clock[0]) + self.config.lease_seconds
 

@@ -6,9 +6,10 @@ pins and flights are taken from a list, and go back when they end. A guard that 
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from kvproof.check.oracle.store.transfer import NO_END, Transfer
+from kvproof.check.protocol.capabilities import StoreCan
 from kvproof.check.protocol.finding import Finding, direction
 from kvproof.check.protocol.operations import count
 from kvproof.check.protocol.store import NO_SLOT, StoreConfig, StoreObservation
@@ -17,54 +18,30 @@ from kvproof.spec.store.machine import StoreMachine, StoreSizes
 from kvproof.spec.store.state import EVICTABLE, NONE
 
 TIER, GROUP = 0, 0  # the tier below the device, and its only group of layers
-NO_END = -1  # of a pin that is no lease
 NUM_SMALLEST = 16  # slots: the state of a smaller store has room for so many, so that few sizes are compiled
 KEYS_PER_SLOT, PINS_PER_SLOT, NUM_OWNERS = 5, 3, 24
+PLAIN = StoreCan()
+READERS_PER_SLOT = 8  # blocks of readers far away, where a store has such
 CALL = 0  # the owner of what one call holds while it is explained
-
-
-@dataclass
-class Transfer:
-    """A transfer under way. pins and flights: one for each key. failed: the places of keys for which it failed.
-
-    until: the time at which what it holds is given up, or NO_END. has_lapsed: that time is over. is_taken_over: another
-    store wrote a key of it after that time. is_asking: a lower tier has not answered it yet, and it has no slots.
-    from_device: it copies from the device, after the earlier ones. named: further keys that may be used when it ends.
-    """
-
-    number: int
-    request: int
-    is_load: bool
-    owner: int
-    keys: list[int]
-    slots: list[int]
-    pins: list[int] = field(default_factory=list)
-    flights: list[int] = field(default_factory=list)
-    failed: tuple[int, ...] = ()
-    has_landed: bool = False
-    until: int = NO_END
-    has_lapsed: bool = False
-    is_taken_over: bool = False
-    is_asking: bool = False
-    from_device: bool = False
-    named: list[int] = field(default_factory=list)
 
 
 class StoreRules:
     """The state of the specification for one opened store."""
 
-    def __init__(self, config: StoreConfig, coverage: Counter[str]) -> None:
-        self.num_slots = config.num_slots
+    def __init__(self, config: StoreConfig, coverage: Counter[str], can: StoreCan = PLAIN) -> None:
+        has_readers, self.ends_leases = can.remote_loads, can.ends_leases
+        self.num_slots, self.num_parts = config.num_slots, config.num_parts
         num_slots = max(NUM_SMALLEST, 1 << (self.num_slots - 1).bit_length())
         self.num_keys_max, num_pins = KEYS_PER_SLOT * num_slots, PINS_PER_SLOT * num_slots
         sizes = StoreSizes(
-            num_blocks=num_slots,
-            num_tiers=1,
+            num_blocks=num_slots + (READERS_PER_SLOT * num_slots if has_readers else 0),
+            num_tiers=1 + (NUM_OWNERS if has_readers else 0),
             num_keys=self.num_keys_max,
             num_groups=1,
             num_pins=num_pins,
             num_owners=NUM_OWNERS,
             num_flights=num_pins,
+            num_parts=config.num_parts,
             block_size=1,
         )
         self.machine = StoreMachine(sizes, with_ghosts=False, with_checks=False)
@@ -80,6 +57,8 @@ class StoreRules:
         self.taken_over: set[int] = set()  # keys of such stores that another store writes
         self.lapsed_loads: Counter[int] = Counter()  # loads of a key whose lease is over, which the store may count
         self.keys: list[int] = []  # by number
+        self.new_blocks = list(range(sizes.num_blocks - 1, self.num_slots - 1, -1))  # of no reader yet
+        self.blocks_of_readers: dict[int, list[int]] = {}  # those that are free, by the tier of the reader
         for slot in range(self.num_slots):
             self.fire("grow", "open", slot, TIER)
         self.new_owner(CALL)
@@ -116,7 +95,11 @@ class StoreRules:
         """Whether the state has room for these keys, and for one pin and one flight for each of them, twice."""
         new = sum(key not in self.numbers for key in keys)
         is_roomy = len(self.free_pins) >= 2 * len(keys) and bool(self.free_owners)
-        return is_roomy and len(self.keys) + new <= self.num_keys_max
+        return is_roomy and len(self.keys) + new <= self.num_keys_max and self.has_room_for_readers(len(keys))
+
+    def has_room_for_readers(self, number: int) -> bool:
+        """Whether there are so many blocks more for what a load brings, if it has a reader far away."""
+        return len(self.state.entry) == 1 or len(self.new_blocks) >= number
 
     def number_of(self, key: int) -> int:
         """The number of a key in the specification, which is introduced at its first use."""
@@ -223,7 +206,10 @@ class StoreRules:
             transfer.flights.append(flight)
             if transfer.is_load:
                 self.fire("begin_load", context, pin, transfer.owner, TIER, number, transfer.until)
-                self.fire("submit_load", context, flight, pin)
+                if transfer.is_remote:
+                    self._begin_to_send(transfer, number, context)
+                else:
+                    self.fire("submit_load", context, flight, pin)
             else:
                 if self.lapsed:
                     self.taken_over.update({key}.intersection(self.lapsed.values()))
@@ -234,10 +220,46 @@ class StoreRules:
     def land(self, transfer: Transfer, context: str) -> None:
         """The bytes of a transfer arrive, except for the keys for which it fails."""
         for place, flight in enumerate(transfer.flights):
-            if place in transfer.failed:
+            if place in transfer.failed or transfer.is_void:
                 self.fire("fail", context, flight, [NONE])
             else:
                 self.fire("land", context, flight)
+
+    def _begin_to_send(self, transfer: Transfer, number: int, context: str) -> None:
+        """The reader of the load that began last has a block for a key, and its bytes begin to move there."""
+        write, tier = self.free_pins.pop(), 1 + transfer.owner
+        blocks = self.blocks_of_readers.setdefault(tier, [])
+        if not blocks:
+            blocks.append(self.new_blocks.pop())
+            self.fire("grow", "open", blocks[-1], tier)
+        transfer.writes.append(write)
+        self.fire("begin_store", context, write, transfer.owner, blocks.pop(), number, NO_END)
+        self.fire("submit_move", context, transfer.flights[-1], transfer.pins[-1], write, 0, 0)
+
+    def end_sent(self, transfer: Transfer, context: str, *, counts: bool) -> None:
+        """A load with a reader far away is over. counts: whether the reader keeps what it brought."""
+        for write, flight in zip(transfer.writes, transfer.flights, strict=True):
+            block = self.state.pinned[write]
+            self.fire("report", context, flight)
+            self.fire("commit" if counts else "abort", context, write, transfer.owner)
+            if counts:
+                self.fire("evict", context, block)
+            self.blocks_of_readers[1 + transfer.owner].append(block)
+        for pin in transfer.pins:
+            self.fire("end_load", context, pin, transfer.owner)
+        self._give_back(transfer)
+
+    def withdraw(self, transfer: Transfer, context: str) -> None:
+        """A load that has landed or failed is withdrawn from its readers, and no notice is awaited any more."""
+        for flight in transfer.flights:
+            self.fire("report", context, flight)
+        self.fire("end_owner", context, transfer.owner)
+        self.blocks_of_readers.setdefault(1 + transfer.owner, []).extend(
+            self.state.pinned[write] for write in transfer.writes
+        )
+        for pin in (*transfer.pins, *transfer.writes):
+            self.fire("expire", context, pin)
+        self._give_back(transfer)
 
     def end(self, transfer: Transfer, context: str) -> None:
         """The store was informed of a transfer that has landed."""
@@ -248,31 +270,49 @@ class StoreRules:
         self._give_back(transfer)
 
     def lapse(self, transfer: Transfer, context: str) -> None:
-        """The lease of a transfer is over: it moves nothing more, and what it wrote is given up."""
+        """The lease of a transfer is over: it moves nothing more, and what it wrote is given up.
+
+        What a reader far away still reads moves on, and is void.
+        """
+        if transfer.is_remote:
+            for pin in transfer.pins:
+                self.fire("expire", context, pin)
+            self.free_pins += transfer.pins
+            transfer.pins.clear()
+            transfer.is_void, transfer.has_lapsed = not transfer.has_landed, True
+            self._may_count(transfer.keys)
+            return
         for pin, flight, key, slot in zip(transfer.pins, transfer.flights, transfer.keys, transfer.slots, strict=True):
             if not transfer.has_landed:
                 self.fire("fail", context, flight, [NONE])
             self.fire("report", context, flight)
             self.fire("expire", context, pin)
-            if not transfer.is_load:
+            if not (transfer.is_load or self.ends_leases):
                 self.lapsed[slot] = key
         if transfer.is_load:
-            self.lapsed_loads.update(transfer.keys)
+            self._may_count(transfer.keys)
         transfer.has_lapsed = True
         self._give_back(transfer)
+
+    def _may_count(self, keys: Sequence[int]) -> None:
+        """The lease of a load of these keys is over. It may be counted until it is reported, or ends at once."""
+        if not self.ends_leases:
+            self.lapsed_loads.update(keys)
 
     def end_lapsed(self, transfer: Transfer) -> None:
         """The store was informed of the end of a transfer whose lease was over."""
         transfer.is_taken_over = not self.taken_over.isdisjoint(transfer.keys)
-        if transfer.is_load:
+        if transfer.is_load and not self.ends_leases:
             self.lapsed_loads.subtract(transfer.keys)
-        else:
+        elif not transfer.is_load:
             self.taken_over.difference_update(transfer.keys)
 
     def _give_back(self, transfer: Transfer) -> None:
-        self.free_pins += transfer.pins
+        self.free_pins += transfer.pins + transfer.writes
         self.free_flights += transfer.flights
         self.free_owners.append(transfer.owner)
+        if self.state.parts[transfer.owner]:
+            self.fire("end_owner", "end", transfer.owner)
 
     def drop_all(self, context: str) -> None:
         """Every entry goes."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.store.oracle import StoreOracle, are_ints, check_slots, slots_text
-from kvproof.check.oracle.store.rules import Transfer
+from kvproof.check.oracle.store.transfer import Transfer
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Refused
@@ -90,7 +90,7 @@ class StoringJudge:
         if staged.keys:
             owner = explained.new_owner()
             one = Transfer(transfer, request, False, owner, list(staged.keys), list(staged.slots))
-            one.until, one.from_device = self.store.until(), staged.from_device
+            one.until, one.from_device = self.store.until(is_load=False), staged.from_device
             self.coverage["copies from the device"] += one.from_device
             explained.begin(one, context)
             self.transfers[transfer] = one

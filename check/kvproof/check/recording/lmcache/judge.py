@@ -15,7 +15,7 @@ its own, and gets the name of the key when its store ends first.
 
 from dataclasses import dataclass
 
-from kvproof.check.oracle.store.rules import Transfer
+from kvproof.check.oracle.store.transfer import Transfer
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.store import HIT, NO_SLOT, Staged
 from kvproof.check.recording.format import Header, RecordedCall

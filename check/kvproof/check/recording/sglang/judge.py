@@ -12,7 +12,7 @@ comes and there is no lock, no page is being written. (A request that moves its 
 from collections import Counter
 from collections.abc import Callable
 
-from kvproof.check.oracle.store.rules import Transfer
+from kvproof.check.oracle.store.transfer import Transfer
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.operations import count
 from kvproof.check.protocol.store import NO_SLOT, StoreObservation

@@ -1,6 +1,6 @@
 """The meaning of the calls of vLLM's offloading manager, judged by the judge of stores."""
 
-from kvproof.check.oracle.store.rules import Transfer
+from kvproof.check.oracle.store.transfer import Transfer
 from kvproof.check.protocol.adapter_check import check_answer
 from kvproof.check.protocol.manager import Refused
 from kvproof.check.protocol.store import Staged

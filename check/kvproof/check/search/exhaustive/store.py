@@ -76,6 +76,8 @@ class EnabledStoreOperations:
                     yield "land", transfer, tuple(places)
         for transfer in judge.landed():
             yield "report", transfer
+        for transfer in judge.store.done():
+            yield from (("notice", transfer, part) for part in range(judge.config.num_parts))
         if judge.requests:
             yield "finish", REQUEST
         if self.waits:
@@ -98,6 +100,8 @@ def state_key(judge: StoreJudge) -> Hashable:
             one.has_lapsed,
             one.failed,
             one.is_asking,
+            one.is_void,
+            tuple(judge.explained.state.told[one.owner]),
             tuple(sorted({*one.named})),
         )
         for one in judge.transfers.values()

@@ -1,8 +1,11 @@
 """kvproof's own store of KV outside the device, as a subject of store level."""
 
+from dataclasses import replace
+
 from kvproof.check.protocol.capabilities import StoreCan
 from kvproof.check.protocol.manager import Assumption, Refused, Unsupported
 from kvproof.check.protocol.store import HIT, LRU, MISS, PENDING, Staged, StoreAdapter, StoreConfig, StoreObservation
+from kvproof.impl.kv_store.offers import Offers
 from kvproof.impl.kv_store.slots import NoSlotError, StoreSlots
 from kvproof.spec.text.eviction_policy import KEY_LRU
 
@@ -35,8 +38,9 @@ class OwnStore(StoreAdapter):
     def begin_load(self, transfer: int, request: int, keys: list[int]) -> list[int]:
         return self.slots.hold(keys)
 
-    def end_load(self, transfer: int, request: int, keys: list[int]) -> None:
+    def end_load(self, transfer: int, request: int, keys: list[int]) -> bool | None:
         self.slots.release(keys)
+        return None
 
     def begin_store(self, transfer: int, request: int, keys: list[int]) -> Staged | Refused:
         try:
@@ -63,3 +67,28 @@ class OwnStore(StoreAdapter):
         return StoreObservation(
             {key: entry.slot for key, entry in entries.items()}, len(self.slots.free), refs, [*self.slots.free]
         )
+
+
+class OwnOffers(OwnStore):
+    """The same, whose loads are offers to readers far away: `kvproof.impl.kv_store.offers`."""
+
+    name = "kvproof-offers"
+    capabilities = replace(OwnStore.capabilities, leases=True, remote_loads=True, ends_leases=True, parts=True)
+
+    def open(self, config: StoreConfig) -> None:
+        super().open(config)
+        self.num_parts = config.num_parts
+        self.offers = Offers(self.slots, config.lease_seconds)
+
+    def begin_load(self, transfer: int, request: int, keys: list[int]) -> list[int]:
+        return self.offers.begin(transfer, keys, self.num_parts)
+
+    def notice(self, transfer: int, part: int) -> bool:
+        return self.offers.notice(transfer, part)
+
+    def advance(self, seconds: int) -> None:
+        self.offers.advance(seconds)
+
+    def clear(self) -> None:
+        super().clear()
+        self.offers.open.clear()
