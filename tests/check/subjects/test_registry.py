@@ -16,7 +16,10 @@ from kvproof.check.subjects.loading.download import KNOWN
 from kvproof.check.subjects.own import name_of
 from kvproof.check.subjects.registry import NAMED, ROWS, Row, engine_of, find, outside_table
 
-OURS = ("kvproof", "kvproof-generation1", "kvproof-objects", "kvproof-pool", "kvproof-scheduler", "kvproof-store")
+OURS = (
+    *("kvproof", "kvproof-generation1", "kvproof-objects", "kvproof-offers", "kvproof-pool", "kvproof-scheduler"),
+    "kvproof-store",
+)
 GOOD = """
 from kvproof.check import Capabilities, ManagerAdapter
 

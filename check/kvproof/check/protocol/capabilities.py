@@ -46,9 +46,7 @@ class StoreCan:
     lazy_stores: bool = False  # it can be configured to store what the device evicts next, not what was just computed
     paths: bool = False  # a key is a page together with the pages before it; a call names all of these
     copies_all: bool = False  # all that a store from the device wrote is copied to a lower tier when it ends: `Copied`
-    remote_loads: bool = (
-        False  # only loads have leases, for readers far away: a lease may run out under them (`end_load`)
-    )
+    remote_loads: bool = False  # only loads have leases, which may run out under a reader far away: `end_load`
     ends_leases: bool = False  # a lease that has run out holds nothing from then on, also while a load reads under it
     parts: bool = False  # a load may have several readers: it ends when each has told that it is done (`notice`)
     asks_first: bool = False  # a store may first ask a lower tier for its keys, and take slots when that has answered
