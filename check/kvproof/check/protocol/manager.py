@@ -110,9 +110,7 @@ class Config:
     hash_seed: int = 0  # what hashes of contents begin with; the answers must not depend on it
     prefixes: bool = False  # groups may name a prefix of their prompt, whose blocks the manager keeps for later groups
     retention: int | None = None  # how often what only windows and states read stays cached, in tokens; None: always
-    embeddings: bool = (
-        False  # prompts may be embeddings in place of tokens: one image that covers the prompt stands for them
-    )
+    embeddings: bool = False  # prompts may be embeddings, for which an image that covers the prompt stands
     events: int = 0  # what is reported of the prefix cache: 0 nothing, 1 its changes, 2 also the blocks that are hit
 
     @property
