@@ -1,14 +1,22 @@
 """A broken neighbour of each kind of lawful manager: what looks like an unusual choice, and is a fault."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tests.lawful import events
-from tests.lawful.caching import Caches, CachesAtRelease, EvictsBeforeTakingFree, HitsWithinBlocks, LastTwinIsKnown
+from tests.lawful.caching import (
+    Caches,
+    CachesAtRelease,
+    EvictsBeforeTakingFree,
+    HitsWithinBlocks,
+    LastTwinIsKnown,
+    Loads,
+)
 from tests.lawful.plain import CopiesFullBlocks, CopiesWhatWasShared, KeepsReserveAndSaysSo, TurnsWhenRefusing
 from tests.lawful.swapping import LeavesSharedBlocks, SwapsFromHashMap
 
-from kvproof.check.protocol.manager import Admitted, Pair, Scheduled
+from kvproof.check.protocol.manager import Admitted, Pair, Refused, Scheduled
 
 
 class ForgetsToReport(CopiesFullBlocks):
@@ -168,6 +176,29 @@ class HitsOneTokenTooMany(HitsWithinBlocks):
         return block, num_tokens + bool(num_tokens and num_tokens < self.config.block_size - 1)
 
 
+class HitsWhatIsLoaded(Loads):
+    """What is loaded can be hit at once: so it may if the load is over before the step computes, but not otherwise."""
+
+    capabilities = replace(Loads.capabilities, same_step_hits=True)
+
+    def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
+        done = super().admit(group, num_tokens)
+        if isinstance(done, Admitted) and done.loaded:
+            (seq,) = self.groups[group]
+            self.num_done[seq] = done.hit + done.loaded
+            self.used.update(dict.fromkeys(self.held[seq], self.clock + 1))
+            self.publish(seq)
+        return done
+
+
+class CountsWhatIsLoadedAsHit(Loads):
+    """Of what is elsewhere it says that it is in the cache."""
+
+    def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
+        done = super().admit(group, num_tokens)
+        return done if isinstance(done, Refused) else Admitted(done.hit + done.loaded)
+
+
 class TakesSourceOfHit(HitsWithinBlocks):
     """The block that a hit copies is evicted for another prompt of the same step."""
 
@@ -201,6 +232,8 @@ BROKEN: dict[type[Any], set[str]] = {  # the properties that say so
     HitsWithoutCopy: {"hit-computed"},
     CopiesAnotherBlock: {"hit-computed"},
     HitsOneTokenTooMany: {"hit-computed"},
+    HitsWhatIsLoaded: {"hit-written"},
+    CountsWhatIsLoadedAsHit: {"hit-computed"},
     TakesSourceOfHit: {"hit-computed", "mapping-hazard-free", "read-back"},
     **{manager: {"events-agree"} for manager in events.BROKEN},
 }

@@ -69,6 +69,7 @@ SMALL = [
     caching.LastTwinIsKnown,
     caching.CachesAtOnce,
     caching.ExchangesTwins,
+    caching.Loads,
     caching.CachesPromptsOnly,
     caching.CachesFirstBlocks,
     caching.CachesAtRelease,
@@ -153,6 +154,7 @@ EXPECTED_BY_NAME = {
     "LooksAheadLate": {"reserve"},
     "Windowed": {"slide"},
     "ExchangesTwins": {"exchange after a step"},
+    "Loads": {"loaded from elsewhere", "hit"},
 }
 
 

@@ -25,7 +25,8 @@ QUESTIONS = ("can_admit", "can_append", "can_swap_out", "can_swap_in", "hits", "
 STEP_DONE = "step_done"  # may change tables if the subject declares it
 # Calls of managers and schedulers after which nothing that a subject shows may be different
 CHANGE_NOTHING = frozenset(
-    {*QUESTIONS, "new", "new_encoder", "new_prefix", "grow", "forget", "step_scheduled", STEP_DONE, "prioritize"}
+    {*QUESTIONS, *(f"new{part}" for part in ("", "_elsewhere", "_encoder", "_prefix"))}
+    | {"grow", "forget", "step_scheduled", STEP_DONE, "prioritize"}
 )
 ALL = frozenset(Observation._fields)
 SHOWS = {  # what an observation must have changed in to break the property

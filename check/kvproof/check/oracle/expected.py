@@ -256,13 +256,14 @@ class NamedPrefix:
 class Group:
     """Sequences of one request, and its encoder sequence if it has one."""
 
-    __slots__ = ("encoder", "id", "members", "prefix")
+    __slots__ = ("elsewhere", "encoder", "id", "members", "prefix")
 
     def __init__(self, group_id: int) -> None:
         self.id = group_id
         self.members: list[ExpectedSequence] = []
         self.encoder: ExpectedSequence | None = None
         self.prefix: NamedPrefix | None = None
+        self.elsewhere = 0  # tokens of the prompt whose KV can be loaded
 
     @property
     def all_seqs(self) -> list[ExpectedSequence]:

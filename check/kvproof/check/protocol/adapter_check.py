@@ -63,6 +63,7 @@ MANAGER_CALLS = RequiredCalls(
     declared=(
         ("block_events", "reports events", calls_of(EventSubject)),
         ("common_blocks", "names common blocks", ("common_blocks",)),
+        ("loads", "takes KV from elsewhere", ("new_elsewhere",)),
         ("prefixes", "shares named prefixes", ("new_prefix",)),
         ("records_kept", "limits its records", ("num_records",)),
     ),

@@ -120,6 +120,7 @@ class ManagerCan:
     hits_within_blocks: bool = False  # a hit may end within a block, which the admission copies: `Admitted.copies`
     block_size_min: int = 1  # slots of its smallest block; a configuration with a smaller one is not drawn
     block_size_max: int | None = None  # slots of its largest block; None: any
+    loads: bool = False  # of a prompt KV may be elsewhere, which an admission takes: `new_elsewhere`
     block_events: bool = False  # it can report what it caches and forgets: `block_events`
     dedups_after_step: bool = False  # after a step, a filled block may be replaced by a cached block of equal content
 

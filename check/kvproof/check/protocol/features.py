@@ -195,6 +195,11 @@ def _events_drawn(random: Random, drawn: Fields, fixed: Fields) -> int:
     return random.choice((1, 2)) if drawn["caching"] and random.random() < EVENTS_SHARE else 0
 
 
+def _loads_drawn(random: Random, drawn: Fields, fixed: Fields) -> int:
+    """In some of the configurations KV comes from elsewhere; in a step of its own, prompts have chunks."""
+    return random.choice((0, 0, 0, 1, 2))
+
+
 def _prefixes_drawn(random: Random, drawn: Fields, fixed: Fields) -> bool:
     """Named prefixes, in half of the configurations without a prefix cache and a window."""
     return not drawn["caching"] and not drawn["window"] and random.random() < 0.5
@@ -345,6 +350,15 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         draw=_events_drawn,
     ),
     Feature(
+        "loads",
+        lambda config: range(config.loads),
+        least=0,
+        phrase="KV from elsewhere",
+        capability="loads",
+        draw=_loads_drawn,
+        argument="elsewhere",
+    ),
+    Feature(
         "num_host_blocks",
         lambda config: smaller_sizes(0, config.num_host_blocks),
         least=0,
@@ -407,6 +421,15 @@ def require_capable(name: str, config: Config, capabilities: Capabilities) -> No
         lacking.append("named prefixes together with a sliding window or a prefix cache")
     if lacking:
         raise Unsupported(f"{name} has no {', no '.join(lacking)}")
+    require_loads(config)
+
+
+def require_loads(config: Config) -> None:
+    """Raise Unsupported if KV from elsewhere is not judged together with the rest of a configuration."""
+    if config.loads and (config.group_size > 1 or config.num_host_blocks or config.cross or config.prefixes):
+        raise Unsupported("KV from elsewhere is judged of single sequences, without swap, encoders and named prefixes")
+    if config.loads > 1 and not config.chunked:
+        raise Unsupported("where a step loads and computes nothing, a prompt is computed in several steps")
 
 
 def capabilities_used(config: Config) -> dict[str, Any]:

@@ -21,6 +21,11 @@ the first tokens of its prompt as a prefix. The first group with this prefix, th
 allocates its full blocks, and they stay allocated when the group is over. Later groups share them, and an admission
 reports them as its hit once a step has computed them.
 
+KV from elsewhere. A subject that declares `loads` has a call `new_elsewhere(group, num_tokens)`: of the first tokens of
+the waiting group there is KV elsewhere. An admission reports what is loaded behind its hit (`Admitted.loaded`); the
+worker writes it with the step. With `Config.loads` 1 the same step computes the next tokens; with 2 it computes nothing
+of this sequence, and nobody may hit what is loaded before `step_done`.
+
 Events. A subject that declares `block_events` has the calls `block_events` and `block_names` (`protocol.block_events`).
 
 Own memory. A subject that declares `records_kept` also has `num_records()`: how many records the manager keeps now
@@ -112,6 +117,7 @@ class Config:
     retention: int | None = None  # how often what only windows and states read stays cached, in tokens; None: always
     embeddings: bool = False  # prompts may be embeddings, for which an image that covers the prompt stands
     events: int = 0  # what is reported of the prefix cache: 0 nothing, 1 its changes, 2 also the blocks that are hit
+    loads: int = 0  # of KV from elsewhere: 0 none, 1 within the step that computes the next tokens, 2 in a step before
 
     @property
     def windows(self) -> tuple[int, ...]:
@@ -216,11 +222,13 @@ class Refused(NamedTuple):
 class Admitted(NamedTuple):
     """A group was admitted. hit: tokens of its prompt found in the prefix cache, which need not be computed.
 
-    copies: as in `Reserved`; of a hit that ends within a block, the pair that copies this block is one of them.
+    copies: as in `Reserved`; of a hit that ends within a block, the pair that copies this block is one of them. loaded:
+    tokens behind the hit whose KV is loaded from elsewhere.
     """
 
     hit: int = 0
     copies: Sequence[Pair] = ()
+    loaded: int = 0
 
 
 class Reserved(NamedTuple):
@@ -230,7 +238,10 @@ class Reserved(NamedTuple):
 
 
 class Scheduled(NamedTuple):
-    """One sequence of a step. `num_tokens` tokens are computed; `stop` is the position after the last of them."""
+    """One sequence of a step. `num_tokens` tokens are computed; `stop` is the position after the last of them.
+
+    What is loaded from elsewhere stands in the step as if it was computed, before what is computed behind it.
+    """
 
     seq: int
     num_tokens: int

@@ -49,6 +49,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "reset_cache": ("reset",),
     "new_encoder": ("cross",),
     "new_prefix": ("prefixes",),
+    "new_elsewhere": ("loads",),
     "can_swap_out": ("swap",),
     "can_swap_in": ("swap",),
     "swap_out": ("swap",),
@@ -198,6 +199,10 @@ class ManagerAdapter:
 
     def new_prefix(self, group: int, num_tokens: int) -> None:
         """The waiting group names the first tokens of its prompt as a prefix, whose full blocks the manager keeps."""
+        raise NotImplementedError
+
+    def new_elsewhere(self, group: int, num_tokens: int) -> None:
+        """Of the first tokens of the waiting group, in whole blocks and not of all, there is KV elsewhere."""
         raise NotImplementedError
 
     def grow(self, seq: int, token: int) -> None:

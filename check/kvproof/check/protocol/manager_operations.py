@@ -50,9 +50,15 @@ class New(ManagerOperation, tag="new", frozen=True):
     key: KeyData | UnsetType = UNSET
     images: tuple[ImageData, ...] | UnsetType = UNSET
     encoder: Encoder | UnsetType = UNSET
-    prefix: Positive | UnsetType = UNSET  # so many tokens are a named prefix
+    prefix: Positive | UnsetType | None = UNSET  # so many tokens are a named prefix
+    elsewhere: Positive | UnsetType = UNSET  # of so many tokens there is KV elsewhere
 
     def simpler(self) -> Iterator["New"]:
+        if self.elsewhere:
+            yield self.changed(elsewhere=UNSET, prefix=UNSET, encoder=UNSET)
+            yield from (self.changed(elsewhere=fewer) for fewer in smaller_numbers(self.elsewhere))
+            yield from simpler_prompts(self, without_encoder=None)
+            return
         if self.prefix:
             without = self.changed(prefix=UNSET)
             yield without if without.encoder else without.changed(encoder=UNSET)
@@ -60,11 +66,14 @@ class New(ManagerOperation, tag="new", frozen=True):
         yield from simpler_prompts(self, without_encoder=None if self.prefix else UNSET)
 
     def has(self, argument: str) -> bool:
-        return bool(self.prefix) if argument == "prefix" else super().has(argument)
+        if argument in ("prefix", "elsewhere"):
+            return bool(getattr(self, argument))
+        return super().has(argument)
 
     def text(self, config: Config) -> str:
         prefix = f", prefix of {count(self.prefix, 'token')}" if self.prefix else ""
-        return f"new(group {self.group}, {prompt_text(self)}{prefix})"
+        loads = f", {count(self.elsewhere, 'token')} from elsewhere" if self.elsewhere else ""
+        return f"new(group {self.group}, {prompt_text(self)}{prefix}{loads})"
 
 
 class Lookup(ManagerOperation, tag="lookup", frozen=True):

@@ -269,6 +269,8 @@ def settled(drawn: dict[str, Any], caps: Capabilities, fixed: dict[str, Any]) ->
             drawn["window"], drawn["caching"], drawn["kv_groups"] = None, False, (FULL,)
         else:
             drawn["cross"] = False
+    if drawn["loads"] > 1 and "chunked" not in fixed:
+        drawn["chunked"] = True
     if drawn["events"] and "events" not in fixed and ":" in "".join(drawn["kv_groups"]):
         drawn["events"] = 0  # of blocks of different sizes no events are judged
     if drawn["keys"] == PromptKeys.ADAPTERS_AND_SALTS and not caps.salts:

@@ -74,6 +74,7 @@ WEIGHTS = {  # what ends something is drawn less often, so that sequences grow a
     "fail": (0.1, 0.3),
     "reset": (0.0, 0.05, 0.3),
 }
+LOADED_SHARE = 0.6  # of the prompts of a run in which KV comes from elsewhere: those that have some
 LOSING_SHARE = 1 / 3  # of the runs in which it is possible: those that release what was admitted before its step
 
 
@@ -220,4 +221,7 @@ class ManagerOperations(OperationsByKind):
             encoder = self.num_seqs, self.prompts.some(random.randint(1, 2 * config.block_size))
             operation = (*operation, encoder)
         prefix = self.named.of(tokens) if self.named else 0
+        if config.loads and random.random() < LOADED_SHARE:
+            num_tokens = random.randint(1, 1 + len(tokens) // config.block_size) * config.block_size
+            return (*operation, None, None, num_tokens)
         return (*operation, *(() if encoder else (None,)), prefix) if prefix else operation

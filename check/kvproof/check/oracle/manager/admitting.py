@@ -10,8 +10,8 @@ from kvproof.check.oracle.manager.step import ADMITTING, StepJudge
 from kvproof.check.oracle.needed_blocks import may_end_for_good
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.protocol.adapter_check import check_answer
-from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Admitted, Pair, Refused
+from kvproof.check.protocol.finding import AdapterError, Finding
+from kvproof.check.protocol.manager import NULL_BLOCK, Admitted, Pair, Refused
 from kvproof.spec.text.identity import Image, Key
 from kvproof.spec.text.state import GPU
 
@@ -37,11 +37,13 @@ class AdmissionJudge:
         key: Sequence[Any] = (),
         images: Sequence[Sequence[Any]] = (),
         encoder: Sequence[Any] | None = None,
-        prefix: int = 0,
+        prefix: int | None = 0,
+        elsewhere: int = 0,
     ) -> bool:
         """A group of waiting sequences with one prompt arrives.
 
-        encoder: its encoder sequence, and the tokens of it. prefix: so many tokens are a named prefix.
+        encoder: its encoder sequence, and the tokens of it. prefix: so many tokens are a named prefix. elsewhere: of so
+        many tokens there is KV elsewhere; it counts in whole blocks, and the last token is computed.
         """
         ids = [*seq_ids, *([encoder[0]] if encoder else [])]
         has_room = len(tokens) <= self.oracle.num_tokens_max and len(self.seqs) + len(ids) <= self.oracle.num_seqs_max
@@ -61,6 +63,11 @@ class AdmissionJudge:
         if prefix:
             group.prefix = self.oracle.prefixes.named(group.members[0], prefix)
             self.call("total-calls", "new_prefix", gid, min(prefix, len(tokens)))
+        if self.config.loads and elsewhere:
+            size = self.config.block_size
+            if num_tokens := min(elsewhere, len(tokens) - 1) // size * size:
+                group.elsewhere = num_tokens
+                self.call("total-calls", "new_elsewhere", gid, num_tokens)
         return True
 
     def op_lookup(self, gid: int) -> bool:
@@ -163,16 +170,20 @@ class AdmissionJudge:
                 self.questions.judge_refusal(group, LATER, context)
             return True
         check_answer("admit().hit", result.hit, int)
+        check_answer("admit().loaded", result.loaded, int)
+        require_loaded(group.elsewhere, result.hit, result.loaded, context)
         if looked_up is not None and looked_up != result.hit:
             self.hits.judge_missed_hit(first, looked_up, f"hits({gid})")
         if not self.capabilities.hits_whole_prompts:
             self.hits.judge_token_left(first, result.hit, context)
         if result.copies:
             check_copies(self.oracle, "admit().copies", result.copies, context)
-        self.explain(group, result.hit, chunk, context, result.copies)
+        self.explain(group, result.hit, chunk, context, result.copies, result.loaded)
         return True
 
-    def explain(self, group: Group, hit: int, chunk: int, context: str, copies: Sequence[Pair] = ()) -> None:
+    def explain(
+        self, group: Group, hit: int, chunk: int, context: str, copies: Sequence[Pair] = (), num_loaded: int = 0
+    ) -> None:
         """Explain an admission, and give the worker its part of the step."""
         explainer, caching = self.explainer, self.config.caching
         first = group.members[0]
@@ -185,7 +196,9 @@ class AdmissionJudge:
         if group.prefix is not None:
             self.oracle.prefixes.begin(group.prefix, first, hit, self.capabilities.lost_hits, context)
         found = copies if self.oracle.hits_within_blocks else None
-        explainer.admitted(first, hit, caching, context, self.capabilities.same_step_hits, found)
+        explainer.admitted(first, hit, caching, context, self.capabilities.same_step_hits, found, num_loaded)
+        if self.step.loading:
+            self._judge_loading(first, hit, context)
         for seq in group.members[1:]:
             explainer.forked(first, seq, context)
             explainer.require_same_tables(first, seq, context)
@@ -197,8 +210,10 @@ class AdmissionJudge:
             self.worker.writes.append((group.encoder, 0, len(group.encoder.tokens)))
             self.coverage["cross-attention table"] += 1
         self.oracle.settle(context)
-        start = min(hit, len(first.tokens) - 1)
+        start = min(hit + num_loaded, len(first.tokens) - 1)
         stop = chunk_end(self.oracle, first, start, chunk) if self.config.chunked else len(first.tokens)
+        if num_loaded:
+            stop = self._load(first, hit, start, stop)
         self.worker.copy(copies)
         self.reply.text = f"hit {hit}" if hit else "admitted"
         self.coverage["admitted"] += 1
@@ -211,4 +226,33 @@ class AdmissionJudge:
         for seq in group.members:
             require_slots(self.oracle, seq, stop, 0, context)
             seq.hit, seq.computed, seq.is_busy = hit, stop, True
-            self.worker.writes.append((seq, start if seq is first else stop, stop))
+            if start < stop or not num_loaded:
+                self.worker.writes.append((seq, start if seq is first else stop, stop))
+
+    def _load(self, seq: ExpectedSequence, hit: int, start: int, stop: int) -> int:
+        """The worker loads the positions from `hit` to `start`. Returns where the step ends."""
+        self.worker.writes.append((seq, hit, start))
+        self.step.loads.add((seq.id, hit))
+        self.coverage["loaded from elsewhere"] += 1
+        if self.config.loads == 1:
+            return stop
+        for part in seq.parts:
+            self.step.loading.update(part.observed_table[part.at(hit) // self.config.block_size :])
+        self.step.loading.discard(NULL_BLOCK)
+        return start
+
+    def _judge_loading(self, seq: ExpectedSequence, hit: int, context: str) -> None:
+        """What is loaded is no hit before the load is over."""
+        for part in seq.parts:
+            early = self.step.loading.intersection(part.observed_table[: part.at(hit) // self.config.block_size])
+            if early:
+                sentence = "a hit of $observed tokens of $sequence has blocks that are being loaded"
+                blocks = sorted(early)
+                raise Finding("hit-written", sentence, call=context, observed=hit, blocks=blocks, sequence=part.name)
+
+
+def require_loaded(num_elsewhere: int, hit: int, num_loaded: int, context: str) -> None:
+    """Raise AdapterError unless what is elsewhere behind a hit is loaded, and nothing else."""
+    if num_loaded != max(0, num_elsewhere - hit):
+        sentence = f"{context} loads {num_loaded} tokens behind a hit of {hit}, and {num_elsewhere} are elsewhere"
+        raise AdapterError(sentence)

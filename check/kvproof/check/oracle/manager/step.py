@@ -14,7 +14,8 @@ class StepJudge:
     """Prepares and runs the steps of one manager.
 
     phase: of the step that is prepared. has_preempted: whether a group gave up or swapped its blocks in it. landed:
-    targets of swap-ins; if they are free again, the next swap-in must avoid them.
+    targets of swap-ins; if they are free again, the next swap-in must avoid them. loads: of the step, by sequence and
+    first position. loading: the blocks that it loads without computing what lies behind: nobody may hit them yet.
     """
 
     def __init__(self, oracle: Oracle) -> None:
@@ -23,6 +24,8 @@ class StepJudge:
         self.now = 0
         self.phase, self.has_preempted = GROWING, False
         self.landed: set[int] = set()
+        self.loads: set[tuple[int, int]] = set()
+        self.loading: set[int] = set()
 
     def enter(self, phase: int) -> None:
         """An operation of that phase comes: operations of earlier phases must wait for the next step."""
@@ -74,7 +77,9 @@ class StepJudge:
             self._judge_lookahead(writes)
         others = worker.in_other_orders(lookahead)
         worker.execute(lookahead)
-        explain_step(explainer, writes)
+        explain_step(explainer, writes, self.loads)
+        self.loads.clear()
+        self.loading.clear()
         if self.config.prefixes:
             oracle.prefixes.computed()
         if step:  # a manager does not learn of a step that computes nothing

@@ -9,7 +9,10 @@ KV cache groups are of full attention, of a sliding window of one width, or of l
 From 0.9.1 on a manager has several of them; older releases, with the prefix cache, combine full attention with one
 other kind only. From 0.12 on groups may have blocks of different sizes, and from 0.15 on states (Mamba).
 
-Limits: no other kinds of attention; no external tokens; no watermark (from 0.30 on, the scheduler has it).
+From 0.14 on the manager takes tokens from elsewhere (`num_external_computed_tokens`), as the scheduler has them with a
+connector: loaded within the step, or before, where blocks are cached when the load is over (`delay_cache_blocks`).
+
+Limits: no other kinds of attention; no watermark (from 0.30 on, the scheduler has it).
 """
 
 import inspect
@@ -29,7 +32,7 @@ from kvproof.check.protocol.manager import (
     Unsupported,
 )
 from kvproof.check.protocol.manager_adapter import ManagerAdapter
-from kvproof.check.subjects.loading import partial_import
+from kvproof.check.subjects.loading import download, partial_import
 from kvproof.check.subjects.vllm.v1_events import (
     REPORT_MODE,
     REPORTED,
@@ -49,6 +52,7 @@ from kvproof.check.subjects.vllm.v1_observation import (
     state_size,
     with_groups,
 )
+from kvproof.check.subjects.vllm.v1_states import NOT_VERIFIED
 from kvproof.spec.text.eviction_policy import EMPTY_FIRST_LRU, SEQUENCE_LRU
 from kvproof.spec.text.identity import Image, Key
 
@@ -73,6 +77,7 @@ class Calls:
         self.takes_found = "new_computed_blocks" in allocate  # from 0.7.3; before, they are the third argument
         self.takes_num_found = "num_new_computed_tokens" in allocate  # from 0.8.3
         self.takes_lookahead = "num_lookahead_tokens" in allocate  # from 0.8.3
+        self.takes_loads = "num_external_computed_tokens" in allocate
         self.appends = hasattr(manager, "append_slots")  # before 0.7.3, for a request that runs
         self.frees_hashes = hasattr(manager, "free_block_hashes")  # 0.8.0 to 0.10
         self.takes_block_ids = hasattr(manager, "take_new_block_ids")  # from 0.17, what a step has to zero
@@ -101,6 +106,15 @@ def keeps_states_at_boundaries() -> bool:
     """Whether states have the mode "align" of a prefix cache: from 0.15 on."""
     kinds = partial_import.module_of("vllm", "v1.core.single_type_kv_cache_manager")
     return "mamba_cache_mode" in inspect.getsource(kinds)
+
+
+def loads_states(version: str) -> bool:
+    """Whether the scheduler of a release loads KV into a prefix cache with states; others assert that it is not verified.
+
+    Source: `_mamba_block_aligned_split`.
+    """
+    scheduler = download.find("vllm", version) / "vllm" / "v1" / "core" / "sched" / "scheduler.py"
+    return scheduler.exists() and NOT_VERIFIED not in scheduler.read_text()
 
 
 class VllmV1(ManagerAdapter):
@@ -143,13 +157,17 @@ class VllmV1(ManagerAdapter):
             retention=has_retention(release.interface),
             drafting="use_eagle" in calls.options,
             block_events=reports_groups(),
+            loads=calls.takes_loads,
         )
+        self._loads_states = loads_states(version)
         self._reports_hits = REPORT_MODE in inspect.getsource(release.manager)
         self.assumptions = ASSUMPTIONS
 
     def make(self, config: Config) -> Any:
         hash_size = gcd(*config.block_sizes)
         require_events(config, self._reports_hits)
+        if config.loads and config.caching and config.has_states and not self._loads_states:
+            raise Unsupported("transfers with states in a prefix cache")
         is_in_place = config.has_states and not config.caching
         wanted = {
             "block_size": config.block_size,
@@ -175,6 +193,8 @@ class VllmV1(ManagerAdapter):
             raise Unsupported("hits that end within the block of a state")
         self._reader = ManagerReader(manager)
         self._requests: dict[int, FakeRequest] = {}
+        self._elsewhere: dict[int, int] = {}  # by group: tokens that a connector has
+        self._loading: set[int] = set()  # sequences whose blocks are cached when their load is over
         return manager
 
     def new(self, group: int, seqs: list[int], tokens: list[int], key: Key, images: tuple[Image, ...]) -> None:
@@ -183,6 +203,9 @@ class VllmV1(ManagerAdapter):
         self._requests[seq] = request = FakeRequest(seq, tokens, key, images, self._hasher, self.config.embeddings)
         request.kv_cache_report_mode = REPORTED[self.config.events]
         request.status = self._status("WAITING")
+
+    def new_elsewhere(self, group: int, num_tokens: int) -> None:
+        self._elsewhere[group] = num_tokens
 
     def _request(self, group: int) -> FakeRequest:
         (seq,) = self.groups[group]
@@ -217,11 +240,18 @@ class VllmV1(ManagerAdapter):
     def admit(self, group: int, num_tokens: int) -> Admitted | Refused:
         request = self._request(group)
         blocks, hit = self._found(request)
-        left = request.num_tokens - hit
+        num_loaded = max(0, self._elsewhere.get(group, 0) - hit)
+        start = hit + num_loaded
+        left = request.num_tokens - start
         if left < 1:  # for no tokens there is no call
             return Admitted(hit)
-        count = min(left, self._chunk(request, hit, num_tokens)) if self.config.chunked else left
+        count = min(left, self._chunk(request, start, num_tokens)) if self.config.chunked else left
         options: dict[str, Any] = {"new_computed_blocks": blocks}
+        if num_loaded:
+            is_later = self.config.loads > 1
+            count = 0 if is_later else count
+            options |= {"num_external_computed_tokens": num_loaded, "delay_cache_blocks": is_later}
+            self._loading.update(self.groups[group] if is_later else ())
         if self._calls.takes_num_found:
             options["num_new_computed_tokens"] = hit
         if self.config.lookahead:
@@ -231,11 +261,12 @@ class VllmV1(ManagerAdapter):
         else:
             slots = self.manager.allocate_slots(request, count, blocks or [])
         if slots is None:
+            self._loading.difference_update(self.groups[group])
             return Refused("allocate_slots returned None")
-        request.num_computed_tokens = hit
+        request.num_computed_tokens = start
         request.status = self._status("RUNNING")
         self._admitted.update(self.groups[group])
-        return Admitted(hit)
+        return Admitted(hit, loaded=num_loaded)
 
     def _chunk(self, request: FakeRequest, start: int, num_tokens: int) -> int:
         """The tokens of a chunk; with states in a prefix cache the scheduler lets it end at a block boundary.
@@ -276,6 +307,9 @@ class VllmV1(ManagerAdapter):
     def step_done(self, step: list[Scheduled]) -> None:
         for one in step:
             self._requests[one.seq].num_computed_tokens = one.stop
+            if one.seq in self._loading:
+                self.manager.cache_blocks(self._requests[one.seq], one.stop)
+        self._loading.clear()
         if self._calls.takes_block_ids:
             self.manager.take_new_block_ids()
         if self._calls.starts_steps:

@@ -6,6 +6,7 @@ from typing import Any
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.scheduler import SchedulerConfig
 
+NOT_VERIFIED = "External KV connector is not verified yet"  # in a scheduler, of transfers with states in a prefix cache
 STATE_MODES = "none", "align"  # how states are kept, without and with a prefix cache
 
 
@@ -31,5 +32,5 @@ def check_states(cuts: str, config: SchedulerConfig) -> None:
     bounds = config.max_num_batched_tokens, config.long_prefill_threshold or config.block_size
     if "max_prefill_tokens" not in cuts and min(bounds) < config.block_size:
         raise Unsupported("a chunk has room for the block of a state")
-    if config.transfers and "External KV connector is not verified yet" in cuts:
+    if config.transfers and NOT_VERIFIED in cuts:
         raise Unsupported("transfers with states in a prefix cache")
