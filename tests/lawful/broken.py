@@ -11,8 +11,8 @@ from tests.lawful.caching import (
     EvictsBeforeTakingFree,
     HitsWithinBlocks,
     LastTwinIsKnown,
-    Loads,
 )
+from tests.lawful.loads import Loads
 from tests.lawful.plain import CopiesFullBlocks, CopiesWhatWasShared, KeepsReserveAndSaysSo, TurnsWhenRefusing
 from tests.lawful.swapping import LeavesSharedBlocks, SwapsFromHashMap
 

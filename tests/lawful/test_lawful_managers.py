@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.lawful import caching, events, plain, swapping
+from tests.lawful import caching, events, loads, plain, swapping
 from tests.lawful.broken import BROKEN
 
 from kvproof.audit.faults.catalogue import IMPL
@@ -69,7 +69,7 @@ SMALL = [
     caching.LastTwinIsKnown,
     caching.CachesAtOnce,
     caching.ExchangesTwins,
-    caching.Loads,
+    loads.Loads,
     caching.CachesPromptsOnly,
     caching.CachesFirstBlocks,
     caching.CachesAtRelease,

@@ -144,6 +144,7 @@ class SchedulerCan(ManagerCan):
     repeated_reports: bool = False  # and that a load is over may be reported more than once
     load_failures: tuple[str, ...] = ()  # what it can do if a load fails: policies of `spec.text.loads`
     connectors: tuple[str, ...] = ()  # its own connectors to host memory that it can have, by the engine's names
+    hybrid_connectors: bool = False  # and with sliding windows and several KV groups
     reports_ends: bool = False  # it reports how each request ended that was aborted, ignored or failed
     reports_tokens: bool = False  # it reports which tokens users get
     policies: tuple[str, ...] = ()  # the orders of `spec.text.budgets` that it lets requests in; empty: any order

@@ -115,7 +115,7 @@ def draw_for_scheduler(
         drawn["partial_prefills"] = pick((1, *range(1, capabilities.partial_prefills + 1)))
     if capabilities.connectors and not drawn.get("transfers"):
         drawn["connector"] = pick((*(("", "") if capabilities.transfers else ()), *capabilities.connectors))
-        if capabilities.hybrid_transfers and any(map(fixed.get, BESIDE_NO_CONNECTOR)):
+        if capabilities.hybrid_transfers and not has_connector(fixed, capabilities):
             drawn["connector"] = ""
         drawn["host_slots"] = pick((1, 2, 3, 4, 6, 8, 16))
     if capabilities.speculative_tokens and not any(map(drawn.get, BESIDE_NO_DRAFTS)):
@@ -217,11 +217,20 @@ def without_what_excludes(drawn: dict[str, Any], capabilities: Capabilities, fix
         num_drafts = drawn.get("speculative_tokens", 0)
         looks_ahead = num_drafts > 0 and drawn["lookahead"] > 0
         drawn |= {"lookahead": num_drafts * looks_ahead, "drafting": drawn["drafting"] and looks_ahead} | fixed
-    if drawn.get("connector") or (drawn.get("transfers") and not capabilities.hybrid_transfers):
+    is_plain = bool(drawn.get("connector")) and not has_connector(drawn, capabilities)
+    if is_plain or (drawn.get("transfers") and not capabilities.hybrid_transfers):
         drawn |= {"window": None, "local_chunk": None, "kv_groups": ("full",)} | fixed
     if drawn.get("connector") and "events" not in fixed:
         drawn["events"] = 0
     return drawn
+
+
+def has_connector(fields: dict[str, Any], can: Capabilities) -> bool:
+    """Whether a connector is judged with the window and the KV groups among these fields."""
+    kv_groups = fields.get("kv_groups") or (FULL,)
+    if fields.get("local_chunk") or has_sizes(kv_groups):
+        return False
+    return can.hybrid_connectors or not any(map(fields.get, BESIDE_NO_CONNECTOR)) or tuple(kv_groups) == (FULL,)
 
 
 def has_sizes(kv_groups: Sequence[str]) -> bool:

@@ -212,7 +212,7 @@ ROWS = (
         "vLLM's V1 scheduler with its own OffloadingConnector, which keeps KV in host memory",
         _by("vllm.v1_scheduler.VllmOffloading"),
         "vllm",
-        ("0.29.0", "0.33.0"),
+        ("0.21.0", "0.33.0"),
     ),
     Row(
         "vllm-simple-offload",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.lawful.broken import HitsWhatIsLoaded
-from tests.lawful.caching import Loads
+from tests.lawful.loads import Loads
 
 from kvproof.check.oracle.manager import ManagerJudge
 from kvproof.check.protocol.finding import AdapterError, Finding

@@ -108,3 +108,44 @@ def test_a_load_brings_the_content_of_its_sequence_into_its_blocks(
     with pytest.raises(Finding, match=words) as caught:
         memory.judge_load(memory.copies[1], seq)
     assert caught.value.property == "arrived-whole"
+
+
+def judged_load(window: int, *pairs: tuple[int, int]) -> None:
+    """Judge a load of four tokens into a sequence whose second KV group has a window. Raises Finding.
+
+    In the first group it has blocks 2 and 3, in the second one blocks 4 and 5. Slot n has what block n + 2 needs.
+    """
+    memory = HostMemory(Worker(6, 2), Counter())
+    memory.slots = {0: [1, 2], 1: [3, 4], 2: [11, 12], 3: [13, 14]}
+    do(memory, ScheduledStep(loads=[Load(5, 0, 4, 1, [*pairs])]))
+    seq = ExpectedSequence(5, Group(5), Key(), (), 0, 0)
+    seq.add_part(0, window)
+    seq.tokens[:] = [0] * 5
+    seq.parts[0].whole[:], seq.parts[1].whole[:] = [1, 2, 3, 4, 5], [11, 12, 13, 14, 15]
+    seq.parts[0].observed_table[:], seq.parts[1].observed_table[:], seq.computed = [2, 3], [4, 5], 4
+    memory.judge_load(memory.copies[1], seq)
+
+
+WHOLE = (0, 2), (1, 3), (2, 4), (3, 5)
+
+
+@pytest.mark.parametrize("pairs", [WHOLE, WHOLE[::-1], (*WHOLE[:2], WHOLE[3])], ids=["all", "any-order", "in-reach"])
+def test_a_load_may_leave_out_what_no_later_token_reads(pairs: tuple[tuple[int, int], ...]) -> None:
+    judged_load(2, *pairs)
+
+
+@pytest.mark.parametrize(
+    ("window", "pairs", "words"),
+    [
+        (2, WHOLE[:3], "needs"),  # the window of the next token is not there
+        (4, (*WHOLE[:2], WHOLE[3]), "needs"),
+        (2, WHOLE[1:], "needs"),  # nor the first tokens, of full attention
+        (2, ((0, 4), (1, 3), (2, 2), (3, 5)), "other content"),  # the groups are mixed up
+        (2, ((0, 2), (1, 3), (3, 4), (3, 5)), "other content"),  # what nobody reads counts if it is loaded
+    ],
+)
+def test_a_load_must_fill_what_later_tokens_read_in_each_kv_group(
+    window: int, pairs: tuple[tuple[int, int], ...], words: str
+) -> None:
+    with pytest.raises(Finding, match=words):
+        judged_load(window, *pairs)

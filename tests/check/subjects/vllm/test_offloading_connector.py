@@ -1,5 +1,7 @@
 """vLLM's scheduler with its own OffloadingConnector: what a step stores, waits for and loads, and two known faults."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -90,3 +92,38 @@ def test_a_prompt_of_one_token_in_one_block_is_loaded_again_and_again() -> None:
     assert all(stored.apply(operation) for operation in loaded)
     with pytest.raises(Finding, match="is of no sequence that waits"):
         stored.apply(("schedule",))
+
+
+def test_the_window_of_a_second_group_is_stored_and_loaded() -> None:
+    config = replace(CONFIG, num_gpu_blocks=10, host_slots=6, kv_groups=("full", "window"), window=2)
+    stored = (*FIRST, ("schedule",), ("launch",), ("complete", (1,), (), (), (), (0,)))
+    second = (("add", 2, (2,), (0, 1, 2, 3, 4), 1), ("schedule",), ("launch",), ("complete", (1,), (), (), (), (0,)))
+    judge = judged(config, *stored, *second, *NEXT)
+    assert (judge.coverage["load from host memory"], judge.is_done()) == (1, True)
+
+
+WALK = """
+import sys
+from kvproof.check.search.random_walk import walk
+from kvproof.check.search.strategies import SCHEDULERS
+from kvproof.check.subjects.registry import find
+
+fixed = {"async_steps": 0, "keys": 1, "policy": "fcfs", "kv_groups": ["full", "window"]}
+done = walk(SCHEDULERS, find("vllm-offloading==" + sys.argv[1])(), 1, max_operations=2_000, seconds=120, fixed=fixed)
+print(done.finding, done.coverage["load from host memory"] > 10)
+"""
+
+
+def walked(release: str) -> subprocess.CompletedProcess[str]:
+    """What a walk of a release printed, in a process of its own."""
+    download.add(f"vllm=={release}")
+    return subprocess.run([sys.executable, "-c", WALK, release], capture_output=True, text=True, timeout=200)
+
+
+@pytest.mark.parametrize("release", ["0.21.0", "0.33.0"])
+def test_a_connector_with_a_window_beside_full_attention_is_not_refuted(release: str) -> None:
+    assert walked(release).stdout == "None True\n"
+
+
+def test_a_connector_whose_worker_reports_requests_is_not_driven() -> None:
+    assert "no connector that can be driven; the first release is 0.21.0" in walked("0.20.2").stderr

@@ -23,8 +23,9 @@ from dataclasses import dataclass, field
 from kvproof.check.oracle.expected import ExpectedSequence
 from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.manager import Pair
+from kvproof.check.protocol.manager import NULL_BLOCK, Pair
 from kvproof.check.protocol.scheduler import ScheduledStep
+from kvproof.spec.text import operations
 
 LAUNCH, COMPLETE = "launch()", "complete()"
 
@@ -151,20 +152,35 @@ class HostMemory:
         return over
 
     def judge_load(self, copy: HostCopy, seq: ExpectedSequence) -> None:
-        """The blocks of a sequence hold what it would have computed. Raises Finding."""
-        size, part = self.worker.block_size, seq.parts[0]
+        """The blocks of a sequence hold what it would have computed, in each KV group that its next tokens read.
+
+        What only earlier tokens read may be loaded, or not. Raises Finding.
+        """
+        size, blocks = self.worker.block_size, [block for _, block in copy.pairs]
         first, last = seq.hit // size, -(-seq.computed // size)
-        blocks = [block for _, block in copy.pairs]
-        if blocks != part.observed_table[first:last]:
+        placed = {
+            part.observed_table[index]: (part, index)
+            for part in seq.parts
+            for index in range(first, last)
+            if part.observed_table[index] != NULL_BLOCK
+        }
+        num_done = min(seq.computed, len(seq.tokens) - 1)  # the last token is computed in any case
+        needed = [
+            block
+            for block, (part, index) in placed.items()
+            if index >= operations.first_entry_read(size, num_done, part.window)
+        ]
+        if len(blocks) != len({*blocks}) or not {*needed} <= {*blocks} <= {*placed}:
             raise Finding(
                 "arrived-whole",
                 "the load of $sequence writes blocks $observed; its table needs $expected",
                 call=COMPLETE,
-                expected=part.observed_table[first:last],
+                expected=needed,
                 observed=blocks,
                 sequence=seq.name,
             )
-        for index, (content, (slot, block)) in enumerate(zip(copy.content, copy.pairs, strict=True), first):
+        for content, (slot, block) in zip(copy.content, copy.pairs, strict=True):
+            part, index = placed[block]
             if content != part.whole[index * size : (index + 1) * size]:
                 raise Finding(
                     "arrived-whole",

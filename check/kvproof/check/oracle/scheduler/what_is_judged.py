@@ -64,8 +64,10 @@ def require_judged(config: SchedulerConfig, can: Capabilities) -> None:
         raise Unsupported("the subject does not verify so many drafts of one sequence")
     if config.staggered and not can.staggers:
         raise Unsupported("the subject does not leave requests out of the steps after their own")
-    if config.connector and (config.transfers or config.num_host_blocks or config.window or config.local_chunk):
-        raise Unsupported("a connector is judged without other transfers, swap, windows and local attention")
+    if config.connector and (config.transfers or config.num_host_blocks or config.local_chunk):
+        raise Unsupported("a connector is judged without other transfers, swap and local attention")
+    if config.connector and (config.window or len(config.kv_groups) > 1) and not can.hybrid_connectors:
+        raise Unsupported("the subject has no connector with windows or with several KV groups")
     is_alone = config.group_size == 1 and not (config.cross or can.fork)
     loses_tokens = config.async_steps and can.runs_ahead
     if config.speculative_tokens and (loses_tokens or config.num_host_blocks or not is_alone):
@@ -77,8 +79,8 @@ def require_judged(config: SchedulerConfig, can: Capabilities) -> None:
         raise Unsupported("drafts and transfers are judged with one group of full attention")
     if config.speculative_tokens and config.transfers and config.drafting:
         raise Unsupported("a draft model that drops the last block of a hit is judged without transfers")
-    if len(config.kv_groups) > 1 and (config.num_host_blocks or config.connector):
-        raise Unsupported("several KV groups of a scheduler are judged without swap and connectors")
+    if len(config.kv_groups) > 1 and config.num_host_blocks:
+        raise Unsupported("several KV groups of a scheduler are judged without swap")
     is_hybrid = len(config.kv_groups) > 1 or config.leaves_entries
     if config.transfers and is_hybrid and not can.hybrid_transfers:
         raise Unsupported("the subject has no transfers with windows or with several KV groups")

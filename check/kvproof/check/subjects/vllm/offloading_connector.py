@@ -1,27 +1,32 @@
-"""vLLM's own OffloadingConnector on the side of the scheduler: releases 0.26 to 0.33.
+"""vLLM's own OffloadingConnector on the side of the scheduler: releases 0.21 to 0.33.
 
 `OffloadingConnectorScheduler` and the manager of host memory are the release's own; there is no worker. The connector
 gives the worker jobs with each step: loads, which begin with the step, stores, which begin with the next one, and jobs
 that must end before the step computes. `taken` reports them to kvproof, which copies and says when a job is over.
 
+KV groups are of full attention or of one sliding window, with blocks of one size.
+
 Limits: one block in a chunk, no partial tails, no loads within a step (`sync_load_budget_bytes` is 0); generated tokens
 are stored too (`offload_prompt_only` is false).
 """
 
+import inspect
 from typing import Any
 
 from kvproof.check.protocol.manager import Pair
 from kvproof.check.protocol.scheduler import HostStore, Load, SchedulerConfig
 from kvproof.check.subjects.loading.stub_modules import StubObject, no, nothing
 from kvproof.check.subjects.vllm.v1_observation import call_with
+from kvproof.check.subjects.vllm.v1_scheduler_loader import SupportsHMA
 
 
 def pairs_of(job: Any) -> list[Pair]:
     """The (source, target) pairs of a job."""
-    return list(zip(job.src_spec.block_ids.tolist(), job.dst_spec.block_ids.tolist(), strict=True))
+    source, target = job.transfer_spec if hasattr(job, "transfer_spec") else (job.src_spec, job.dst_spec)
+    return list(zip(source.block_ids.tolist(), target.block_ids.tolist(), strict=True))
 
 
-class OffloadingConnector:
+class OffloadingConnector(SupportsHMA):
     """What the scheduler asks of the connector, passed on as `OffloadingConnector` does it."""
 
     requires_kv_delivery = supports_divergent_local_hybrid_hits = False
@@ -31,28 +36,44 @@ class OffloadingConnector:
             modules.manager.CPUOffloadingManager,
             {"num_chunks": config.host_slots, "num_blocks": config.host_slots, "cache_policy": "lru"},
         )
-        group = StubObject(
-            group_id=0, tokens_per_block=config.block_size, sliding_window_size_in_chunks=None, layer_names=()
+        size = config.block_size
+        parts = tuple(
+            StubObject(
+                group_id=number,
+                tokens_per_block=size,
+                sliding_window_size_in_chunks=modules.num_window_chunks(group.kv_cache_spec, size),
+                layer_names=(),
+            )
+            for number, group in enumerate(groups.kv_cache_groups)
         )
         spec = StubObject(
-            config=StubObject(groups=(group,)),
-            tokens_per_block=(config.block_size,),
+            config=StubObject(groups=parts),
+            tokens_per_block=(size,) * len(parts),
+            gpu_block_size=(size,) * len(parts),  # so far the names are those of later releases
             blocks_per_chunk=1,
-            tokens_per_hash=config.block_size,
+            block_size_factor=1,
+            tokens_per_hash=size,
+            hash_block_size=size,
+            vllm_config=options,
+            kv_cache_config=groups,
             offload_prompt_only=False,
             extra_config={},
             kv_events_config=StubObject(enable_kv_cache_events=False, self_describing_kv_events=False),
             get_manager=lambda: manager,
         )
+        self._flushes_new_stores: bool = modules.flushes_new_stores
         self._report = modules.common.OffloadingWorkerMetadata
-        self._scheduler = modules.connector.OffloadingConnectorScheduler(spec, options, groups)
+        wanted = {"spec": spec, "vllm_config": options, "kv_cache_config": groups}
+        self._scheduler: Any = call_with(modules.connector.OffloadingConnectorScheduler, wanted)
         self._hits: dict[str, int] = {}  # by request, the tokens that were found on the device
         self._loads: dict[str, tuple[int, int]] = {}  # by request, what the load brings that begins with this step
         self._load_jobs: dict[int, str] = {}  # job -> the request that loads
         self._named: tuple[list[Load], list[HostStore], list[int]] = [], [], []
         scheduler = self._scheduler
         self.update_connector_output = scheduler.update_connector_output
-        self.on_new_request, self.has_pending_push_work = scheduler.on_new_request, scheduler.has_pending_push_work
+        self.on_new_request = getattr(scheduler, "on_new_request", nothing)
+        self.has_pending_push_work = getattr(scheduler, "has_pending_push_work", no)
+        self._takes_blocks = len(inspect.signature(scheduler.request_finished).parameters) > 1
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> Any:
         """How many tokens more can be loaded; None if that is known later."""
@@ -74,7 +95,10 @@ class OffloadingConnector:
             self._load_jobs[number] = job.req_id
             loads.append(Load(int(job.req_id), *self._loads.pop(job.req_id), number, pairs_of(job)))
         stores = [HostStore(number, pairs_of(job)) for number, job in jobs.store_jobs.items()]
-        self._named = loads, stores, sorted(jobs.jobs_to_flush or ())
+        flushed = set(jobs.jobs_to_flush or ())
+        if not self._flushes_new_stores:  # then the worker begins such a store with the next step
+            flushed -= jobs.store_jobs.keys()
+        self._named = loads, stores, sorted(flushed)
         return jobs
 
     def taken(self) -> tuple[list[Load], list[HostStore], list[int]]:
@@ -88,11 +112,13 @@ class OffloadingConnector:
 
     def request_finished(self, request: Any, block_ids: Any) -> Any:
         """Whether the blocks of a request that is over are still needed."""
-        return self._scheduler.request_finished(request)
+        return self._scheduler.request_finished(request, *((block_ids,) if self._takes_blocks else ()))
+
+    request_finished_all_groups = request_finished
 
     def reset_cache(self) -> bool:
-        """Forget everything that was stored."""
-        self._scheduler.reset_cache()
+        """Forget everything that was stored; before 0.22 the connector keeps it."""
+        getattr(self._scheduler, "reset_cache", nothing)()
         return True
 
     # No figures, no events; what was found elsewhere has no source by name.

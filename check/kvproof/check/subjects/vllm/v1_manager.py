@@ -109,7 +109,7 @@ def keeps_states_at_boundaries() -> bool:
 
 
 def loads_states(version: str) -> bool:
-    """Whether the scheduler of a release loads KV into a prefix cache with states; others assert that it is not verified.
+    """Whether the scheduler of a release loads KV beside states in a prefix cache; others assert that it is not.
 
     Source: `_mamba_block_aligned_split`.
     """

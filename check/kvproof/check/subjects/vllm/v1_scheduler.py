@@ -21,7 +21,7 @@ Limits: one sequence for each request, no images; KV cache groups of full attent
 attention in chunks of one size, or of states (from 0.15 on); transfers with windows or several groups from 0.18 on,
 with states in a prefix cache from 0.23 on; drafts without states and without blocks of different sizes.
 
-`vllm-offloading` has vLLM's own OffloadingConnector in every configuration: releases 0.29 to 0.33. This is
+`vllm-offloading` has vLLM's own OffloadingConnector in every configuration: releases 0.21 to 0.33. This is
 `vllm-v1-scheduler` with `--fix connector=offloading`, without what refutes that one in every release: a block has at
 least two slots, since a prompt of one token that fills a block is loaded again and again; and the connector is reset at
 most once between two steps, since it raises if it is reset again while a copy is under way.
@@ -168,6 +168,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         self.capabilities = replace(
             self.capabilities,
             connectors=() if self._offloading is None else (OFFLOADING,),
+            hybrid_connectors=self._offloading is not None and loads_groups(modules.scheduler),
             hybrid_transfers=loads_groups(modules.scheduler),
             load_failures=policies if "invalid_block_ids" in source else (),
             retention=has_retention(modules.interface),
@@ -519,14 +520,11 @@ class VllmOffloading(VllmV1Scheduler):
     def __init__(self, version: str) -> None:
         super().__init__(version)
         if OFFLOADING not in self.capabilities.connectors:
-            raise EngineError(f"vLLM {version} has no connector that can be driven; the first release is 0.29.0")
+            raise EngineError(f"vLLM {version} has no connector that can be driven; the first release is 0.21.0")
         self.name = f"vllm-offloading {version}"
-        self.capabilities = replace(
-            self.capabilities,
-            **ONE_GROUP,
-            window=False,
-            block_size_min=BLOCK_SIZE_MIN,
-        )
+        is_hybrid = self.capabilities.hybrid_connectors
+        switched_off = ONE_GROUP | {"window": is_hybrid, "kv_groups": is_hybrid}
+        self.capabilities = replace(self.capabilities, **switched_off, block_size_min=BLOCK_SIZE_MIN)
 
     def make(self, config: SchedulerConfig) -> Any:
         if config.block_size < BLOCK_SIZE_MIN or not config.connector:

@@ -8,7 +8,6 @@ read is the list itself, events are published to nobody, no output has a structu
 
 import contextlib
 import importlib
-import inspect
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -163,6 +162,8 @@ class NoStatistics:
 
 KV_CONNECTORS = "distributed.kv_transfer.kv_connector.v1"
 CONNECTOR = f"{KV_CONNECTORS}.offloading"
+FLUSHES_NEW = "store_jobs.pop("  # in a worker that begins, and waits for, a store that its own step flushes
+WINDOW_SIZES = "get_sliding_window_size_in_chunks", "get_sliding_window_size_in_blocks"
 CONNECTORS = StubObject(create_connector=connector_of)
 PLATFORM = StubObject(register_custom_kv_cache_specs=nothing, is_xpu=no)
 MORE_UTILS = {**UTILS, "is_list_of": isinstance, "length_from_prompt_token_ids_or_embeds": length_of}
@@ -223,18 +224,24 @@ STAND_INS: dict[str, dict[str, Any]] = {
 def import_offloading() -> StubObject | None:
     """The modules of the OffloadingConnector in the release that `import_modules` has mounted.
 
-    None before 0.26, where it does not exist or is made from its specification alone.
+    None before 0.21, where its worker reports requests and not jobs.
     """
     module = partial(partial_import.module_of, "vllm")
-    if not partial_import.has_module("vllm", f"{CONNECTOR}.events"):
+    if not partial_import.has_module("vllm", f"{CONNECTOR}.common"):
+        return None
+    common = module(f"{CONNECTOR}.common")
+    if not hasattr(common, "TransferJob"):
         return None
     connector = module(f"{CONNECTOR}.scheduler")
-    if "kv_cache_config" not in inspect.signature(connector.OffloadingConnectorScheduler).parameters:
-        return None
+    sizes = module(f"{CONNECTOR}.config") if partial_import.has_module("vllm", f"{CONNECTOR}.config") else connector
     return StubObject(
         connector=connector,
-        common=module(f"{CONNECTOR}.common"),
+        common=common,
         manager=module("v1.kv_offload.cpu.manager"),
+        flushes_new_stores=FLUSHES_NEW in Path(connector.__file__).with_name("worker.py").read_text(),
+        num_window_chunks=next(
+            getattr(of, name) for of in (sizes, connector) for name in WINDOW_SIZES if hasattr(of, name)
+        ),
     )
 
 
