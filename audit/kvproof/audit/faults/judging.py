@@ -6,9 +6,11 @@ on the machine: `EFFORTS` is about what a run with the default budget does on tw
 of the specification do not see the manager. A fault of what moves bytes is judged as `kvproof device` does (`bytes`).
 
 An engine may have faults of its own. So a run that refutes the faulty copy is repeated on the original, and if it is
-refuted there by the same property, the search continues without it.
+refuted there by the same property, the search continues. What shows the fault may be of the same kind, so the search
+goes on without this kind only after some findings of it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import monotonic
@@ -37,6 +39,7 @@ COLUMNS = (*JUDGES, EQUIVALENT, BLIND_SPOT, NOBODY, NOT_JUDGED)
 
 SEED = 1
 UNLIMITED = 1e9  # seconds
+NUM_OF_ONE_KIND = 20  # findings that the original has too, until others of their kind are not looked at
 NUM_EXAMPLES, NUM_STEPS = 50, 50  # of a round of Hypothesis
 
 
@@ -117,13 +120,15 @@ class Judging:
 
     def walk(self) -> bool:
         """Do random runs."""
-        walk = Walk(Judged(self.fault.subject), SEED, self.effort.walk)
+        walk, kinds = Walk(Judged(self.fault.subject), SEED, self.effort.walk), Counter[tuple[str, str]]()
         for done in here(self.make).walk_on(walk):
             self.num_operations += done.num_operations
             if (found := done.counterexample) is not None:
                 if self._is_new(found):
                     return True
-                walk.known.append((*found.kind, ()))
+                kinds[found.kind] += 1
+                if kinds[found.kind] == NUM_OF_ONE_KIND:
+                    walk.known.append((*found.kind, ()))
         return False
 
     def scopes(self) -> bool:

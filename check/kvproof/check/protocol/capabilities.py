@@ -150,6 +150,7 @@ class SchedulerCan(ManagerCan):
     policies: tuple[str, ...] = ()  # the orders of `spec.text.budgets` that it lets requests in; empty: any order
     long_prefills: bool = False  # it can bound the tokens of one prompt that a step computes
     partial_prefills: int = 1  # it can be set to compute so many prompts in part in one step, which share its tokens
+    holds_longest: bool = False  # it refuses a pool in which a sequence of `max_model_len` does not fit
     max_loras: bool = False  # it can bound the LoRA adapters of one step
     speculative_tokens: int = 0  # drafts of one sequence that a step can verify
     pauses: bool = False  # it can be paused between steps, so that it lets nobody in, or serves nobody, and go on

@@ -396,7 +396,8 @@ class SpeculatingSubject(SchedulerSubject, Protocol):
         """For each sequence that goes on after `complete`: its drafts, for the positions after its newest token.
 
         Called after each `complete` if the configuration has drafts and no asynchronous steps; with these the drafts
-        are on the device, and a step verifies them without their values (`PADDING`). A list may be empty.
+        are on the device, and a step verifies them without their values (`PADDING`). A list may be empty. There may be
+        drafts of a sequence of which the step has computed a part of the prompt only: no step may verify them.
         """
 
 

@@ -3,6 +3,7 @@
 `worlds` says how large the pools and blocks are.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from random import Random
@@ -42,6 +43,8 @@ VALUES: dict[Any, str] = {  # of a field of a configuration, by its type
 ENCODER_ROOMS = (3, 4, 6, 8)  # embeddings; the longest image of a small run has three
 BESIDE_NO_DRAFTS = "connector", "loads_in_step", "load_failures", "repeated_reports"  # drafts are judged without these
 BESIDE_NO_CONNECTOR = "window", "local_chunk", "kv_groups"  # a connector is judged without these
+ONE_FULL_GROUP: dict[str, Any] = {"window": None, "local_chunk": None, "kv_groups": (FULL,)}
+THEMED_RUNS = 0.25  # share of the runs of a scheduler that has themes
 MANAGER_FIELDS = frozenset(field.name for field in fields(Config))
 
 
@@ -83,7 +86,7 @@ def draw_for_scheduler(
     random: Random, capabilities: Capabilities, fixed: dict[str, Any] | None = None, sizes: Sizes = draw_sizes
 ) -> SchedulerConfig:
     """A configuration that a scheduler with these capabilities should accept; `fixed` fields are kept."""
-    pick, fixed = random.choice, fixed or {}
+    pick, fixed = random.choice, with_theme(random, capabilities, fixed or {})
     manager_fixed = {name: value for name, value in fixed.items() if name in MANAGER_FIELDS}
     config = draw(random, capabilities, manager_fixed, sizes)
     drawn, is_large = asdict(config), has_large_sizes(config)
@@ -91,7 +94,8 @@ def draw_for_scheduler(
     num_most = (num_entries_max(config) - NUM_ENTRIES_FOR_LOOKAHEAD) * min(config.block_sizes)
     longest = min(drawn["block_size"] * num_entries, num_most)
     longest = min(longest, NUM_TOKENS_MAX) if is_large else longest
-    drawn["max_model_len"] = pick((longest, longest, random.randint(1, longest)))
+    held = longest_held(config, longest) if capabilities.holds_longest else longest
+    drawn["max_model_len"] = pick((held, longest if config.window else held, random.randint(1, held)))
     if capabilities.encodes_images:  # such a subject is there for its images
         drawn["images"] = drawn["images"] or pick((False, True, True, True))
     drawn["max_num_seqs"] = pick((1, 8, 16, 32, 64) if is_large else (1, 2, 4, 8, 16))
@@ -174,7 +178,38 @@ def between_steps(
     return asked
 
 
-ONE_FULL_GROUP: dict[str, Any] = {"window": None, "local_chunk": None, "kv_groups": (FULL,)}
+def with_theme(random: Random, capabilities: Capabilities, fixed: dict[str, Any]) -> dict[str, Any]:
+    """The fixed fields and, in some of the runs, features that seldom come together when each is drawn by itself.
+
+    They exclude others, or need several others. A theme that contradicts a fixed field is left out.
+    """
+    loads = {"transfers": True, "connector": "", "speculative_tokens": 0}
+    themes: list[dict[str, Any]] = []
+    for policy in capabilities.load_failures:
+        fails = loads | ONE_FULL_GROUP | {"load_failures": policy}
+        themes.append(fails | {"loads_in_step": False})
+        if capabilities.loads_in_step:
+            themes.append(fails | {"loads_in_step": True, "caching": True})
+    if capabilities.hybrid_transfers and capabilities.states:
+        states = {"window": None, "local_chunk": None, "caching": True, "load_failures": ""}
+        themes += [loads | states | {"kv_groups": groups} for groups in ((STATE,), (FULL, STATE))]
+    if themes and capabilities.speculative_tokens and capabilities.async_steps:
+        ahead = {name: random.randint(1, getattr(capabilities, name)) for name in ("speculative_tokens", "async_steps")}
+        themes.append({"transfers": False, "connector": ""} | ahead)
+    if not themes or random.random() >= THEMED_RUNS:
+        return fixed
+    theme = random.choice(themes)
+    return fixed if any(fixed.get(name, value) != value for name, value in theme.items()) else theme | fixed
+
+
+def longest_held(config: Config, longest: int) -> int:
+    """The longest sequence up to this length for which the pool has blocks in all groups, with some to spare."""
+    num_spare = 1 if config.kv_groups == (FULL,) and not config.window else 1 + len(config.kv_groups)
+
+    def num_blocks(num_tokens: int) -> int:
+        return sum(-(-(num_tokens + 1) // size) for size in config.block_sizes)
+
+    return max(1, bisect_right(range(1, longest + 1), config.num_gpu_blocks - num_spare, key=num_blocks))
 
 
 def draw_loads(random: Random, drawn: dict[str, Any], capabilities: Capabilities, fixed: dict[str, Any]) -> None:

@@ -69,14 +69,17 @@ class Verifies(SchedulerAdapter):
         reserved = sum(self.most - len(table) for table in self.tables.values())
         return num_running < self.config.max_num_seqs and len(self.scheduler) - reserved >= self.most
 
+    def num_new(self, seq: int) -> int:
+        return len(self.tokens[seq]) - self.num_computed[seq]
+
     def next_step(self) -> tuple[Any, ScheduledStep]:
         left, chunks, verified = self.config.max_num_batched_tokens, [], []
-        for seq, tokens in self.tokens.items():
-            num_new = len(tokens) - self.num_computed[seq]
+        for seq in self.tokens:
+            num_new = self.num_new(seq)
             if num_new > left or not self.may_run(seq, len(self.tables)):
                 break
             drafts = self.drafts_of(seq, left)
-            stop = len(tokens) + len(drafts)
+            stop = self.num_computed[seq] + num_new + len(drafts)
             table = self.tables.setdefault(seq, [])
             while len(table) < self.slots_for(stop, len(drafts)):
                 table.append(self.scheduler.pop())
@@ -221,6 +224,34 @@ class KeepsRejected(Ahead):
         return 0
 
 
+class KeepsDraftsOfPrompts(Verifies):
+    """It computes two tokens of a prompt in a step, and verifies what was guessed for it in the middle."""
+
+    def num_new(self, seq: int) -> int:
+        return min(2, super().num_new(seq))
+
+    def drafts_of(self, seq: int, num_tokens_left: int) -> list[int]:
+        return super().drafts_of(seq, num_tokens_left) if Verifies.num_new(self, seq) <= 2 else []
+
+    def next_step(self) -> tuple[Any, ScheduledStep]:
+        _, step = super().next_step()
+        return step.chunks, step
+
+    def take_results(self, output: Any, sampled: dict[int, int], finished: list[int]) -> None:
+        for chunk in output:
+            if chunk.seq in self.tokens:
+                self.num_computed[chunk.seq] = chunk.stop
+        self.newer = {*sampled}
+        super().take_results(output, sampled, finished)
+
+
+class ComputesParts(KeepsDraftsOfPrompts):
+    """A lawful one: it takes drafts only behind the end of a prompt."""
+
+    def propose(self, drafts: dict[int, list[int]]) -> None:
+        super().propose({seq: tokens for seq, tokens in drafts.items() if seq in self.newer})
+
+
 class SkipsOne(Verifies):
     """A rejected draft counts as computed: the next step begins one position too late."""
 
@@ -280,7 +311,16 @@ class RunsBackwards(Ahead):
 
 @pytest.mark.parametrize(
     ("kind", "num_steps"),
-    [(Verifies, 0), (LooksAhead, 0), (VerifiesOne, 0), (GivesBack, 0), (Pads, 0), (Ahead, 1), (Ahead, 2)],
+    [
+        (Verifies, 0),
+        (LooksAhead, 0),
+        (VerifiesOne, 0),
+        (GivesBack, 0),
+        (Pads, 0),
+        (ComputesParts, 0),
+        (Ahead, 1),
+        (Ahead, 2),
+    ],
 )
 def test_a_lawful_scheduler_with_drafts_is_not_refuted(kind: type[Verifies], num_steps: int) -> None:
     fixed = {"speculative_tokens": 3, "async_steps": num_steps}
@@ -294,6 +334,7 @@ def test_a_lawful_scheduler_with_drafts_is_not_refuted(kind: type[Verifies], num
     ("kind", "property"),
     [
         (SkipsOne, "budget-kept"),
+        (KeepsDraftsOfPrompts, "read-back"),
         (KeepsOldDrafts, "read-back"),
         (LacksSlots, "read-back"),
         (LeavesOneOut, "read-back"),

@@ -194,7 +194,9 @@ class CompletionJudge:
         self._leave([*ended, *lost], lost)
         self._completed(under, pairs, children, [*ended, *lost])
         if self.drafts and not self.config.async_steps:
-            proposed = self.drafts.propose(drafts, {seq_id for seq_id in sampled if seq_id in self.seqs})
+            newer = {seq_id for seq_id in sampled if seq_id in self.seqs}
+            in_prompts = {chunk.seq for chunk in under.step.chunks if chunk.seq in self.seqs} - newer
+            proposed = self.drafts.propose(drafts, newer, in_prompts)
             self.call("total-calls", "propose", proposed)
         return True
 

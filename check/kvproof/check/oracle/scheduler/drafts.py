@@ -9,6 +9,9 @@ scheduled, how it will end: the accepted drafts are tokens of the sequence from 
 it computes tokens that were known before; a rejected one takes a slot beyond the tokens, as lookahead does. The subject
 learns this when the step is complete.
 
+A model guesses for each sequence of a step, also where the step ends within the prompt. Such drafts mean nothing, and
+no step may verify them.
+
 A step may verify the first ones of the drafts that were proposed. They are void once the sequence has a newer token;
 until then they may be verified, also after a preemption. An engine may fill a batch with drafts that nobody proposed
 (`PADDING`), which are rejected. A sequence whose last token is accepted takes no further one, and the drafts after it
@@ -19,7 +22,7 @@ verifies them without their values (`PADDING` stands for each). It is scheduled 
 were accepted, so its positions are too large by those that are rejected.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kvproof.check.oracle.expected import ExpectedSequence
@@ -133,14 +136,18 @@ class DraftModel:
             return self.scheduler.config.speculative_tokens
         return max(0, self.scheduler.room(seq))
 
-    def propose(self, drafts: Iterable[Drafts], seqs: set[int]) -> dict[int, list[int]]:
+    def propose(
+        self, drafts: Iterable[Drafts], seqs: set[int], in_prompts: Collection[int] = ()
+    ) -> dict[int, list[int]]:
         """Propose these (sequence, tokens, number of right ones), of sequences that have a newer token now.
 
-        Returns the drafts of each sequence; those that were proposed before are void.
+        in_prompts: sequences of which the step has computed a part of the prompt only. A model guesses for them, too,
+        and that means nothing. Returns the drafts of each sequence; those that were proposed before are void.
         """
         most, known = self.scheduler.config.speculative_tokens, self.scheduler.seqs
         self._proposed = {i: one for i, one in self._proposed.items() if i in known and i not in seqs}
         for seq_id, tokens, num_right in drafts:
             if seq_id in seqs and tokens:
                 self._proposed[seq_id] = Proposal(list(tokens[:most]), num_right)
-        return {i: self._proposed[i].tokens[:] if i in self._proposed else [] for i in sorted(seqs)}
+        proposed = {i: self._proposed[i].tokens[:] if i in self._proposed else [] for i in sorted(seqs)}
+        return proposed | {i: list(tokens[:most]) for i, tokens, _ in drafts if i in in_prompts and tokens}

@@ -29,11 +29,18 @@ class Connector(SupportsHMA):
         self.num_elsewhere: dict[int, int] = {}
         self.sent: set[int] = set()  # those that are to be sent
         self.loads: list[Load] = []  # begun in the step that is being scheduled
+        self.sends: list[str] = []  # begun since the last step was scheduled
+        self.given_up: set[int] | None = None  # what it has loaded and has no longer; None: it gives up nothing
 
     def taken_loads(self) -> list[Load]:
         """The loads begun since the last call."""
         loads, self.loads = self.loads, []
         return loads
+
+    def taken_sends(self) -> list[str]:
+        """The requests whose sending began since the last call."""
+        sends, self.sends = self.sends, []
+        return sends
 
     def taken_failures(self, reports_requests: bool, is_whole: bool) -> dict[str, Any]:
         """The blocks that were not filled, and the requests of which nothing was loaded, since the last call.
@@ -61,7 +68,8 @@ class Connector(SupportsHMA):
             return 0, False
         seq, size = int(request.request_id), self.block_size
         most = (request.num_tokens - 1) // size * size if self.loads_in_step else request.num_tokens
-        self._num_found[seq] = min(self.num_elsewhere.get(seq, 0), most)
+        num_here = 0 if self.given_up and seq in self.given_up else self.num_elsewhere.get(seq, 0)
+        self._num_found[seq] = min(num_here, most)
         num_tokens = max(0, self._num_found[seq] - num_computed_tokens)
         return num_tokens, num_tokens > 0 and not self.loads_in_step
 
@@ -72,6 +80,8 @@ class Connector(SupportsHMA):
             stop = self._num_found[seq]
             start = stop - num_external_tokens
             self.loads.append(Load(seq, start, stop))
+            if self.given_up is not None:
+                self.given_up.add(seq)
             first, last = start // self.block_size, -(-stop // self.block_size)
             self.blocks[seq] = [block for ids in blocks.get_block_ids() for block in ids[first:last]]
 
@@ -80,7 +90,9 @@ class Connector(SupportsHMA):
         has_ended = request.status.name in ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED")
         has_blocks = bool(block_ids or self.blocks_of(request.request_id))  # after a failed load it gets no ids
         is_saved = self.sends_aborted and has_blocks and request.status.name != "FINISHED_ERROR"
-        return (has_ended or is_saved) and int(request.request_id) in self.sent, None
+        is_sent = (has_ended or is_saved) and int(request.request_id) in self.sent
+        self.sends += [request.request_id] if is_sent else []
+        return is_sent, None
 
     def request_finished_all_groups(self, request: Any, block_ids: tuple[list[int], ...]) -> tuple[bool, None]:
         """The same, with the blocks of each group, which `request_finished` only counts."""

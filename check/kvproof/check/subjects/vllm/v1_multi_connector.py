@@ -1,7 +1,9 @@
 """vLLM's own MultiConnector with two connectors of ours: the scheduler's side of it, and what its worker reports.
 
-The second connector has what the first one has. So the first one loads, both send, and the second one reports each load
-that is reported again. The MultiConnector chooses between them, and unites their reports.
+The second connector has what the first one has, but for what the first one has loaded once: then it has given that up,
+and the second one loads. Both send. The first one has sent as soon as the step after the end of a request is complete,
+the second one when the judge says so. A load that is reported again is reported by the other connector. The
+MultiConnector chooses between them, and unites their reports.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from kvproof.check.protocol.scheduler import Load
 from kvproof.check.subjects.loading import EngineError, partial_import
 from kvproof.check.subjects.vllm.v1_connector import Connector
 from kvproof.check.subjects.vllm.v1_scheduler_loader import KV_CONNECTORS, SupportsHMA
@@ -56,26 +59,40 @@ class TwoConnectors:
 
     def __init__(self, kind: Any, first: Connector, second: Connector) -> None:
         second.num_elsewhere, second.sent, second.blocks_of = first.num_elsewhere, first.sent, partial(_ask, first)
+        second.blocks = first.blocks
+        first.given_up = set()
+        self._first, self._second = first, second
         self._reports = Reports(), Reports()
         self.connector, self._worker = _with(kind, first, second), _with(kind, *self._reports)
         self._num_reports: dict[str, int] = {}  # by request: of its loads
+        self._begun: list[str] = []  # requests that the worker of the first connector is sending
 
-    def began(self, saves: Mapping[str, int] | None) -> None:
-        """A step has this for the worker: how many connectors more than one send the KV of each request."""
+    def began(self, saves: Mapping[str, int] | None) -> list[Load]:
+        """A step has this for the worker: how many connectors more than one send the KV of each request. Its loads."""
         self._worker._extra_async_saves.update(saves or {})
+        self._begun += self._first.taken_sends()
+        self._second.taken_sends()
+        return [load for connector in (self._first, self._second) for load in connector.taken_loads()]
 
-    def over(self, sent: Iterable[str], received: Iterable[str]) -> tuple[set[str], set[str]]:
-        """What the MultiConnector reports if these transfers are over: of a load, one connector after the other."""
+    def over(
+        self, sent: Iterable[str], received: Iterable[str], failed: Iterable[str] = ()
+    ) -> tuple[set[str], set[str], set[str]]:
+        """What the MultiConnector reports if these transfers are over: of a load, one connector after the other.
+
+        failed: requests of which nothing could be loaded.
+        """
         for name in received:
             number = self._num_reports[name] = self._num_reports.get(name, 0) + 1
             self._reports[1 - number % 2].results.finished_recving.add(name)
-        for reports in self._reports:
-            reports.results.finished_sending.update(sent)
+        self._reports[1].results.failed_recving.update(failed)
+        self._reports[0].results.finished_sending.update(self._begun)
+        self._reports[1].results.finished_sending.update(sent)
+        self._begun = []
         if hasattr(self._worker, "get_transfer_results"):
             results = self._worker.get_transfer_results(set())
-            return results.finished_sending, results.finished_recving
+            return results.finished_sending, results.finished_recving, results.failed_recving
         sending, receiving = self._worker.get_finished(set())
-        return sending or set(), receiving or set()
+        return sending or set(), receiving or set(), {*failed}
 
 
 def _ask(first: Connector, name: str) -> Any:

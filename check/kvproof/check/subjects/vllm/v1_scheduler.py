@@ -152,6 +152,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         reports_ends=True,
         reports_tokens=True,
         sends_aborted=True,
+        holds_longest=True,
         max_loras=True,
         speculative_tokens=4,
     )
@@ -421,9 +422,9 @@ class VllmV1Scheduler(SchedulerAdapter):
     def next_step(self) -> tuple[Any, ScheduledStep]:
         running = {request.request_id for request in self.scheduler.running}
         output = self.scheduler.schedule()
-        if self._two:
-            self._two.began(output.kv_connector_metadata.extra_async_saves)
-        loads = {load.seq: load for load in self._connector.taken_loads()}
+        two = self._two
+        begun = two.began(output.kv_connector_metadata.extra_async_saves) if two else self._connector.taken_loads()
+        loads = {load.seq: load for load in begun}
         chunks = []
         for name, num_tokens in output.num_scheduled_tokens.items():
             stop = self._requests[int(name)].num_computed_tokens  # advanced already
@@ -434,7 +435,7 @@ class VllmV1Scheduler(SchedulerAdapter):
             copies, stores, flushes = self._offloads.taken()
             return output, ScheduledStep(chunks, loads=copies, stores=stores, flushes=flushes)
         drafts = [(int(name), tokens) for name, tokens in output.scheduled_spec_decode_tokens.items()]
-        return output, ScheduledStep(chunks, loads=[*loads.values()], drafts=drafts)
+        return output, ScheduledStep(chunks, loads=begun, drafts=drafts)
 
     def take_results(self, output: Any, sampled: dict[int, int], finished: list[int]) -> None:
         """Call `update_from_output`; the sampled token of a sequence that is over is made a stop token."""
@@ -443,12 +444,14 @@ class VllmV1Scheduler(SchedulerAdapter):
             self._requests[seq].sampling_params.stop_token_ids = [sampled[seq]]
         sent, received = ([str(seq) for seq in seqs] for seqs in self._arrived)
         self._arrived = [], []
-        if self._two:
-            sent, received = map(sorted, self._two.over(sent, received))
-        transferred = Options(finished_sending=sent, finished_recving=received) if sent or received else None
+        failed: dict[str, Any] = {}
         if self._connector.failed:
             failed = self._connector.taken_failures(self._reports_requests, is_whole=len(self.config.kv_groups) > 1)
-            transferred = Options(finished_sending=sent, finished_recving=received, **failed)
+        if self._two:
+            sent, received, wholly = map(sorted, self._two.over(sent, received, failed.get("failed_recving", ())))
+            failed |= {"failed_recving": {*wholly}} if failed else {}
+        is_any = sent or received or failed
+        transferred = Options(finished_sending=sent, finished_recving=received, **failed) if is_any else None
         if self._offloads is not None and self._copied:
             received, report = self._offloads.over(self._copied)
             transferred = Options(finished_recving=received, kv_connector_worker_meta=report)
