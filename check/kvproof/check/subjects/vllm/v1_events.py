@@ -2,15 +2,16 @@
 
 An event of stored blocks lists names, and the tokens from the first block that it is about to the last one. Where
 groups keep only some of these blocks, there are fewer names than blocks, and the event does not say which block has
-which tokens, nor what is before each.
+which tokens, nor what is before each. Full attention keeps each block: there, tokens that no other block has are taken
+for those of the first one.
 """
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from kvproof.check.protocol.block_events import BlockEvent, ClearedBlocks, RemovedBlock, StoredBlock
-from kvproof.check.protocol.manager import Config, Unsupported
+from kvproof.check.protocol.manager import FULL, Config, Unsupported
 from kvproof.check.subjects.loading import partial_import
 
 REPORT_MODE = "kv_cache_report_mode"  # of a request
@@ -42,8 +43,13 @@ def names_of(utils: Any, hashes: Iterable[Any]) -> list[str]:
     return [str(convert(one)) for one in hashes]
 
 
-def block_events(events: Iterable[Any]) -> list[BlockEvent]:
-    """The events of blocks of the device, in order."""
+def groups_that_keep_all(config: Config) -> set[int]:
+    """The KV groups that keep each of their blocks."""
+    return {i for i, kind in enumerate(config.kinds) if kind == FULL and not config.windows[i]}
+
+
+def block_events(events: Iterable[Any], keep_all: Collection[int]) -> list[BlockEvent]:
+    """The events of blocks of the device, in order. keep_all: the KV groups whose events name each block."""
     found: list[BlockEvent] = []
     for event in events:
         if getattr(event, "medium", None) not in DEVICE:
@@ -53,20 +59,21 @@ def block_events(events: Iterable[Any]) -> list[BlockEvent]:
         if type(event).__name__ == "BlockRemoved":
             found += [RemovedBlock(group, name) for name in names]
         elif type(event).__name__ == "BlockStored":
-            found += _stored(event, group, names)
+            found += _stored(event, group, names, group in keep_all)
         else:
             found.append(ClearedBlocks())
     return found
 
 
-def _stored(event: Any, group: int, names: list[str]) -> list[BlockEvent]:
+def _stored(event: Any, group: int, names: list[str], keeps_all: bool) -> list[BlockEvent]:
     size, tokens = event.block_size, tuple(event.token_ids)
-    if len(tokens) != size * len(names):
+    if len(tokens) != size * len(names) and not keeps_all:
         return [StoredBlock(group, name, None) for name in names]
     first = None if event.parent_block_hash is None else str(event.parent_block_hash)
+    ends = [max(0, len(tokens) - size * (len(names) - 1 - at)) for at in range(len(names))]
     return [
-        StoredBlock(group, name, before, tokens[at * size : (at + 1) * size])
-        for at, (name, before) in enumerate(zip(names, [first, *names], strict=False))
+        StoredBlock(group, name, before, tokens[begin:end])
+        for name, before, begin, end in zip(names, [first, *names], [0, *ends], ends, strict=False)
     ]
 
 

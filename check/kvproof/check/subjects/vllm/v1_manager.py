@@ -37,6 +37,7 @@ from kvproof.check.subjects.vllm.v1_events import (
     REPORT_MODE,
     REPORTED,
     block_events,
+    groups_that_keep_all,
     names_of,
     reports_groups,
     require_events,
@@ -319,7 +320,7 @@ class VllmV1(ManagerAdapter):
         return bool(self.manager.reset_prefix_cache())
 
     def block_events(self) -> list[BlockEvent]:
-        return block_events(self.manager.take_events())
+        return block_events(self.manager.take_events(), groups_that_keep_all(self.config))
 
     def block_names(self, tokens: list[int], key: Key, images: tuple[Image, ...]) -> list[str]:
         request = FakeRequest(0, tokens, key, images, self._hasher, self.config.embeddings)

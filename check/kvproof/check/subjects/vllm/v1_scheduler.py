@@ -52,6 +52,7 @@ from kvproof.check.subjects.vllm.v1_events import (
     REPORTED,
     Publisher,
     block_events,
+    groups_that_keep_all,
     names_of,
     reports_groups,
     require_events,
@@ -490,7 +491,8 @@ class VllmV1Scheduler(SchedulerAdapter):
 
     def block_events(self) -> list[BlockEvent]:
         """What was published with results, and what waits for the next ones."""
-        return block_events([*self._publisher.taken(), *self.scheduler.kv_cache_manager.take_events()])
+        events = [*self._publisher.taken(), *self.scheduler.kv_cache_manager.take_events()]
+        return block_events(events, groups_that_keep_all(self.config))
 
     def block_names(self, tokens: list[int], key: Key, images: tuple[Image, ...]) -> list[str]:
         return names_of(self._modules.utils, FakeRequest(0, tokens, key, images, self._hasher).block_hashes)
