@@ -125,8 +125,7 @@ def draw_for_scheduler(
     if capabilities.speculative_tokens and not any(map(drawn.get, BESIDE_NO_DRAFTS)):
         num_drafts = pick((0, *range(1, capabilities.speculative_tokens + 1)))
         drawn["speculative_tokens"] = pick((0, 0, num_drafts)) if drawn.get("transfers") else num_drafts
-    drawn |= fixed
-    drawn |= without_what_excludes(drawn, capabilities, fixed)
+    drawn = without_what_excludes(drawn | fixed, capabilities, fixed)
     if drawn.get("async_steps"):
         drawn |= {"group_size": drawn["group_size"] if capabilities.forks_itself else 1, "cross": False}
     if drawn["preemption"] == "swap" and capabilities.swaps_into_room:
