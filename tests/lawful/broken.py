@@ -232,7 +232,7 @@ BROKEN: dict[type[Any], set[str]] = {  # the properties that say so
     HitsWithoutCopy: {"hit-computed"},
     CopiesAnotherBlock: {"hit-computed"},
     HitsOneTokenTooMany: {"hit-computed"},
-    HitsWhatIsLoaded: {"hit-written"},
+    HitsWhatIsLoaded: {"hit-computed"},
     CountsWhatIsLoadedAsHit: {"hit-computed"},
     TakesSourceOfHit: {"hit-computed", "mapping-hazard-free", "read-back"},
     **{manager: {"events-agree"} for manager in events.BROKEN},

@@ -75,7 +75,9 @@ class Willing:
 
 
 class WillingManager(Willing):
-    new = new_encoder = new_prefix = grow = forget = free = preempt = step_scheduled = step_done = Willing._call
+    new = new_elsewhere = new_encoder = new_prefix = grow = forget = free = preempt = step_scheduled = step_done = (
+        Willing._call
+    )
     reserve = fork = swap_out = swap_in = Willing._call
     admit = Willing._fail
 
@@ -93,6 +95,7 @@ class WillingManager(Willing):
 
 class WillingScheduler(Willing):
     add_request = abort = launch = complete = elsewhere = arrived = Willing._call
+    pause = open_session = feed = close = Willing._call
     schedule = Willing._fail
 
     def ended(self) -> dict[int, str]:
@@ -138,7 +141,7 @@ class WillingConnector(WillingScheduler):
 
 
 class WillingStore(Willing):
-    finish = touch = advance = begin_asked = end_store = end_load = clear = Willing._call
+    finish = touch = advance = begin_asked = end_store = end_load = notice = clear = Willing._call
     begin_store = Willing._fail
 
     def observe(self) -> Any:
@@ -159,13 +162,18 @@ ON |= {"lookahead": 2, "chunked": True, "watermark": 0.1, "num_gpu_blocks": 16, 
 GROUPS = ON | {"kv_groups": ("full", "window")}
 LOCAL_GROUPS = ON | {"kv_groups": ("full", "local"), "window": None, "local_chunk": 3}
 PREFIXES = ON | {"prefixes": True, "caching": False, "window": None}
+LOADS = ON | {"loads": 1, "group_size": 1, "num_host_blocks": 0, "cross": False, "prefixes": False}
 ASYNC = {"transfers": False, "async_steps": 1, "num_host_blocks": 0, "group_size": 1}
 CASES: list[tuple[type[Willing], list[dict[str, Any]], set[str]]] = [
-    (WillingManager, [ON | {"cross": True}, GROUPS, LOCAL_GROUPS, PREFIXES], {feature.field for feature in FEATURES}),
+    (
+        WillingManager,
+        [ON | {"cross": True}, GROUPS, LOCAL_GROUPS, PREFIXES, LOADS],
+        {feature.field for feature in FEATURES},
+    ),
     (
         WillingScheduler,
         [ON | {"cross": True, "transfers": True, "async_steps": 0}, GROUPS | ASYNC, LOCAL_GROUPS | ASYNC],
-        {*(feature.field for feature in FEATURES), "transfers", "async_steps"} - {"prefixes"},
+        {*(feature.field for feature in FEATURES), "transfers", "async_steps"} - {"prefixes", "loads"},
     ),
     (WillingConnector, [{"connector": "offloading"}], {"connector"}),
     (WillingPool, [{"caching": True}], {"caching"}),

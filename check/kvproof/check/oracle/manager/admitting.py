@@ -248,11 +248,11 @@ class AdmissionJudge:
             if early:
                 sentence = "a hit of $observed tokens of $sequence has blocks that are being loaded"
                 blocks = sorted(early)
-                raise Finding("hit-written", sentence, call=context, observed=hit, blocks=blocks, sequence=part.name)
+                raise Finding("hit-computed", sentence, call=context, observed=hit, blocks=blocks, sequence=part.name)
 
 
 def require_loaded(num_elsewhere: int, hit: int, num_loaded: int, context: str) -> None:
     """Raise AdapterError unless what is elsewhere behind a hit is loaded, and nothing else."""
-    if num_loaded != max(0, num_elsewhere - hit):
+    if num_loaded != max(0, num_elsewhere - max(0, hit)):
         sentence = f"{context} loads {num_loaded} tokens behind a hit of {hit}, and {num_elsewhere} are elsewhere"
         raise AdapterError(sentence)

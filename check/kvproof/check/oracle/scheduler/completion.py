@@ -196,8 +196,7 @@ class CompletionJudge:
         if self.drafts and not self.config.async_steps:
             newer = {seq_id for seq_id in sampled if seq_id in self.seqs}
             in_prompts = {chunk.seq for chunk in under.step.chunks if chunk.seq in self.seqs} - newer
-            proposed = self.drafts.propose(drafts, newer, in_prompts)
-            self.call("total-calls", "propose", proposed)
+            self.call("total-calls", "propose", self.drafts.propose(drafts, newer, in_prompts))
         return True
 
     def _leave(self, over: Sequence[ExpectedSequence], lost: Collection[ExpectedSequence]) -> None:
