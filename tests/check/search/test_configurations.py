@@ -6,7 +6,7 @@ from random import Random
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import FULL, STATE
 from kvproof.check.protocol.scheduler import SchedulerConfig
-from kvproof.check.search.configurations import draw_for_scheduler, longest_held
+from kvproof.check.search.configurations import draw, draw_for_scheduler, longest_held
 from kvproof.spec.text.loads import FAIL, RECOMPUTE
 
 LOADS = Capabilities(
@@ -25,6 +25,13 @@ LOADS = Capabilities(
 def drawn(capabilities: Capabilities, num: int = 400, **fixed: object) -> list[SchedulerConfig]:
     random = Random(1)
     return [draw_for_scheduler(random, capabilities, fixed) for _ in range(num)]
+
+
+def test_events_and_prompts_without_tokens_are_not_drawn_together() -> None:
+    random, can = Random(1), Capabilities(caching=True, block_events=True, embeddings=True)
+    configs = [draw(random, can) for _ in range(400)]
+    assert {(bool(one.events), one.embeddings) for one in configs} == {(False, False), (False, True), (True, False)}
+    assert not any(draw(random, can, {"events": 1}).embeddings for _ in range(100))
 
 
 def test_a_pool_that_must_hold_the_longest_sequence_holds_it() -> None:

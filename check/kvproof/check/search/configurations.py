@@ -317,8 +317,10 @@ def settled(drawn: dict[str, Any], caps: Capabilities, fixed: dict[str, Any]) ->
         drawn["loads"] = 0
     if drawn["loads"] > 1 and "chunked" not in fixed:
         drawn["chunked"] = True
-    if drawn["events"] and "events" not in fixed and ":" in "".join(drawn["kv_groups"]):
-        drawn["events"] = 0  # of blocks of different sizes no events are judged
+    if drawn["events"] and "events" not in fixed and (drawn["embeddings"] or ":" in "".join(drawn["kv_groups"])):
+        drawn["events"] = 0  # of prompts without tokens and of blocks of different sizes no events are judged
+    if drawn["events"] and "embeddings" not in fixed:
+        drawn["embeddings"] = False
     if drawn["keys"] == PromptKeys.ADAPTERS_AND_SALTS and not caps.salts:
         drawn["keys"] = PromptKeys.ADAPTERS
     return drawn

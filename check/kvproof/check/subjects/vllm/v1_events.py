@@ -33,6 +33,8 @@ def require_events(config: Config, reports_hits: bool) -> None:
     """Raise Unsupported for events that the release does not have, or that are not judged."""
     if config.events > 1 and not reports_hits:
         raise Unsupported("events of blocks that are hit")
+    if config.events and config.embeddings:
+        raise Unsupported("events of prompts that are embeddings, which have no tokens")
     if config.events and len({*config.block_sizes}) > 1:
         raise Unsupported("events of blocks of different sizes, of which some are reported in parts")
 
