@@ -75,8 +75,8 @@ def drive(subject: str, operations: int, seed: int, folder: Path, fixed: dict[st
                 closing.callback(close)
             one = make()
             run.host["level"], run.host["lacks"] = level_of(one).name, ", ".join(lacking(capabilities_of(one)))
-            saving = Saving(make, subject, seed, store, seconds=SHRINK_SECONDS)
-            stage = walker_stage(one, saving, 100.0, saving.walk(operations, fixed), keeps_going=True)
+            saving = Saving(make, subject, seed, store, seconds=SHRINK_SECONDS, fixed=fixed or {})
+            stage = walker_stage(one, saving, 100.0, saving.walk(operations), keeps_going=True)
             Session(result, store, [stage], SECONDS_MAX, Silent()).run()
     except (UnknownSubject, EngineError) as error:
         result.messages.append(f"{NOT_DRIVEN}{error}")

@@ -119,8 +119,8 @@ def hunted(make: Callable[[], Any], folder: Path, seed: int = 1, shrink: float =
     """The result of a run until the first finding; its exit code must say that the subject is refuted."""
     options = RunOptions("hunt", "willing", seed, 30.0, folder, None)
     saving = saving_of(options, make)
-    saving.seconds = shrink
-    stage = walker_stage(make(), saving, 100.0, saving.walk(10_000, fixed))
+    saving.seconds, saving.fixed = shrink, fixed
+    stage = walker_stage(make(), saving, 100.0, saving.walk(10_000))
     assert run_stages(options, [stage], make()) is Exit.REFUTED
     return read(folder / "result.json", Result)
 

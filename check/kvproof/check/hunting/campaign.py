@@ -260,7 +260,7 @@ class Campaign:
             saving.isolation, saving.results = self._walks[place].subject.isolation, self.store
             self._savings[one.subject] = saving
         saving = self._savings[one.subject]
-        saving.seed, saving.fixed = one.seed, tuple(sorted(one.fixed))
+        saving.seed, saving.fixed = one.seed, one.fixed
         saving.max_operations = effort_of(one.effort, None, one.subject).shrinking_operations
         return saving
 

@@ -52,7 +52,7 @@ class Saving:
     accepted: frozenset[Identity] = frozenset()  # findings that the baseline has
     isolation: bool | None = None  # of the subject, where a worker makes it
     budget: float | None = None  # of the run, in seconds
-    fixed: tuple[str, ...] = ()  # fields of the configuration that the user has fixed: a shorter run keeps their values
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # fields of the configuration that every run keeps
     results: ResultStore | None = None  # which keeps the shortest runs
     _saved: list[tuple[KnownFailure, Check]] = field(default_factory=list, init=False)
     # Of each finding without an exception: its property, what broke, and the method; and what it was reported as
@@ -63,9 +63,9 @@ class Saving:
         """The subject as a worker makes it."""
         return Judged(self.subject, self.isolation, self.budget)
 
-    def walk(self, max_operations: int = UNLIMITED, fixed: Mapping[str, Any] | None = None) -> Walk:
-        """A walk of the subject with the seed of the run. fixed: fields of the configuration that every run keeps."""
-        return Walk(self.judged, self.seed, max_operations, fixed)
+    def walk(self, max_operations: int = UNLIMITED) -> Walk:
+        """A walk of the subject with the seed of the run."""
+        return Walk(self.judged, self.seed, max_operations, self.fixed)
 
     def save(self, judge: str, found: Counterexample, num_before: int) -> tuple[Check, Features]:
         """Save the shortest run that can be found, if the subject repeats itself: its check, and its features.
@@ -179,7 +179,7 @@ class Saving:
 
     def unit_of(self, found: Counterexample) -> ShortenUnit:
         """The search for the shortest run of a finding, as a unit."""
-        return ShortenUnit(self.judged, self.seed, pack(found), self._operations_for(found), self.fixed)
+        return ShortenUnit(self.judged, self.seed, pack(found), self._operations_for(found), tuple(sorted(self.fixed)))
 
     def _share_of(self, found: Counterexample) -> float:
         return 1.0 if self._is_wanted(found.finding) else UNWANTED_SHARE
@@ -191,10 +191,12 @@ class Saving:
         """The shortest run; one that is in the store is replayed, because another process has made it."""
         seconds = self.seconds * self._share_of(found)
         if self.results is None or math.isfinite(seconds):
-            return shortened(found, self.make, self.seed, self._operations_for(found), seconds, self.fixed)
+            return shortened(
+                found, self.make, self.seed, self._operations_for(found), seconds, tuple(sorted(self.fixed))
+            )
         unit = self.unit_of(found)
         if (short := self.results.result_of(unit.key, Counterexample)) is None:
-            short = shortened(found, self.make, self.seed, unit.max_operations, fixed=self.fixed)
+            short = shortened(found, self.make, self.seed, unit.max_operations, fixed=unit.fixed)
             self.results.add(unit.key, "", 0.0, pack(short))
             return short
         again = finding_of(self.make(), short.config, short.operations)

@@ -7,7 +7,7 @@ empty folder. A folder may hold many runs, and long ones. The shortest come firs
 operations as it may take to shorten one finding; the result counts them, and the runs that were left out.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,13 +72,10 @@ def saved_runs(folder: Path, subject: str) -> list[str]:
     return [name for _, name in sorted(found)]
 
 
-def seeds_stage(
-    saving: Saving, names: list[str], fixed: dict[str, Any], keeps_going: bool, max_operations: int
-) -> Stage:
+def seeds_stage(saving: Saving, names: list[str], keeps_going: bool, max_operations: int) -> Stage:
     """Replay the runs of these files, and report those that still refute, one of each property and mechanism.
 
-    fixed: fields that the configuration of a run must have. Without keeps_going, the first of them ends the hunt.
-    max_operations: of all runs together.
+    Without keeps_going, the first of them ends the hunt. max_operations: of all runs together.
     """
 
     def run(budget: StageBudget) -> Iterator[StageOutput]:
@@ -87,7 +84,7 @@ def seeds_stage(
         with search_ends_after(budget.seconds):
             for name in names:
                 path = saving.store.crashes / name
-                if (run := _run_of(path, fixed, level)) is None:
+                if (run := _run_of(path, saving.fixed, level)) is None:
                     continue
                 cost = TIMES_REPLAYED * len(run[1])
                 if num_done == SEEDS_MAX or num_operations + cost > max_operations:
@@ -109,7 +106,7 @@ def seeds_stage(
     return Stage(JUDGE, SHARE, [], run)
 
 
-def _run_of(path: Path, fixed: dict[str, Any], level: Level) -> tuple[Any, list[Any]] | None:
+def _run_of(path: Path, fixed: Mapping[str, Any], level: Level) -> tuple[Any, list[Any]] | None:
     """The configuration and the operations of a file; None if it is no run of this hunt."""
     try:
         trace = load(path)
@@ -170,7 +167,7 @@ def hunt(given: HuntOptions) -> Exit:
         require_fields_of(level_of(one).config, plan.fixed)
         options = _run_options(given, plan, store, _impossible(one, plan.properties, plan.fixed))
         saving = saving_of(options, make, given.isolation)  # before a folder is made: it may refuse a baseline
-        saving.fixed = tuple(sorted(plan.fixed))
+        saving.fixed = plan.fixed
         if results is None:
             store.claim()
             plan.saved = saved_runs(store.folder, plan.subject)
@@ -179,7 +176,7 @@ def hunt(given: HuntOptions) -> Exit:
         for name, reason in level_of(one).excluded_witnesses(plan.fixed).items():
             say(output(), f"not expected with these fixed fields: {name} ({reason})")
         head = here(make, results) if pool is None else Head(pool, store=results)
-        searches = Searches(saving, one, options.effort, plan.fixed, given.budget, given.keeps_going, plan.saved)
+        searches = Searches(saving, one, options.effort, given.budget, given.keeps_going, plan.saved)
         stages = searches.stages(head, pool)
         facts = {} if pool is None else {"workers": pool.name}
         return run_stages(options, stages, one, stops_at_first=not given.keeps_going, environment=facts)
@@ -225,12 +222,11 @@ def _run_options(given: HuntOptions, plan: HuntPlan, store: Store, impossible: d
 
 @dataclass
 class Searches:
-    """The searches of a hunt. fixed: fields that each run keeps. saved: the files of runs that are replayed first."""
+    """The searches of a hunt. saved: the files of runs that are replayed first."""
 
     saving: Saving
     subject: ManagerSubject
     effort: Effort
-    fixed: dict[str, Any] = field(default_factory=dict)
     budget: float | None = None
     keeps_going: bool = True
     saved: list[str] = field(default_factory=list)
@@ -241,12 +237,12 @@ class Searches:
         stages: list[Stage] = []
         if self.saved:
             most = self.effort.shrinking_operations
-            stages.append(seeds_stage(self.saving, self.saved, self.fixed, self.keeps_going, most))
+            stages.append(seeds_stage(self.saving, self.saved, self.keeps_going, most))
         units = None if pool is None else ScopeUnits(pool, self.saving.judged)
         if strategy.can_explore:
             stages.append(self._scopes(strategy, units))
         share = 100.0 - sum(stage.share for stage in stages)
-        walk = self.saving.walk(self.effort.operations, self.fixed)
+        walk = self.saving.walk(self.effort.operations)
         walker = walker_stage(self.subject, self.saving, share, walk, self.keeps_going, head)
         is_beside = strategy.can_explore and units is not None and units.is_beside_the_walk(not self.keeps_going)
         stages.insert(len(stages) - 1 if is_beside else len(stages), walker)
@@ -257,7 +253,9 @@ class Searches:
         share = EXPLORER_SHARE if budget is None else min(EXPLORER_SHARE, 100 * EXPLORER_SECONDS_MAX / budget)
         exhaustive = strategy.exhaustive
         scopes: dict[str, Scope] = {
-            name: scope for name, scope in exhaustive.hunted.items() if agrees(exhaustive.config_of(scope), self.fixed)
+            name: scope
+            for name, scope in exhaustive.hunted.items()
+            if agrees(exhaustive.config_of(scope), self.saving.fixed)
         }
         make, saving = self.saving.make, self.saving
         return subject_stage(make, self.subject, scopes, saving, share, True, self.keeps_going, most, units)

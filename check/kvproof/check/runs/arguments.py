@@ -6,7 +6,7 @@ the capability, so no property that needs it counts as checked.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -142,7 +142,7 @@ def _excluded(fixed: dict[str, Any], capabilities: Capabilities) -> Iterator[str
             yield name
 
 
-def agrees(config: Config, fixed: dict[str, Any]) -> bool:
+def agrees(config: Config, fixed: Mapping[str, Any]) -> bool:
     """Whether the configuration of a scope has every fixed value. A fixed tuple is given as a list."""
     return all(
         getattr(config, name) == (tuple(value) if isinstance(value, list) else value) for name, value in fixed.items()
