@@ -58,11 +58,15 @@ def compared(now: Bandwidth, before: Bandwidth) -> list[Comparison]:
     ]
 
 
+def _missing(now: Bandwidth, before: Bandwidth) -> list[Speed]:
+    """The speeds that the baseline has and this run does not."""
+    here = {_key(speed) for speed in (*now.moves, *now.verification)}
+    return [speed for speed in (*before.moves, *before.verification) if _key(speed) not in here]
+
+
 def not_compared(now: Bandwidth, before: Bandwidth) -> list[str]:
     """The speeds that the baseline has and this run does not, as `executor, mapping`."""
-    here = {_key(speed) for speed in (*now.moves, *now.verification)}
-    earlier = (*before.moves, *before.verification)
-    return [f"{speed.name}, {speed.mapping}" for speed in earlier if _key(speed) not in here]
+    return [f"{speed.name}, {speed.mapping}" for speed in _missing(now, before)]
 
 
 def untimed(now: Bandwidth | None, before: Bandwidth, executors: Collection[str]) -> dict[str, list[str]]:
@@ -70,14 +74,12 @@ def untimed(now: Bandwidth | None, before: Bandwidth, executors: Collection[str]
 
     now: the speeds of the run, if it measured some. An executor that the run was not asked for is left out.
     """
-    is_comparable = now is not None and not difference(now, before)
-    here = {_key(speed) for speed in (*now.moves, *now.verification)} if now is not None and is_comparable else set()
-    left_out = {speed.name for speed in before.moves} - set(executors)
-    missing: dict[str, list[str]] = {}
-    for speed in (*before.moves, *before.verification):
-        if speed.name not in left_out:
-            missing.setdefault(speed.name, []).extend([speed.mapping] if _key(speed) not in here else [])
-    return missing
+    speeds, left_out = [*before.moves, *before.verification], {speed.name for speed in before.moves} - set(executors)
+    mappings: dict[str, list[str]] = {speed.name: [] for speed in speeds if speed.name not in left_out}
+    for speed in speeds if now is None or difference(now, before) else _missing(now, before):
+        if speed.name in mappings:
+            mappings[speed.name].append(speed.mapping)
+    return mappings
 
 
 def host_change(now: Bandwidth, before: Bandwidth) -> str:
