@@ -109,7 +109,7 @@ def stages(device: str, out: Path) -> list[Stage]:
         return seconds if is_gpu else SIMULATED_SECONDS_MAX
 
     references = [option for name in REFERENCES for option in ("--executor", name)]
-    given = [name for name, package in KERNELS.items() if (out / ENGINES / package).exists()]
+    given = _given_kernels(out)
     kernels = [option for name in given for option in ("--executor", name)]
     some = [f"--layout={name}" for name in ("two-planes", "nhd", "latent")] + ["--dtype=bfloat16", "--dtype=int8"]
     return [
@@ -251,7 +251,7 @@ def check(
     """Run the stages, and store the result of each when it ends. Returns the exit code. Raises OSError."""
     planned = [stage for stage in stages(device, out) if not only or stage.name in only]
     with_engines = {"PYTHONPATH": os.pathsep.join((environment.get("PYTHONPATH", ""), str(out / ENGINES)))}
-    planned = [stage for stage in planned if not stage.needs_engines or _has_kernels(out)]
+    planned = [stage for stage in planned if not stage.needs_engines or _given_kernels(out)]
     earlier = ended_before(out) if is_resumed else {}
     outcomes: list[Outcome] = []
     for stage in planned:
@@ -271,8 +271,9 @@ def check(
     return 1 if FAILED in found else 4 if found & {UNDECIDED, LATE, NOT_RUN} else 0
 
 
-def _has_kernels(out: Path) -> bool:
-    return any((out / ENGINES / package).exists() for package in KERNELS.values())
+def _given_kernels(out: Path) -> list[str]:
+    """The executors of engines whose wheels were unpacked."""
+    return [name for name, package in KERNELS.items() if (out / ENGINES / package).exists()]
 
 
 def _store_in(archive: Path, out: Path) -> None:
