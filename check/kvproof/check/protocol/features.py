@@ -11,7 +11,7 @@ level adds.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from random import Random
 from typing import Any
 
@@ -424,9 +424,14 @@ def require_capable(name: str, config: Config, capabilities: Capabilities) -> No
     require_loads(config)
 
 
+def excludes_loads(value_of: Callable[[str], Any]) -> bool:
+    """Whether KV from elsewhere is not judged beside the fields with these values."""
+    return value_of("group_size") > 1 or any(map(value_of, ("num_host_blocks", "cross", "prefixes")))
+
+
 def require_loads(config: Config) -> None:
     """Raise Unsupported if KV from elsewhere is not judged together with the rest of a configuration."""
-    if config.loads and (config.group_size > 1 or config.num_host_blocks or config.cross or config.prefixes):
+    if config.loads and excludes_loads(partial(getattr, config)):
         raise Unsupported("KV from elsewhere is judged of single sequences, without swap, encoders and named prefixes")
     if config.loads > 1 and not config.chunked:
         raise Unsupported("where a step loads and computes nothing, a prompt is computed in several steps")

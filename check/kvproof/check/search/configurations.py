@@ -19,6 +19,7 @@ from kvproof.check.protocol.features import (
     LOCAL_KV_GROUPS,
     NUM_BLOCKS_MAX,
     block_size_within,
+    excludes_loads,
     hybrid_kv_groups,
     in_config_order,
     is_windowed,
@@ -42,7 +43,6 @@ VALUES: dict[Any, str] = {  # of a field of a configuration, by its type
 }
 ENCODER_ROOMS = (3, 4, 6, 8)  # embeddings; the longest image of a small run has three
 BESIDE_NO_DRAFTS = "connector", "loads_in_step", "load_failures", "repeated_reports"  # drafts are judged without these
-BESIDE_NO_LOADS = "num_host_blocks", "cross", "prefixes"  # KV from elsewhere is judged without these, in managers
 BESIDE_NO_CONNECTOR = "window", "local_chunk", "kv_groups"  # a connector is judged without these
 ONE_FULL_GROUP: dict[str, Any] = {"window": None, "local_chunk": None, "kv_groups": (FULL,)}
 THEMED_RUNS = 0.25  # share of the runs of a scheduler that has themes
@@ -313,7 +313,7 @@ def settled(drawn: dict[str, Any], caps: Capabilities, fixed: dict[str, Any]) ->
             drawn["window"], drawn["caching"], drawn["kv_groups"] = None, False, (FULL,)
         else:
             drawn["cross"] = False
-    if "loads" not in fixed and (drawn["group_size"] > 1 or any(drawn[name] for name in BESIDE_NO_LOADS)):
+    if "loads" not in fixed and excludes_loads(drawn.__getitem__):
         drawn["loads"] = 0
     if drawn["loads"] > 1 and "chunked" not in fixed:
         drawn["chunked"] = True
