@@ -386,7 +386,7 @@ STORE_WITNESSES: Witnesses = {
     "expire": lambda can: can.leases,
     "ended after its lease": lambda can: can.leases,
     "lost its source": lambda can: can.leases and can.remote_loads,
-    "told again": lambda can: can.parts,
+    "noticed again": lambda can: can.parts,
 }
 STORE_NEEDS = {
     "refcount-exact": REFCOUNTS,

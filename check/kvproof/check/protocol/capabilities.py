@@ -48,7 +48,7 @@ class StoreCan:
     copies_all: bool = False  # all that a store from the device wrote is copied to a lower tier when it ends: `Copied`
     remote_loads: bool = False  # only loads have leases, which may run out under a reader far away: `end_load`
     ends_leases: bool = False  # a lease that has run out holds nothing from then on, also while a load reads under it
-    parts: bool = False  # a load may have several readers: it ends when each has told that it is done (`notice`)
+    parts: bool = False  # a load may have several readers: it ends when each has said that it is done (`notice`)
     asks_first: bool = False  # a store may first ask a lower tier for its keys, and take slots when that has answered
 
 

@@ -2,9 +2,9 @@
 
 A reader copies the bytes of slots by itself, and the store does not see when. So it says until when an offer is in
 force, and at the end whether what was read counts: it does if the offer was in force until then. An offer whose lease
-has run out ends at once, whoever still reads under it, and whatever other offers do.
+has run out ends at once, also under readers that are not done, and whatever other offers do.
 
-A notice says that one reader is done. It counts once, however often it is told, and one that comes too late or for an
+A notice says that one reader is done. It counts once, however often it comes, and one that comes too late or for an
 offer that is unknown changes nothing. Offers are named by numbers that are not used again while readers may be late.
 """
 

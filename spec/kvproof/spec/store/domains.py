@@ -9,7 +9,7 @@ KEYS = Domain("Key", "NUM_KEYS")
 GROUPS = Domain("Group", "NUM_GROUPS")  # groups of layers
 PINS = Domain("Pin", "NUM_PINS")  # an id is used again after the pin has ended
 OWNERS = Domain("Owner", "NUM_OWNERS")
-PARTS = Domain("Part", "NUM_PARTS")  # of what an owner waits for: each is told to have ended, once
+PARTS = Domain("Part", "NUM_PARTS")  # of what an owner waits for: a notice says of each, once, that it has ended
 CLOCKS = Domain("Clock", 1)  # there is one clock
 TIMES = Domain("Time", None, is_signed=True)  # of the clock; a negative number: never
 

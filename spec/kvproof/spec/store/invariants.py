@@ -304,13 +304,13 @@ def what_lost_its_source_is_not_whole(state: StoreState) -> bool:
 
 
 @invariant("pin-own")
-def only_awaited_parts_are_told(state: StoreState) -> bool:
+def only_awaited_parts_are_noticed(state: StoreState) -> bool:
     """A part that has ended is one of those that a living owner waits for."""
     return all(
         0 <= state.parts[o]
         and state.parts[o] <= NUM_PARTS
         and implies(not state.live[o], state.parts[o] == 0)
-        and implies(state.told[o][p], p < state.parts[o])
+        and implies(state.noticed[o][p], p < state.parts[o])
         for o in OWNERS
         for p in PARTS
     )

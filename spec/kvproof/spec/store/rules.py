@@ -20,7 +20,7 @@ from kvproof.spec.store.state import (
     RESERVED,
     WRITE,
     StoreState,
-    are_told,
+    all_noticed,
     has_content,
     is_in_force,
     is_listed,
@@ -86,7 +86,7 @@ def end_owner(state: StoreState, owner: OwnerId) -> None:
     require(state.live[owner], "the owner exists")
     state.live[owner] = False
     state.parts[owner] = 0
-    state.told[owner] = [False for p in PARTS]
+    state.noticed[owner] = [False for p in PARTS]
     check(all(state.owner[p] != owner or not is_in_force(state, p) for p in PINS), "pin-own")
 
 
@@ -97,15 +97,15 @@ def await_parts(state: StoreState, owner: OwnerId, number: Count) -> None:
     require(state.parts[owner] == 0, "it waits for no parts yet")
     require(number <= NUM_PARTS, "there are so many parts")
     state.parts[owner] = number
-    check(number == 0 or not are_told(state, owner), "pin-own")
+    check(number == 0 or not all_noticed(state, owner), "pin-own")
 
 
 @rule
 def notice(state: StoreState, owner: OwnerId, part: PartId) -> None:
     """A part has ended. A notice that is late or doubled, or of another owner, fires nothing."""
     require(part < state.parts[owner], "the owner waits for the part", "pin-own")
-    require(not state.told[owner][part], "the part has not ended before", "pin-own")
-    state.told[owner][part] = True
+    require(not state.noticed[owner][part], "the part has not ended before", "pin-own")
+    state.noticed[owner][part] = True
     check(state.live[owner], "pin-own")
 
 
@@ -161,7 +161,7 @@ def end_load(state: StoreState, pin: PinId, owner: OwnerId) -> None:
     require(state.owner[pin] == owner, "who ends a pin holds it", "pin-own")
     require(is_in_force(state, pin), "the pin is in force", "pin-own")
     require(state.mover[pin] == NONE, "no transfer reads the block by this pin", "source-held")
-    require(are_told(state, owner), "every part that the owner waits for has ended", "pin-own")
+    require(all_noticed(state, owner), "every part that the owner waits for has ended", "pin-own")
     end_read(state, pin)
     check(state.kind[pin] == NONE, "pin-own")
 

@@ -98,7 +98,7 @@ class StoreState:
     is_void: list[bool] = real(PINS, to=FLAGS, start=False)  # of a writer: a transfer into its block lost its source
     live: list[bool] = real(OWNERS, to=FLAGS, start=False)  # the owner exists
     parts: list[int] = real(OWNERS, to=COUNTS)  # how many parts its pins wait for
-    told: list[list[bool]] = real(OWNERS, PARTS, to=FLAGS, start=False)  # the part has ended, by a notice
+    noticed: list[list[bool]] = real(OWNERS, PARTS, to=FLAGS, start=False)  # the part has ended, by a notice
     clock: list[int] = real(CLOCKS, to=COUNTS)
 
     phase: list[int] = real(FLIGHTS, to=STATUSES, start=NONE)  # SUBMITTED, LANDED or FAILED; NONE: no such transfer
@@ -176,9 +176,9 @@ def is_under_a_move(state: StoreState, pin: int) -> bool:
 
 
 @predicate
-def are_told(state: StoreState, owner: int) -> bool:
+def all_noticed(state: StoreState, owner: int) -> bool:
     """Every part that the owner waits for has ended."""
-    return all(implies(p < state.parts[owner], state.told[owner][p]) for p in PARTS)
+    return all(implies(p < state.parts[owner], state.noticed[owner][p]) for p in PARTS)
 
 
 @predicate

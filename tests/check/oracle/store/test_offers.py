@@ -1,10 +1,11 @@
-"""Stores whose loads are offers: readers far away hold a lease, and each tells when it is done."""
+"""Stores whose loads are offers: readers far away hold a lease, and each says when it is done."""
 
 from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from docs.generate.broken import EndsOneLeaseAtATime, SaysThatAllCounts
 
 from kvproof.check.oracle.store.judge import StoreJudge
 from kvproof.check.protocol.finding import AdapterError, Finding
@@ -75,14 +76,6 @@ class HasOneReader(OwnOffers):
 LAWFUL = [OwnOffers, KeepsUntilDone, HasReadersBeside, HasOneReader]
 
 
-class TellsNothing(OwnOffers):
-    """What was read counts, also after its lease."""
-
-    def notice(self, transfer: int, part: int) -> bool:
-        super().notice(transfer, part)
-        return True
-
-
 class TellsNothingOfOneReader(HasOneReader):
     """What was read counts, also after its lease."""
 
@@ -97,16 +90,6 @@ class GivesUpTooMuch(OwnOffers):
     def notice(self, transfer: int, part: int) -> bool:
         super().notice(transfer, part)
         return False
-
-
-class EndsOneLeaseAtATime(OwnOffers):
-    """Of the leases that have run out, the first one ends; the others wait for the next time."""
-
-    def advance(self, seconds: int) -> None:
-        self.offers.now += seconds
-        over = [number for number, offer in self.offers.open.items() if offer.until <= self.offers.now]
-        for number in over[:1]:
-            self.offers.end(number)
 
 
 class KeepsWhatIsPartlyRead(OwnOffers):
@@ -161,7 +144,7 @@ class EndsAnother(OwnOffers):
 
 
 WRONG = [
-    (TellsNothing, "void-told"),
+    (SaysThatAllCounts, "void-told"),
     (TellsNothingOfOneReader, "void-told"),
     (GivesUpTooMuch, "pin-own"),
     (EndsOneLeaseAtATime, "lease-ends"),
@@ -178,7 +161,7 @@ WRONG = [
 def test_a_store_that_ends_its_offers_is_not_refuted(subject: type[OwnStore]) -> None:
     done = walk(STORES, subject(), 1, max_operations=4_000, seconds=60.0)
     assert done.finding is None, (done.finding.text, done.counterexample and done.counterexample.operations)
-    expected = ["told again"] if subject.capabilities.parts else []
+    expected = ["noticed again"] if subject.capabilities.parts else []
     expected += ["lost its source", "ended after its lease"] if subject.capabilities.remote_loads else []
     assert all(done.coverage[one] for one in expected)
 
@@ -208,14 +191,14 @@ def test_a_reader_keeps_nothing_that_lost_its_source_and_others_may_use_the_slot
     operations: list[Operation] = [*OFFERED, ("wait", 1), ("begin_store", 3, 1, (1, 2)), ("land", 3), ("report", 3)]
     judge = judged(OwnOffers(), *operations, ("land", 2), ("notice", 2, 0), ("notice", 2, 1), ("notice", 2, 1))
     assert sorted(judge.observed.entries) == [1, 2]
-    assert judge.coverage["lost its source"] == judge.coverage["told again"] == 1
+    assert judge.coverage["lost its source"] == judge.coverage["noticed again"] == 1
     with pytest.raises(Finding, match="lost its source"):
-        judged(TellsNothing(), *operations, ("land", 2), ("notice", 2, 0), ("notice", 2, 1))
+        judged(SaysThatAllCounts(), *operations, ("land", 2), ("notice", 2, 0), ("notice", 2, 1))
 
 
 def test_what_was_read_in_time_may_count_after_the_lease() -> None:
     read = [*OFFERED, ("land", 2), ("wait", 1), ("notice", 2, 0), ("notice", 2, 1)]
-    for subject in (OwnOffers(), TellsNothing()):
+    for subject in (OwnOffers(), SaysThatAllCounts()):
         assert judged(subject, *read).explained.state.kind == judged(OwnOffers()).explained.state.kind
 
 

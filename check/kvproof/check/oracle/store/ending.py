@@ -74,11 +74,15 @@ class EndJudge:
 
     def _ended(self, one: Transfer, context: str) -> None:
         """The store was informed of the end of a transfer."""
+        if not self._ended_after_its_lease(one):
+            self.explained.end(one, context)
+
+    def _ended_after_its_lease(self, one: Transfer) -> bool:
+        """Whether the lease of a transfer that is over had ended before, and took its pins."""
         if one.has_lapsed:
             self.coverage["ended after its lease"] += 1
             self.explained.end_lapsed(one)
-        else:
-            self.explained.end(one, context)
+        return one.has_lapsed
 
     def _load_ended(self, one: Transfer, answer: object, context: str) -> None:
         """The store was informed of the end of a load, and says of one from far away whether what it brought counts."""
@@ -88,28 +92,25 @@ class EndJudge:
         check_answer(context.partition("(")[0], answer, bool)
         self.store.reply.text = "counts" if answer else "does not count"
         self.coverage["lost its source"] += one.is_void
-        if one.has_lapsed:
-            self.coverage["ended after its lease"] += 1
-            self.explained.end_lapsed(one)
-        elif not answer:
+        if not self._ended_after_its_lease(one) and not answer:
             sentence = "the lease of the load is in force, and the store says that what it brought does not count"
             raise Finding("pin-own", sentence, call=context)
         self.explained.end_sent(one, context, counts=bool(answer))
 
     @enabled_when(about=lambda judge: judge.store.done())
     def op_notice(self, transfer: int, part: int) -> bool:
-        """A reader of a load says that it is done. What is told twice, or too late, changes nothing."""
+        """A reader of a load says that it is done. What is said twice, or too late, changes nothing."""
         if not 0 <= part < self.explained.num_parts:
             return False
         one, context = self.transfers.get(transfer), f"notice(transfer {transfer}, part {part})"
         answer = self.call("total-calls", "notice", transfer, part)
         state = self.explained.state
-        if one is None or state.told[one.owner][part]:
-            self.coverage["told again"] += 1
-            self.store.reply.text = "told before"
+        if one is None or state.noticed[one.owner][part]:
+            self.coverage["noticed again"] += 1
+            self.store.reply.text = "noticed before"
         else:
             self.explained.fire("notice", context, one.owner, part)
-            if all(state.told[one.owner][: self.explained.num_parts]):
+            if all(state.noticed[one.owner][: self.explained.num_parts]):
                 self._load_ended(one, answer, context)
                 del self.transfers[transfer]
                 self.store.over.append(transfer)

@@ -101,7 +101,7 @@ def state_key(judge: StoreJudge) -> Hashable:
             one.failed,
             one.is_asking,
             one.is_void,
-            tuple(judge.explained.state.told[one.owner]),
+            tuple(judge.explained.state.noticed[one.owner]),
             tuple(sorted({*one.named})),
         )
         for one in judge.transfers.values()

@@ -239,7 +239,7 @@ def _numbers(state: StoreState) -> Hashable:
 
 def _waiting(state: StoreState, owners: Sequence[int]) -> tuple[Any, ...]:
     """What each owner waits for."""
-    return tuple([(state.parts[owner], tuple(state.told[owner])) for owner in owners])
+    return tuple([(state.parts[owner], tuple(state.noticed[owner])) for owner in owners])
 
 
 def _plain(state: StoreState) -> tuple[Any, ...]:
