@@ -37,7 +37,7 @@ def is_proved(one: Obligation) -> bool:
             "end_owner",
             "state.parts[owner] = 0",
             "state.parts[owner] = state.parts[owner]",
-            "only_awaited_parts_are_told",
+            "only_awaited_parts_are_noticed",
         ),
         ("begin_store", "state.entry[state.tier[block]][key] == NONE", "True", "status_tells_who_refers"),
     ],
