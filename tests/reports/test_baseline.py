@@ -48,7 +48,7 @@ def test_a_new_finding_is_worse_and_one_of_the_baseline_is_not(before: Result) -
     assert difference("b.json", old, refuting(deepcopy(before), "free: raises", ACCEPTED)).worse == []
     other = difference("b.json", old, refuting(deepcopy(before), "fork: raises"))
     assert other.worse == ["new finding: walker/frame-kept/x: fork: raises"]
-    assert other.better == ["fixed: frame-kept: free: raises"]
+    assert other.better == ["not found, and perhaps hidden by a new finding: frame-kept: free: raises"]
 
 
 def test_a_baseline_of_an_older_kvproof_has_a_finding_by_its_former_signature(before: Result) -> None:
@@ -193,6 +193,20 @@ def test_a_finding_whose_property_is_no_longer_judged_is_not_fixed(before: Resul
         now.checks = [replace(one, verdict=verdict) if one.property == "swap-mapping" else one for one in now.checks]
         found_now = difference("b.json", before, now)
         assert (found_now.worse, found_now.better) == (worse, better)
+
+
+@pytest.mark.parametrize(
+    ("new", "is_hidden"), [("fork: too small", True), ("fork: too small (window)", True), ("swap: lost (swap)", False)]
+)
+def test_a_finding_that_a_new_one_may_hide_is_not_fixed(before: Result, new: str, is_hidden: bool) -> None:
+    """Runs with all features of the new finding mostly end there."""
+    gone = "hit: not there (caching, window)"
+    now = refuting(deepcopy(before), new)
+    refuting(before, gone)
+    found = difference("b.json", before, now)
+    assert found.worse[0].startswith("new finding: ")
+    assert f"not found, and perhaps hidden by a new finding: frame-kept: {gone}" in found.better or not is_hidden
+    assert f"fixed: frame-kept: {gone}" in found.better or is_hidden
 
 
 def test_another_seed_or_effort_than_that_of_the_baseline_is_reported(before: Result) -> None:

@@ -3,7 +3,8 @@
 Worse are: a finding that the baseline does not have (findings are the same if they refute the same property in the same
 way), a weaker verdict of a check, a check that the subject no longer supports, a rule, witness or kind of operation
 that is no longer reached, less effort, and less work than an effort of the baseline did. A finding of the baseline
-that is gone is better, if its property was judged again.
+that is gone is better, if its property was judged again. It is fixed only if no new finding may hide it: runs that use
+the features of the new one mostly end there.
 
 Only results of one subject are compared; its releases may differ. With another seed, effort or version of kvproof, a
 run may miss what is rare. Then only what the baseline reached often must be reached. Another command has other judges
@@ -114,9 +115,12 @@ def difference(name: str, before: Result, now: Result) -> Difference:
     judged = {(check.judge, check.property) for check in now.checks if check.verdict is not Verdict.UNSUPPORTED}
     decided = _refuted(now) | {place for place, verdict in _weakest(now).items() if verdict is not Verdict.UNKNOWN}
     is_same_command = before.run.command == now.run.command
-    for place, text in _gone(before, now):
+    new = [one for one in findings(now) if not is_known(one, findings(before))]
+    for place, known, text in _gone(before, now):
         if place not in judged:
             worse += [f"no longer judged: {text}"] if is_same_command else []
+        elif any(one.features <= known.features for one in new):
+            better.append(f"not found, and perhaps hidden by a new finding: {text}")
         else:
             better.append(f"{'fixed' if place in decided else 'not found, and not decided'}: {text}")
     if is_same_command:
@@ -142,12 +146,12 @@ def _conditions(run: Run) -> dict[str, str]:
     return {**named, "effort": run.effort or "none", "budget": budget}
 
 
-def _gone(before: Result, now: Result) -> Iterator[tuple[Place, str]]:
-    """The findings of the baseline that the result does not have: their judge and property, and what they are."""
+def _gone(before: Result, now: Result) -> Iterator[tuple[Place, Identity, str]]:
+    """The findings of the baseline that the result does not have: judge and property, identity, and what they are."""
     found = findings(now)
     for known, check in findings(before).items():
         if not any(is_known(one, [known]) for one in found):
-            yield (check.judge, known.property), f"{known.property}: {_mechanism(check)}"
+            yield (check.judge, known.property), known, f"{known.property}: {_mechanism(check)}"
 
 
 def excuse_witnesses(before: Result, now: Result) -> None:
