@@ -10,8 +10,9 @@ ENGINES = "engines add", "vllm-v", "sglang", "transformers==", "lmdeploy", "benc
 
 PREPARED = {
     "../README.md": """
-        echo 'from kvproof.impl import BlockManager, Sequence, SequenceGroup' >serve.py
-        echo 'BlockManager(4, 8, 0).allocate(SequenceGroup("1", [Sequence(1, [1, 2, 3], 4)]))' >>serve.py
+        mkdir tests && cp examples/forty_lines.py tests/adapter.py
+        git init --quiet --initial-branch=main . && git add tests
+        git -c user.name=name -c user.email=name@example.org commit --quiet --message=base
     """,
     "ci.md": """
         mkdir yourpackage tests
@@ -29,10 +30,12 @@ PREPARED = {
 
 INDEX = "it installs from a package index; tests/test_install.py installs the wheel"
 MACHINES = "it needs a cluster; tests/check/hosts runs a small one"
+CHECKOUT = "it needs a git repository with a checkout; tests/check/hunting/gate has a small one"
 MAKE = "it is a target of the Makefile, which CI runs"
 NOT_RUN = {
-    "../README.md": {"make ": MAKE, "kvproof init": "`tutorial.md` runs it, and shows the exit code 2"},
+    "../README.md": {"make ": MAKE, "kvproof gate --subject vllm-v1": CHECKOUT},
     "blind-spots.md": {"kvproof faults --of impl --jobs": "it takes an hour; `make faults` runs it"},
+    "ci.md": {"kvproof gate": CHECKOUT},
     "corpus.md": {
         "kvproof corpus reproduce": "it downloads releases; tests/check/hunting/corpus show one fault",
         "kvproof corpus run": "it takes hours; `make corpus` runs it",
@@ -161,6 +164,7 @@ BLOCKS_NOT_RUN = {
     "architecture.md": {"spec/      the specification": "a list of folders", "8   cli   conformance.py": "a drawing"},
     "ci.md": {
         "on: [pull_request]": GITHUB,
+        "on:": GITHUB,
         "jobs:": GITHUB,
         "block-manager:": "it runs on GitLab",
         "trusted_subjects": "the configuration of the repository on the same page has this line",

@@ -18,20 +18,20 @@ MARKS = {Exit.OK: "✅", Exit.REFUTED: "❌"}
 
 def markdown(result: Result, folder: Path) -> str:
     """The verdict, what it means for a user, the counterexamples in folded sections, the table, and the work done."""
-    verdict = f"{MARKS.get(result.exit_code(), '⚠️')} **{_inline(sentence(result))}**"
+    verdict = f"{MARKS.get(result.exit_code(), '⚠️')} **{inline(sentence(result))}**"
     verdict += f" Seed {result.run.seed}." if result.run.has_seed else ""
     done = [f"{judge}: {work_line(counts)}" for judge, counts in work(result).items() if counts]
     unmet = [f"never reached: {witness.name} ({witness.judge})" for witness in result.unmet_witnesses()]
     facts = "\n".join(
-        f"- {_inline(line)}"
+        f"- {inline(line)}"
         for line in map(
             cut, (*done, *left_out(result), *refusal_lines(result), *unmet, *_differences(result), *result.messages)
         )
     )
-    to_do = "\n\n".join(map(_inline, advice(result)))
-    head = [f"## kvproof {_inline(result.run.command)}", verdict, _explained(result), to_do]
-    examples = [_folded(found, others) for found, others in shortest_first(counterexamples(result, folder))]
-    return _fitted([part for part in head if part], examples, [part for part in (_table(result), facts) if part])
+    to_do = "\n\n".join(map(inline, advice(result)))
+    head = [f"## kvproof {inline(result.run.command)}", verdict, _explained(result), to_do]
+    examples = [folded(found, others) for found, others in shortest_first(counterexamples(result, folder))]
+    return fitted([part for part in head if part], examples, [part for part in (_table(result), facts) if part])
 
 
 def _table(result: Result) -> str:
@@ -40,7 +40,7 @@ def _table(result: Result) -> str:
     names = judges(result)
     rows = [["property", *names], ["---"] * (1 + len(names))]
     rows += [[name, *(cell(result, name, judge)[0] for judge in names)] for name in properties(result)]
-    return "\n".join(f"| {' | '.join(_inline(word) for word in row)} |" for row in rows)
+    return "\n".join(f"| {' | '.join(inline(word) for word in row)} |" for row in rows)
 
 
 def _explained(result: Result) -> str:
@@ -50,7 +50,8 @@ def _explained(result: Result) -> str:
     return "\n".join(["If it is broken, a user of the server sees:", *rows]) if rows else ""
 
 
-def _folded(found: FindingView, others: list[FindingView]) -> str:
+def folded(found: FindingView, others: list[FindingView]) -> str:
+    """A counterexample in a section that can be folded; a failure is open. others: the same fault, found otherwise."""
     lines = [found.text_of_details(), *map(printable, also_found(found, others))]
     text = _cut("\n".join(lines), PART_BYTES_MAX)
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
@@ -60,7 +61,7 @@ def _folded(found: FindingView, others: list[FindingView]) -> str:
     )
 
 
-def _fitted(head: list[str], examples: list[str], tail: list[str]) -> str:
+def fitted(head: list[str], examples: list[str], tail: list[str]) -> str:
     """As many counterexamples as fit between head and tail, and the number of those that do not fit."""
     text = _cut("\n\n".join(head), SUMMARY_BYTES_MAX // 4) + "\n"
     end = f"\n{_cut(part, SUMMARY_BYTES_MAX // 4)}\n" if (part := "\n\n".join(tail)) else ""
@@ -79,7 +80,7 @@ def _cut(text: str, bytes_max: int) -> str:
     return data[:bytes_max].decode("utf-8", "ignore") + "\n… the rest is in report.txt"
 
 
-def _inline(text: str) -> str:
+def inline(text: str) -> str:
     """The text on one line, with Markdown and HTML characters escaped."""
     return re.sub(r"([\\`*_\[\]|~])", r"\\\1", escape(" ".join(printable(text).split()), quote=False))
 

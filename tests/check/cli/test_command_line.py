@@ -248,5 +248,5 @@ def test_an_interrupt_before_the_run_is_one_line_and_exit_code_130(
 
 def test_the_list_of_commands_cuts_no_sentence() -> None:
     lines = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output.partition("Commands:\n")[2].splitlines()
-    assert len(lines) == 22
+    assert len(lines) == 23
     assert all(line.endswith(".") and not line.endswith("...") for line in lines), lines

@@ -16,6 +16,7 @@ from kvproof.check.cli.device import devices
 from kvproof.check.cli.examples import examples
 from kvproof.check.cli.explore import explore
 from kvproof.check.cli.faults import faults, faults_command
+from kvproof.check.cli.gate import gate
 from kvproof.check.cli.history import compare, history
 from kvproof.check.cli.hunt import hunt
 from kvproof.check.cli.init import init
@@ -51,6 +52,7 @@ IN_SHORT: dict[Callable[..., None], str] = {  # the lines of `kvproof --help`, e
     prove: "Prove the specification for every size.",
     explore: "Search every state of one small scope.",
     hunt: "Search for counterexamples, and report the shortest of each kind.",
+    gate: "Report what a change in git adds, repairs and leaves.",
     campaign: "Hunt in many subjects, releases and configurations.",
     replay: "Replay counterexamples; report FIXED, FAILED or ERROR.",
     bisect: "Find the releases in which a counterexample fails.",

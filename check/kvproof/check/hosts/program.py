@@ -38,11 +38,12 @@ def finished(
     environment: Mapping[str, str] | None = None,
     in_other_encoding: str = "strict",
     encoding: str | None = None,
+    folder: Path | None = None,
 ) -> Finished:
     """Run a program to its end. Raises OSError if it cannot be started, TimeoutError, and ValueError for bad text.
 
     in_other_encoding: what becomes of output that has another encoding, as the `errors` of `bytes.decode`. encoding: of
-    the output; by default that of the locale.
+    the output; by default that of the locale. folder: it works there; by default where this process does.
     """
     try:
         done = subprocess.run(
@@ -53,6 +54,7 @@ def finished(
             errors=in_other_encoding,
             env=environment,
             timeout=seconds,
+            cwd=folder,
         )
     except subprocess.TimeoutExpired as error:
         raise TimeoutError(f"no answer within {seconds:g} s") from error
@@ -70,8 +72,9 @@ def started(
     inherited: Iterable[int] = (),
     environment: Mapping[str, str] | None = None,
     is_in_own_session: bool = False,
+    folder: Path | None = None,
 ) -> Running:
-    """Start a program. inherited: further descriptors that it gets. Raises OSError."""
+    """Start a program. inherited: further descriptors that it gets. folder: it works there. Raises OSError."""
     return subprocess.Popen(
         command,
         stdin=streams[0],
@@ -80,6 +83,7 @@ def started(
         pass_fds=tuple(inherited),
         env=environment,
         start_new_session=is_in_own_session,
+        cwd=folder,
     )
 
 

@@ -1,0 +1,181 @@
+"""`kvproof gate`: what a change in a repository adds, repairs and leaves."""
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kvproof.check.cli.app import app
+from kvproof.check.hunting.gate import imports, judged, replayed
+from kvproof.check.hunting.gate.imports import path_for
+from kvproof.check.hunting.gate.sides import Hunted
+from kvproof.check.runs.errors import UsageError
+from kvproof.spec.verdict import Exit
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+RIGHT = (EXAMPLES / "forty_lines.py").read_text()
+COUNTS = "        for block in self.tables[child]:\n            self.refcounts[block] += 1\n"
+FORGETS = RIGHT.replace(COUNTS, "")
+ADAPTER = "adapter.py:Adapter"
+
+
+def git(folder: Path, *words: str) -> None:
+    identity = ("-c", "user.name=n", "-c", "user.email=e", "-c", "init.defaultBranch=main")
+    subprocess.run(["git", "-C", str(folder), *identity, *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with the tags `right` and `wrong`; the working tree is right."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "--quiet")
+    for tag, text in (("right", RIGHT), ("wrong", FORGETS)):
+        (folder / "adapter.py").write_text(text)
+        git(folder, "add", ".")
+        git(folder, "commit", "--quiet", "-m", tag)
+        git(folder, "tag", tag)
+    (folder / "adapter.py").write_text(RIGHT)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def gate(*words: str) -> Result:
+    return CliRunner().invoke(app, ["gate", "--effort", "300", *words])
+
+
+@pytest.fixture
+def quick(few_scopes: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hunts and replays of a gate are done in this process, in few scopes."""
+
+    def run(how: Hunted, name: str, words: list[str], said: Path | None) -> int:
+        with contextlib.chdir(how.folder):
+            if name == judged.REPLAY:
+                replayed.main(*words)
+                return 0
+            done = CliRunner().invoke(app, [*words, "--no-isolation"])
+            if said is not None:
+                said.write_text(done.output)
+            return done.exit_code
+
+    monkeypatch.setattr(judged, "_run", run)
+
+
+def comment() -> str:
+    return Path(".kvproof/gate/gate.md").read_text()
+
+
+def test_a_change_adds_what_only_the_second_state_has(repository: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (repository / "adapter.py").write_text(FORGETS)
+    done = gate("--subject", ADAPTER, "--base", "right")
+    assert done.exit_code == Exit.WORSE_THAN_BASELINE, done.output
+    assert "the working tree adds 1 finding to right" in done.output
+    assert "it repairs 0 and leaves 0" in done.output
+    assert "refcount-exact is refuted for adapter.py:Adapter at step 4" in comment()
+    assert "while calling BlockManager.fork of adapter.py:" in capfd.readouterr().out
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_change_repairs_what_was_refuted_and_whose_run_refutes_nothing_now(repository: Path) -> None:
+    done = gate("--subject", ADAPTER, "--base", "wrong")
+    assert "adds no finding to wrong" in done.output
+    assert "it repairs 1 and leaves 0" in done.output
+    assert "  repaired: refcount-exact: fork" in done.output
+
+    done = gate("--subject", ADAPTER, "--base", "wrong", "--head", "wrong")
+    assert "was hunted before; its result is in" in done.output  # a commit does not change
+    assert "it repairs 0 and leaves 1" in done.output
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_a_new_fault_may_hide_is_not_called_repaired(repository: Path) -> None:
+    line = "def allocate(self, seq: int, num_tokens: int) -> None:\n"
+    ends = line + '        raise RuntimeError("ends every run")\n'
+    (repository / "adapter.py").write_text(FORGETS.replace(line, ends))
+    done = gate("--subject", ADAPTER, "--base", "wrong")
+    assert done.exit_code == Exit.WORSE_THAN_BASELINE, done.output
+    assert "it repairs 0 and leaves 0, and 1 were not met again" in done.output
+    assert "not met again, and not shown to be repaired: refcount-exact: fork" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--base", "nowhere", "--subject", ADAPTER), "has no commit nowhere: fetch it first"),
+        (("--base", "--all", "--subject", ADAPTER), "has no commit --all"),
+        (("--base", "right"), "no subject is given"),
+        (("--base", "right", "--subject", "kvproof"), "kvproof is a part of kvproof"),
+        (("--base", "right", "--subject", "vllm-v1==0.33.0"), "vllm-v1==0.33.0 is a release"),
+        (("--base", "right", "--subject", "vllm-v1==/"), "/ is not in"),
+        (("--base", "right", "--subject", "later.py:Adapter"), "has no later.py: there is no subject to compare with"),
+        (("--base", "right", "--subject", "../x.py:Adapter"), "../x.py is not in"),
+        (("--base", "right", "--subject", "adapter.py:Other"), "ended with exit code 2"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_message(repository: Path, words: tuple[str, ...], said: str) -> None:
+    done = gate(*words)
+    assert (done.exit_code, said in done.output) == (Exit.USAGE, True), done.output
+
+
+def test_a_folder_without_a_repository_has_no_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = gate("--subject", ADAPTER, "--base", "main")
+    assert (done.exit_code, "is in no git repository" in done.output) == (Exit.USAGE, True)
+
+
+# What a state imports -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Two trees with one package, of which another tree is on the path; it returns the named tree."""
+    for name in ("here", "there"):
+        package = tmp_path / name / "src" / "thirty"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(f'PLACE = "{name}"\n')
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "there" / "src"))
+    return lambda name: tmp_path / name
+
+
+def imported(path: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("PYTHONPATH", path)
+    words = [sys.executable, "-P", "-c", "import thirty; print(thirty.PLACE)"]
+    return subprocess.run(words, capture_output=True, text=True, check=True, cwd=folder).stdout.strip()
+
+
+def test_a_state_imports_its_own_packages_and_not_what_is_installed(
+    installed: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = installed("here").resolve()
+    before = str(installed("there") / "src")
+    assert imported(before, here, monkeypatch) == "there"
+    path = path_for(here, here, here / "links")
+    assert imported(path, here, monkeypatch) == "here"
+
+
+def test_a_state_that_imports_its_own_packages_needs_no_links(
+    installed: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = installed("there").resolve()
+    assert path_for(there, there, there / "links") == str(installed("there") / "src")
+    assert not (there / "links").exists()
+
+
+def test_an_import_hook_that_comes_first_is_refused(
+    installed: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = installed("here").resolve()
+    monkeypatch.setattr(imports, "_found_elsewhere", lambda *_: {"thirty": "elsewhere"})
+    with pytest.raises(UsageError, match="`import thirty` finds elsewhere"):
+        path_for(here, here, here / "links")
+
+
+def test_a_package_that_kvproof_uses_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "msgspec").mkdir()
+    (tmp_path / "msgspec" / "__init__.py").write_text("")
+    with pytest.raises(UsageError, match="kvproof itself uses msgspec"):
+        path_for(tmp_path.resolve(), tmp_path, tmp_path / "links")
