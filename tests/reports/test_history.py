@@ -76,6 +76,15 @@ def test_a_run_that_did_not_judge_the_property_or_did_not_finish_says_nothing_ab
     assert states(run(1, True), run(2, verdicts=undecided), run(3, is_complete=False)) == [(OPEN, 1, 1)]
 
 
+def test_a_run_that_met_a_new_finding_that_may_hide_another_says_nothing_about_that_one() -> None:
+    new, elsewhere = replace(FOUND, property="frame-kept"), replace(FOUND, property="frame-kept", signature="x (swap)")
+    hides, hides_not = (run(2, findings=[one], subject="vllm-v0==0.7.0") for one in (new, elsewhere))
+    assert (OPEN, 1, 1) in states(run(1, True), hides)
+    assert (OPEN, 2, 2) in states(run(1, True), hides, run(3, True))  # not flaky
+    assert (FIXED, 1, 2) in states(run(1, True), hides_not)
+    assert (FIXED, 1, 2) in states(run(1, findings=[FOUND, new]), hides)  # they were met together before
+
+
 def test_a_finding_of_some_runs_of_the_same_code_seed_and_effort_is_flaky() -> None:
     (subject,) = histories([run(1, True), run(2), run(3)])
     assert [one.why for one in subject.flaky] == [

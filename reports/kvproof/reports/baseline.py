@@ -119,7 +119,7 @@ def difference(name: str, before: Result, now: Result) -> Difference:
     for place, known, text in _gone(before, now):
         if place not in judged:
             worse += [f"no longer judged: {text}"] if is_same_command else []
-        elif any(one.features <= known.features for one in new):
+        elif known.may_be_hidden_by(new):
             better.append(f"not found, and perhaps hidden by a new finding: {text}")
         else:
             better.append(f"{'fixed' if place in decided else 'not found, and not decided'}: {text}")

@@ -9,6 +9,9 @@
 - *flaky*: some complete runs with the same code, command, seed and effort found it and others did not; or, over several
   commits or releases with the same command, seed and effort, it was found, then not found, then found again.
 
+A run that did not find it says nothing of it if it met another finding that may hide it, and which no run with this
+finding has.
+
 The code is the same if the release of the subject and the version of kvproof are; for a subject without a release, if
 the commit of the working folder is known, has no changes, and is the same.
 
@@ -103,7 +106,7 @@ def _findings(runs: Sequence[RecordedRun]) -> list[FindingHistory]:
 
 def _history(identity: Identity, finding: Check, runs: Sequence[RecordedRun]) -> FindingHistory:
     seen = [run for run in runs if run.has(identity)]
-    judged = [run for run in runs if run.has(identity) or (run.is_complete and identity.property in run.judged)]
+    judged = [run for run in runs if run.has(identity) or _has_looked(run, identity, seen)]
     state, why = FLAKY, _flaky(identity, judged)
     if not why:
         last = seen[-1]
@@ -111,6 +114,13 @@ def _history(identity: Identity, finding: Check, runs: Sequence[RecordedRun]) ->
         same = {_inputs(run) for run in seen}
         state = OPEN if not later else FIXED if any(_inputs(run) in same for run in later) else GONE
     return FindingHistory(finding, seen[0], seen[-1], len(seen), len(judged), state, why)
+
+
+def _has_looked(run: RecordedRun, identity: Identity, seen: Sequence[RecordedRun]) -> bool:
+    """Whether a run that did not find it could have. seen: the runs that found it."""
+    others = [one.identity for one in run.findings if one.property not in NOTES]
+    new = [one for one in others if not any(earlier.has(one) for earlier in seen)]
+    return run.is_complete and identity.property in run.judged and not identity.may_be_hidden_by(new)
 
 
 def _inputs(run: RecordedRun) -> tuple[str, int, str]:

@@ -35,6 +35,13 @@ class Identity:
         """The features of the configuration that the run uses."""
         return parts_of(self.signature)[1]
 
+    def may_be_hidden_by(self, others: Iterable["Identity"]) -> bool:
+        """Whether a search that met one of the others may have missed this finding because of it.
+
+        A run with all features of the other one mostly ends there, and half of the later runs leave one of them out.
+        """
+        return any(one.features <= self.features for one in others)
+
     def is_covered_by(self, known: "Identity", is_same: Callable[[str, str], bool] = str.__eq__) -> bool:
         """Whether a known finding is this one.
 
