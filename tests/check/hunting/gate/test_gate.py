@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
-from kvproof.check.hunting.gate import imports, judged, replayed
+from kvproof.check.hunting.gate import imports, replayed, running
 from kvproof.check.hunting.gate.imports import path_for
 from kvproof.check.hunting.gate.sides import Hunted
 from kvproof.check.runs.errors import UsageError
@@ -20,6 +20,7 @@ EXAMPLES = Path(__file__).parents[4] / "examples"
 RIGHT = (EXAMPLES / "forty_lines.py").read_text()
 COUNTS = "        for block in self.tables[child]:\n            self.refcounts[block] += 1\n"
 FORGETS = RIGHT.replace(COUNTS, "")
+SELDOM = "        for block in self.tables[child]:\n            self.refcounts[block] += len(self.tables) < 5\n"
 ADAPTER = "adapter.py:Adapter"
 
 
@@ -54,7 +55,7 @@ def quick(few_scopes: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def run(how: Hunted, name: str, words: list[str], said: Path | None) -> int:
         with contextlib.chdir(how.folder):
-            if name == judged.REPLAY:
+            if name == running.REPLAY:
                 replayed.main(*words)
                 return 0
             done = CliRunner().invoke(app, [*words, "--no-isolation"])
@@ -62,7 +63,7 @@ def quick(few_scopes: None, monkeypatch: pytest.MonkeyPatch) -> None:
                 said.write_text(done.output)
             return done.exit_code
 
-    monkeypatch.setattr(judged, "_run", run)
+    monkeypatch.setattr(running, "_run", run)
 
 
 def comment() -> str:
@@ -100,6 +101,27 @@ def test_what_a_new_fault_may_hide_is_not_called_repaired(repository: Path) -> N
     assert done.exit_code == Exit.WORSE_THAN_BASELINE, done.output
     assert "it repairs 0 and leaves 0, and 1 were not met again" in done.output
     assert "not met again, and not shown to be repaired: refcount-exact: fork" in done.output
+
+
+def test_what_the_first_state_has_too_and_did_not_meet_is_not_added(
+    repository: Path, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first hunt is cut short here; a change of answers can also lead the second one elsewhere."""
+    seldom = RIGHT.replace(COUNTS, SELDOM)
+    (repository / "adapter.py").write_text(seldom)
+    git(repository, "commit", "--all", "--quiet", "-m", "seldom")
+    run = running._run
+
+    def short_at_first(how: Hunted, name: str, words: list[str], said: Path | None) -> int:
+        is_first = name == running.KVPROOF and said is not None
+        return run(how, name, ["1" if is_first and one == "3000" else one for one in words], said)
+
+    monkeypatch.setattr(running, "_run", short_at_first)
+    done = gate("--subject", ADAPTER, "--base", "HEAD", "--effort", "3000")
+    assert "has refcount-exact too; the working tree is hunted again" in done.output, done.output
+    assert "adds no finding to HEAD" in done.output
+    assert "it repairs 0 and leaves 1" in done.output
+    assert done.exit_code == Exit.OK
 
 
 @pytest.mark.parametrize(

@@ -7,34 +7,31 @@ change. The working tree may, so it is always hunted.
 import hashlib
 import os
 import shutil
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import distributions
 from pathlib import Path
 
 import msgspec
 
 from kvproof.check.counterexample.replay import ReplayStatus
-from kvproof.check.hosts.program import SAME, Streams, how_it_ended, module, started
-from kvproof.check.hosts.supervised_command import signals_passed_on
+from kvproof.check.hosts.program import how_it_ended
 from kvproof.check.hosts.workers import code_digest
-from kvproof.check.hunting.gate.replayed import Replayed
+from kvproof.check.hunting.gate.running import hunt, last_words, replayed
 from kvproof.check.hunting.gate.sides import NAME_CHARACTERS, Hunted, Side, hunted, repository, side_of
-from kvproof.check.runs.errors import UsageError
+from kvproof.check.runs.errors import UsageError, fail
 from kvproof.check.runs.store import CRASHES, RESULT, explained
 from kvproof.check.runs.terminal import output, say
 from kvproof.reports.baseline import findings, is_known, read_baseline
-from kvproof.reports.document import DocumentError, read, write_atomically
+from kvproof.reports.document import DocumentError, encode, read, write_atomically
 from kvproof.reports.gate_comment import LEFT, OPEN, REPAIRED, Change, comment, lines
 from kvproof.reports.identity import Identity
-from kvproof.reports.result import Result
+from kvproof.reports.result import Check, Result
 from kvproof.reports.summary import number
 from kvproof.spec.verdict import Exit
 
-KVPROOF = "kvproof.check.cli.app"
 WORKING_TREE = "the working tree"
-REPLAY = "kvproof.check.hunting.gate.replayed"
-COMMENT, SAID, SAID_AGAIN, REPLAYED = "gate.md", "hunt.txt", "replay.txt", "replayed.json"
+COMMENT, SAID, BASELINE = "gate.md", "hunt.txt", "baseline.json"
+ROUNDS_MAX = 4  # hunts of the state after the change, each without what the one before showed to be older
 LOOKED = (Exit.OK, Exit.REFUTED, Exit.INCONCLUSIVE, Exit.WORSE_THAN_BASELINE)  # of a hunt that looked at the subject
 
 
@@ -73,9 +70,16 @@ def gate(given: GateOptions) -> Exit:
     else:
         say(console, f"{base.name} was hunted before; its result is in {kept}")
     say(console, f"{base.name}: {number(len(findings(before)), 'finding', 'findings')}. {head.name} is hunted.")
-    how = hunted(repo, head, given.subject, given.like, links / "head")
-    code, now = _head_of(head, how, given, kept, out / "head")
-    change = Change(given.subject, base.name, head.name, _words(given), now, _fates(before, now, how, kept))
+    then = hunted(repo, head, given.subject, given.like, links / "head")
+    for _ in range(ROUNDS_MAX):
+        code, now = _head_of(head, then, given, before, out)
+        if not (older := _older(now, how, out)):
+            break
+        say(console, f"{base.name} has {', '.join(one.property for one in older)} too; {head.name} is hunted again.")
+        before = replace(before, checks=[*before.checks, *older])
+    else:
+        raise fail(f"each of {ROUNDS_MAX} hunts met further findings that {base.name} has too", Exit.INCONCLUSIVE)
+    change = Change(given.subject, base.name, head.name, _words(given), now, _fates(before, now, then, kept))
     for line, style in lines(change):
         say(console, line, style)
     with explained(out / COMMENT):
@@ -108,23 +112,37 @@ def _base_of(side: Side, how: Hunted, given: GateOptions, folder: Path) -> Resul
     """Hunt the base. Raises UsageError if that says nothing of the subject."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    code = _hunt(how, [*_words(given), "--out", str(folder)], folder / SAID)
+    code = hunt(how, [*_words(given), "--out", str(folder)], folder / SAID)
     if code not in LOOKED:
-        raise UsageError(f"the hunt of {side.name} {how_it_ended(code)}: {_last_words(folder / SAID)}")
+        raise UsageError(f"the hunt of {side.name} {how_it_ended(code)}: {last_words(folder / SAID)}")
     try:
         return read_baseline(folder / RESULT)
     except DocumentError as error:
         raise UsageError(f"the hunt of {side.name} did not finish: {error}") from error
 
 
-def _head_of(side: Side, how: Hunted, given: GateOptions, kept: Path, out: Path) -> tuple[Exit, Result]:
+def _head_of(side: Side, how: Hunted, given: GateOptions, before: Result, out: Path) -> tuple[Exit, Result]:
     """Hunt the state after the change, with the result of the base as its baseline."""
-    shutil.rmtree(out, ignore_errors=True)
-    named = [str(one) if side.is_copy else os.path.relpath(one, how.folder) for one in (kept / RESULT, out)]
-    code = _hunt(how, [*_words(given), "--baseline", named[0], "--out", named[1]], None)
+    head = out / "head"
+    shutil.rmtree(head, ignore_errors=True)
+    with explained(out / BASELINE):
+        write_atomically(out / BASELINE, encode(before))
+    named = [str(one) if side.is_copy else os.path.relpath(one, how.folder) for one in (out / BASELINE, head)]
+    code = hunt(how, [*_words(given), "--baseline", named[0], "--out", named[1]], None)
     if code not in LOOKED:
         raise UsageError(f"the hunt of {side.name} {how_it_ended(code)}")
-    return Exit(code), read(out / RESULT, Result)
+    return Exit(code), read(head / RESULT, Result)
+
+
+def _older(now: Result, how: Hunted, out: Path) -> list[Check]:
+    """The new findings that the base has too: there, their runs refute the same property.
+
+    The second hunt may draw other runs than the first, because the subject answers otherwise.
+    """
+    new = [one for one in now.checks if one.is_failure and one.trace is not None]
+    traces = [out / "head" / CRASHES / Path(one.trace or "").name for one in new]
+    done = replayed(how, traces, out)
+    return [one for one, again in zip(new, done, strict=True) if again.property == one.property]
 
 
 def _fates(before: Result, now: Result, how: Hunted, kept: Path) -> dict[str, list[str]]:
@@ -142,47 +160,8 @@ def _fates(before: Result, now: Result, how: Hunted, kept: Path) -> dict[str, li
             fates[OPEN].append(f"{known.property}: {known.signature}")
         else:
             gone[known] = kept / CRASHES / Path(check.trace).name
-    for known, done in zip(gone, _replayed(how, list(gone.values()), kept), strict=True):
+    for known, done in zip(gone, replayed(how, list(gone.values()), kept), strict=True):
         is_left = done.property == known.property
         fate = REPAIRED if done.status == str(ReplayStatus.FIXED) else LEFT if is_left else OPEN
         fates[fate].append(f"{known.property}: {known.signature}")
     return fates
-
-
-def _replayed(how: Hunted, traces: list[Path], kept: Path) -> list[Replayed]:
-    """What became of each run. Raises UsageError."""
-    if not traces:
-        return []
-    out = kept / REPLAYED
-    code = _run(how, REPLAY, [str(out), how.subject, *map(str, traces)], kept / SAID_AGAIN)
-    if code:
-        raise UsageError(
-            f"the replay of the findings of the base {how_it_ended(code)}: {_last_words(kept / SAID_AGAIN)}"
-        )
-    return msgspec.json.decode(out.read_bytes(), type=list[Replayed])
-
-
-def _hunt(how: Hunted, words: list[str], said: Path | None) -> int:
-    """The exit code of a hunt. said: the file to which its output goes; None for that of this process."""
-    return _run(how, KVPROOF, ["hunt", "--subject", how.subject, *words], said)
-
-
-def _run(how: Hunted, name: str, words: list[str], said: Path | None) -> int:
-    """The exit code of a module of kvproof that runs where a side is."""
-    environment, command = {**os.environ, "PYTHONPATH": how.path}, module(name, *words)
-    with ExitStack() as ending:
-        streams: Streams = (SAME, SAME, SAME)
-        if said is not None:
-            file = ending.enter_context(said.open("wb")).fileno()
-            streams = SAME, file, file
-        process = started(command, streams, environment=environment, is_in_own_session=True, folder=how.folder)
-        with signals_passed_on(lambda: process.pid) as signals:
-            code = process.wait()
-    if signals:
-        raise KeyboardInterrupt
-    return code
-
-
-def _last_words(file: Path) -> str:
-    text = file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return text[-1] if text else "it printed nothing"
