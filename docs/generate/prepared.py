@@ -49,6 +49,9 @@ NOT_RUN = {
         "kvproof hunt --subject vllm-v1==./vllm": "it needs a checkout; tests/check/subjects/loading judges some",
     },
     "install.md": {"python -m pip": INDEX},
+    "own-manager.md": {
+        "kvproof hunt --level encoder": "kvproof has no such cache of its own; tests/check/oracle/encoder have some"
+    },
     "recording.md": {
         "kvproof record --out trace.jsonl -- python generate.py": "it needs a model; tests/check/recording has one"
     },
