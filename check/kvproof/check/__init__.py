@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kvproof.check.protocol.capabilities import Capabilities as Capabilities
     from kvproof.check.protocol.capabilities import EncoderCan as EncoderCan
     from kvproof.check.protocol.capabilities import ManagerCan as ManagerCan
+    from kvproof.check.protocol.capabilities import PairCan as PairCan
     from kvproof.check.protocol.capabilities import PoolCan as PoolCan
     from kvproof.check.protocol.capabilities import SchedulerCan as SchedulerCan
     from kvproof.check.protocol.capabilities import StoreCan as StoreCan
@@ -38,6 +39,7 @@ HOMES = {
     "Capabilities": CAN,
     "EncoderCan": CAN,
     "ManagerCan": CAN,
+    "PairCan": CAN,
     "PoolCan": CAN,
     "SchedulerCan": CAN,
     "StoreCan": CAN,

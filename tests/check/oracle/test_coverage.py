@@ -9,7 +9,7 @@ import pytest
 
 from kvproof.check.oracle import coverage
 from kvproof.check.oracle.coverage import OF_CONNECTORS, OF_STORES, PROPERTIES, RECORDING, Facts, has_meaning
-from kvproof.check.oracle.level import ENCODER, LEVELS, MANAGER, POOL, STORE, Level
+from kvproof.check.oracle.level import ENCODER, LEVELS, MANAGER, PAIR, POOL, STORE, Level
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import Config, Observation, Unsupported
 from kvproof.check.protocol.scopes import SCOPES, Scope
@@ -24,7 +24,7 @@ def test_every_property_has_a_row_with_every_level() -> None:
 
 
 def test_a_level_without_an_entry_in_the_rows_has_needs_of_its_own() -> None:
-    assert [level for level in LEVELS if level.needs] == [POOL, STORE, ENCODER]
+    assert [level for level in LEVELS if level.needs] == [POOL, STORE, ENCODER, PAIR]
     for level in (POOL, STORE):
         assert level.needs.keys() < MEANINGS.keys()
         answers = {name: level.unsupported(name, Facts(Capabilities())) for name in MEANINGS}
@@ -39,7 +39,7 @@ def everything() -> Facts:
     can = replace(
         Capabilities(), num_overtaken_max=0, lost_hits=0, refusal_slack=0, eviction=BLOCK_LRU, **everything_on
     )
-    return Facts(replace(can, connectors=("own",)))
+    return Facts(replace(can, connectors=("own",), lease_seconds=1))
 
 
 def raised_in(folder: str) -> set[str]:

@@ -115,8 +115,8 @@ def test_what_is_no_record_of_capabilities_is_a_fault_of_the_adapter() -> None:
     with pytest.raises(AdapterError) as raised:
         capabilities_of(with_capabilities(OwnStore, {"leases": True})())
     assert str(raised.value) == (
-        "Former.capabilities must be a PoolCan, StoreCan, EncoderCan, ManagerCan, SchedulerCan or Capabilities; "
-        "it is {'leases': True}"
+        "Former.capabilities must be a PoolCan, StoreCan, EncoderCan, PairCan, ManagerCan, SchedulerCan "
+        "or Capabilities; it is {'leases': True}"
     )
     with pytest.raises(AdapterError, match=r"Former\.capabilities\.leases is wrong: Expected `bool`, got `int`"):
         capabilities_of(with_capabilities(OwnStore, StoreCan(leases=2))())  # type: ignore[arg-type]

@@ -52,7 +52,7 @@ def test_an_operation_reads_as_a_call(operation: Operation, config: Config, text
 
 
 def test_every_operation_has_a_handler_in_the_judge_of_its_level() -> None:
-    subjects: list[Any] = [find(f"kvproof{name}")() for name in ("", "-scheduler", "-pool", "-store")]
+    subjects: list[Any] = [find(f"kvproof{name}")() for name in ("", "-scheduler", "-pool", "-store", "-pair")]
     subjects.append(Oldest())
     levels = [*map(level_of, subjects)]
     assert {level.name for level in levels} == {level.name for level in LEVELS}

@@ -1,4 +1,4 @@
-"""The levels at which a subject can be judged: block manager, scheduler, pool of block ids, KV store, encoder outputs.
+"""The levels at which a subject can be judged: manager, scheduler, pool of block ids, store, encoder outputs, pair.
 
 What differs between the levels is a field of `Level`. Code that works at every level takes the record, and asks for it
 in one place: `level_of` for a subject, `level_of_config` for a run that has a configuration already, and
@@ -35,6 +35,9 @@ from kvproof.check.oracle.encoder.rules import EncoderRules
 from kvproof.check.oracle.firing import LONG_TABLE, SpecRunner
 from kvproof.check.oracle.frame import frame_of, frame_of_pool
 from kvproof.check.oracle.manager import ManagerJudge
+from kvproof.check.oracle.pair.coverage import PAIR_NEEDS, PAIR_WITNESSES
+from kvproof.check.oracle.pair.judge import PairJudge, frame_of_pair
+from kvproof.check.oracle.pair.rules import PairRules
 from kvproof.check.oracle.pool import PoolJudge
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.oracle.store.judge import StoreJudge, frame_of_store
@@ -65,6 +68,19 @@ from kvproof.check.protocol.manager import (
 )
 from kvproof.check.protocol.manager_operations import ManagerOperation
 from kvproof.check.protocol.operations import TypedOperation
+from kvproof.check.protocol.pair import (
+    PAIR_CALLS,
+    PAIR_SETTINGS,
+    Offer,
+    OnWire,
+    PairConfig,
+    PairLoad,
+    PairStep,
+    Piece,
+    Reported,
+    Sent,
+)
+from kvproof.check.protocol.pair_operations import PairOperation
 from kvproof.check.protocol.pool import POOL_CALLS, Cleared, PoolConfig, PoolOperation, Removed, Stored
 from kvproof.check.protocol.scheduler import (
     LIMITS,
@@ -137,6 +153,12 @@ def compile_rules_of_stores() -> None:
 def compile_rules_of_encoders() -> None:
     """Compile the rules that judges of caches of encoder outputs run."""
     EncoderRules(EncoderConfig(), Counter())
+
+
+@cache
+def compile_rules_of_pairs() -> None:
+    """Compile the rules that judges of pairs run."""
+    PairRules(PairConfig(), Counter())
 
 
 @dataclass(frozen=True)
@@ -484,7 +506,24 @@ ENCODER = Level(
     compile=compile_rules_of_encoders,
     system=STORES,
 )
-LEVELS = (MANAGER, SCHEDULER, POOL, STORE, ENCODER)
+PAIR = Level(
+    "pair",
+    PairConfig,
+    PairOperation.kinds(),
+    PAIR_CALLS,
+    PairJudge,
+    frame_of_pair,
+    PAIR_WITNESSES,
+    begins_with="offered",
+    needs=PAIR_NEEDS,
+    other_needs="not judged for a pair of engines",
+    settings=PAIR_SETTINGS,
+    answers=(Offer, OnWire, PairLoad, PairStep, Piece, Reported, Sent, Chunk, Observation),
+    replay_seconds_max=20.0,
+    compile=compile_rules_of_pairs,
+    system=STORES,
+)
+LEVELS = (MANAGER, SCHEDULER, POOL, STORE, ENCODER, PAIR)
 
 
 # Which level it is ------------------------------------------------------------------------------------------------

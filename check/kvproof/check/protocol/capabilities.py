@@ -64,6 +64,20 @@ class EncoderCan:
 
 
 @dataclass(frozen=True)
+class PairCan:
+    """What a pair of engines can do."""
+
+    caching: bool = False  # both sides have a prefix cache
+    block_sizes: bool = False  # the blocks of the sides may have different numbers of tokens
+    load_failures: tuple[str, ...] = ()  # what it can do if a claim is lost, by the engine's names
+    dies: bool = False  # a side may die, and another engine takes its place
+    weathers: tuple[str, ...] = ("calm", "slow", "lossy")  # those in which it is judged: of `protocol.pair`
+    lease_seconds: int = 0  # how long an offer is held for a reader who says nothing; 0: for ever
+    ends_leases: bool = False  # an offer that is over and that nothing reads is given back in the next step of its side
+    rest_seconds: int = 0  # within so many seconds after its request ended, nothing is left of it on either side
+
+
+@dataclass(frozen=True)
 class ManagerCan:
     """What a block manager can do."""
 
@@ -170,12 +184,12 @@ class SchedulerCan(ManagerCan):
 
 
 @dataclass(frozen=True)
-class Capabilities(StoreCan, PoolCan, EncoderCan, SchedulerCan):
+class Capabilities(StoreCan, PoolCan, EncoderCan, PairCan, SchedulerCan):
     """What subjects of all levels can do."""
 
 
-OfALevel = PoolCan | StoreCan | EncoderCan | ManagerCan
-RECORDS = PoolCan, StoreCan, EncoderCan, ManagerCan, SchedulerCan, Capabilities
+OfALevel = PoolCan | StoreCan | EncoderCan | PairCan | ManagerCan
+RECORDS = PoolCan, StoreCan, EncoderCan, PairCan, ManagerCan, SchedulerCan, Capabilities
 
 
 def whole(declared: OfALevel) -> Capabilities:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvproof.check.protocol.adapter_check import RequiredCalls, calls_of
-from kvproof.check.protocol.capabilities import EncoderCan, ManagerCan, PoolCan, SchedulerCan, StoreCan
+from kvproof.check.protocol.capabilities import EncoderCan, ManagerCan, PairCan, PoolCan, SchedulerCan, StoreCan
 from kvproof.check.protocol.encoder import ENCODER_CALLS, EncoderConfig, EncoderObservation, EncoderSubject
 from kvproof.check.protocol.manager import Config, Observation
 from kvproof.check.protocol.manager_adapter import ALWAYS, INSTEAD, MODULES, NEEDED, description_of, signature_of
+from kvproof.check.protocol.pair import PAIR_CALLS, MortalPairSubject, PairAdapter, PairConfig, PairSubject
 from kvproof.check.protocol.store import STORE_CALLS, StoreAdapter, StoreConfig, StoreObservation, StoreSubject
 
 FIELD = re.compile(r"^    (\w+): [^=#]+= (.+?)(?:  # (.*))?$", re.MULTILINE)
@@ -154,6 +155,30 @@ ENCODER_CONFIGURATION = """
 ENCODER_OBSERVATION = """
 `observe` returns an `EncoderObservation`: {text}
 """
+PAIRS = """
+## Pairs of engines
+
+A pair of engines (`kvproof hunt --level pair`) has these calls. Sides are 0, which computes prompts, and 1, which
+generates; requests are numbers that kvproof chooses. kvproof is the users, the router, the model, the network and the
+clock. The adapter derives from `PairAdapter` (`kvproof.check.protocol.pair`), makes a `Wire`
+(`kvproof.check.protocol.wire`) in `open`, and lets its engines copy and send over it. It has each
+call that is not marked as needed.
+
+| call in Python | needed | what it does |
+| --- | --- | --- |
+"""
+OF_PAIRS = """
+A pair declares `PairCan(...)`:
+
+| capability | default | what it says of the pair |
+| --- | --- | --- |
+"""
+PAIR_CONFIGURATION = """
+`open` gets a `PairConfig`: `block_size`, `num_gpu_blocks` and `caching` as above, and
+
+| field | default | what it is |
+| --- | --- | --- |
+"""
 OWN_OBSERVE = """
 An adapter may define `observe` instead of the five, and then returns an `Observation`: {text}
 """
@@ -245,6 +270,13 @@ def page() -> str:
             _row("`num_embeddings`", f"`{EncoderConfig().num_embeddings}`", "embeddings that it has room for"),
             *_field_rows(EncoderConfig),
             ENCODER_OBSERVATION.format(text=_observation(EncoderObservation)),
+            PAIRS,
+            *call_rows(PairSubject, PAIR_CALLS, PairAdapter),
+            *call_rows(MortalPairSubject, PAIR_CALLS),
+            OF_PAIRS,
+            *_field_rows(PairCan),
+            PAIR_CONFIGURATION,
+            *_field_rows(PairConfig),
         ]
     )
 

@@ -456,4 +456,5 @@ SCHEDULER_CALLS = RequiredCalls(
         ("reports_tokens", "reports what users get", calls_of(DeliveringSubject)),
     ),
     marks=("schedule", "add_request"),
+    without=("offer_of",),
 )

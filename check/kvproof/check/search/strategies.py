@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
-from kvproof.check.oracle.level import ENCODER, MANAGER, POOL, SCHEDULER, STORE, Level, LevelJudge, level_of
+from kvproof.check.oracle.level import ENCODER, MANAGER, PAIR, POOL, SCHEDULER, STORE, Level, LevelJudge, level_of
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import Assumption, Config
 from kvproof.check.protocol.scopes import DEFAULT_SCOPE, SCOPES, Scope
@@ -13,6 +13,7 @@ from kvproof.check.search import (
     configurations,
     encoder_operations,
     manager_operations,
+    pair_operations,
     pool_operations,
     scheduler_operations,
     store_operations,
@@ -189,7 +190,15 @@ ENCODERS = Strategy(
     encoder_operations.EncoderOperations,
     encoder_operations.RUN_LENGTH,
 )
-STRATEGIES = {strategy.level.name: strategy for strategy in (MANAGERS, SCHEDULERS, POOLS, STORES, ENCODERS)}
+PAIRS = Strategy(
+    PAIR,
+    "pair",
+    pair_operations.draw_config,
+    pair_operations.PairOperations,
+    pair_operations.RUN_LENGTH,
+)
+ALL = MANAGERS, SCHEDULERS, POOLS, STORES, ENCODERS, PAIRS
+STRATEGIES = {strategy.level.name: strategy for strategy in ALL}
 
 
 def strategy_of(subject: Any) -> Strategy:

@@ -23,7 +23,7 @@ from kvproof.check.subjects.own import FORMS, own, without_attribute
 from kvproof.spec.extras import is_installed, not_installed
 
 Factory = Callable[[], ManagerSubject]
-MANAGER, SCHEDULER, POOL, STORE, ENCODER = "manager", "scheduler", "pool", "store", "encoder"
+MANAGER, SCHEDULER, POOL, STORE, ENCODER, PAIR = "manager", "scheduler", "pool", "store", "encoder", "pair"
 OF_EVERY_SUBJECT = ("capabilities", "open", "observe")  # at every level
 FORMS_OF_OWN = f"{FORMS} for your own"
 
@@ -113,6 +113,7 @@ ROWS = (
         "kvproof's own store, whose loads are leases of readers far away",
         _by("builtin.store.OwnOffers"),
     ),
+    Row("kvproof-pair", PAIR, "kvproof's own pair of engines: prefill, a wire, decode", _by("builtin.pair.OwnPair")),
     Row("kvproof-pool", POOL, "kvproof's own block pool with its prefix cache", _by("builtin.pool.OwnPool")),
     Row(
         "kvproof-scheduler",
