@@ -95,10 +95,12 @@ class TieredStore:
         return self.host.has(key)
 
     def place(self, key: bytes) -> int | None:
-        """The slot of memory to which the data of a new key is to be written; None if there is none.
+        """The slot of memory to which the data of a key is to be written; None if there is none, or the key has one.
 
         What the slot had is on the disk when the call returns. `keep` or `give_up` ends the write.
         """
+        if key in self.host.entries:  # memory has it, or a write of it has not ended
+            return None
         try:
             staged = self.host.stage([key])
         except NoSlotError:

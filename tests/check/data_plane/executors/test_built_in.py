@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kvproof.check.data_plane.executors import named
+from kvproof.check.data_plane.executors import built_in, named
 from kvproof.check.data_plane.mappings import scenario
 from kvproof.check.data_plane.memory.layouts import Geometry, Layout
 from kvproof.check.data_plane.run.harness import DEFAULT_STREAM, NO_STREAM, run_case
@@ -71,6 +71,7 @@ def plant_torn_writes(monkeypatch: pytest.MonkeyPatch) -> None:
         return len(data)
 
     monkeypatch.setattr(os, "pwrite", pwrite)
+    monkeypatch.setattr(built_in, "use_a_small_store", lambda seed: None)
 
 
 def test_a_torn_write_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
