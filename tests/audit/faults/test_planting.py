@@ -1,6 +1,7 @@
 """Faults are planted in a copy, and only where their text is found exactly once."""
 
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,6 +63,17 @@ def test_a_process_imports_the_faulty_copy_and_the_original_is_unchanged() -> No
         pool.free(pool.allocate(1))
         assert pool.observe().free == (2, 0)
     assert {path: path.read_text() for path in (ROOT / "impl").rglob("*.py")} == before
+
+
+def test_a_process_that_a_worker_starts_imports_the_faulty_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = sys.modules["kvproof"]
+    monkeypatch.setattr(package, "__path__", list(package.__path__))  # as `hosts.begin` makes it
+    with planted(FREE) as make:
+        pool = make()
+        pool.open(PoolConfig(num_gpu_blocks=3))
+        pool.free(pool.allocate(1))
+        assert pool.observe().free == (2, 0)
+    assert all(folder.startswith(str(ROOT)) for folder in package.__path__)
 
 
 def test_a_release_that_is_not_downloaded_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

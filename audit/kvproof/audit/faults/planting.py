@@ -105,11 +105,19 @@ def planted(fault: Fault) -> Iterator[RemoteFactory]:
 
 @contextmanager
 def _first_on_path(folder: str) -> Iterator[None]:
+    """Let processes that begin now import from this folder first.
+
+    In a worker, the folders of `kvproof` are a list that does not follow the path (`hosts.begin`).
+    """
+    package, before = sys.modules["kvproof"], sys.modules["kvproof"].__path__
     sys.path.insert(0, folder)
+    if isinstance(before, list):
+        package.__path__ = [os.path.join(folder, package.__name__), *before]
     try:
         yield
     finally:
         sys.path.remove(folder)
+        package.__path__ = before
 
 
 # In this process ------------------------------------------------------------------------------------------------------
