@@ -196,6 +196,9 @@ def with_theme(random: Random, capabilities: Capabilities, fixed: dict[str, Any]
     if themes and capabilities.speculative_tokens and capabilities.async_steps:
         ahead = {name: random.randint(1, getattr(capabilities, name)) for name in ("speculative_tokens", "async_steps")}
         themes.append({"transfers": False, "connector": ""} | ahead)
+    if capabilities.encodes_images and capabilities.long_prefills:  # who runs comes to images while others hold theirs
+        short = {"encoder_room": random.choice(ENCODER_ROOMS), "long_prefill_threshold": random.randint(1, 4)}
+        themes.append({"images": True, "chunked": True} | short)
     if not themes or random.random() >= THEMED_RUNS:
         return fixed
     theme = random.choice(themes)

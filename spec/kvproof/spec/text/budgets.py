@@ -144,6 +144,15 @@ def has_places_for_adapters(num_adapters: int, max_loras: int) -> bool:
 
 
 @predicate
+def has_room_for_output(num_kept: int, num_more: int, room: int) -> bool:
+    """Beside so many embeddings of other images there is room for the output of one more; 0 sets no bound.
+
+    Source: `encoder_cache_size` of vLLM's V1 scheduler.
+    """
+    return room == 0 or num_kept + num_more <= room
+
+
+@predicate
 def may_stop_short(num_tokens: int, max_num_batched_tokens: int, num_chunk: int, long_prefill_threshold: int) -> bool:
     """A chunk of `num_chunk` tokens may end before its prompt does: its step has no token left, or it has all it may.
 

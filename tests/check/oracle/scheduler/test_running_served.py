@@ -9,11 +9,13 @@ from tests.check.oracle.scheduler.test_async_steps import Ahead
 from tests.check.oracle.scheduler.test_transfers import Moves
 
 from kvproof.check.oracle.replay import finding_of
+from kvproof.check.oracle.scheduler.encoder_outputs import EncoderOutputs
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
 from kvproof.check.oracle.scheduler.running_served import Left, judge_running_served
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.subjects.builtin.scheduler import BuiltInScheduler
+from kvproof.spec.text.identity import Image
 from kvproof.spec.trace import Operation
 
 STEP: list[Operation] = [("schedule",), ("launch",), ("complete", (0,))]
@@ -183,3 +185,58 @@ def test_where_kv_comes_and_goes_a_step_may_end_at_a_request_that_lacks_blocks(m
 
     with nullcontext() if moves_kv else pytest.raises(Finding, match="request 2 runs and is not in the step"):
         judge_running_served(judge.scheduler, ScheduledStep(), Left(0, 0))
+
+
+# A room for the outputs of images -------------------------------------------------------------------------------------
+
+CAT, DOG = Image("cat", 0, 1), Image("dog", 1, 2)
+
+
+def with_images(room: int, of_first: tuple[Image, ...] = (), of_waiting: tuple[Image, ...] = ()) -> EncoderOutputs:
+    """Two requests run, of which the second one reads the image of a dog next, and one waits."""
+    judge = SchedulerJudge(BuiltInScheduler(), SMALL)
+    for operation in [*TWO_RUN, add(3, 1)]:
+        judge.apply(operation)
+    state = judge.scheduler
+    state.config = replace(SMALL, encoder_room=room)
+    for seq, images in ((10, of_first), (20, (DOG,)), (30, of_waiting)):
+        state.seqs[seq].images = images
+    return EncoderOutputs(state)
+
+
+def passes_over_the_second(outputs: EncoderOutputs, num_left: int = 0, encodes: bool = False) -> bool:
+    step = ScheduledStep([Chunk(10, 1, 2)], encoded=[(10, (0,))] if encodes else [])
+    outputs.judge(step)
+    try:
+        judge_running_served(outputs.scheduler, step, Left(0, num_left), outputs)
+    except Finding as finding:
+        return finding.property == "running-served"
+    return False
+
+
+def test_images_of_those_who_run_may_have_the_room_until_they_end() -> None:
+    assert not passes_over_the_second(with_images(2, of_first=(CAT,)))
+    assert passes_over_the_second(with_images(3, of_first=(CAT,)))
+
+
+def test_images_of_the_step_have_the_room() -> None:
+    new = (Image("bird", 1, 1),)
+
+    assert not passes_over_the_second(with_images(2, of_first=new), encodes=True)
+    assert passes_over_the_second(with_images(3, of_first=new), encodes=True)
+
+
+def test_the_image_of_a_request_that_waits_takes_no_room() -> None:
+    outputs = with_images(2, of_waiting=(CAT,))
+    outputs.there["cat"] = 1
+
+    assert passes_over_the_second(outputs)
+    assert not passes_over_the_second(outputs, num_left=1)  # its image may have had the room
+
+
+def test_an_output_that_is_there_is_no_reason_to_wait() -> None:
+    outputs = with_images(2, of_first=(CAT,))
+    assert not passes_over_the_second(outputs)
+
+    outputs.there["dog"] = 2
+    assert passes_over_the_second(outputs)

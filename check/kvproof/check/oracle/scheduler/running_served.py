@@ -18,7 +18,8 @@ These do not count against a scheduler:
 - where requests are left out of the steps after their own (`staggered`), one that was in one of the last
   `async_steps - 1` steps: it waits until the last stage of the pipeline has its token;
 - with loads that fail, a request of which a step under way computes something in vain;
-- with a room for the outputs of images, any step: a request may wait until others have read theirs;
+- with a room for the outputs of images, a request whose next token reads an output for which there may be no room, and
+  a step that somebody leaves;
 - a request that is over with a step under way: it has a token that nobody needs. The scheduler may not know this, and
   lack blocks for it.
 """
@@ -28,6 +29,7 @@ from typing import NamedTuple
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.needed_blocks import cost_max
 from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState, unfinished
+from kvproof.check.oracle.scheduler.encoder_outputs import EncoderOutputs
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scheduler import ScheduledStep
 from kvproof.spec.text.budgets import PAUSED_ALL, is_within_budget, must_be_a_decode
@@ -43,12 +45,18 @@ class Left(NamedTuple):
     has_begun_again: bool = False  # whether a sequence whose load failed gave its blocks up in the step
 
 
-def judge_running_served(state: SchedulerState, step: ScheduledStep, left: Left) -> None:
-    """Who runs and has a token to compute is in the step, unless tokens, places or blocks may be too few for it."""
+def judge_running_served(
+    state: SchedulerState, step: ScheduledStep, left: Left, outputs: EncoderOutputs | None = None
+) -> None:
+    """Who runs and has a token to compute is in the step, unless tokens, places or blocks may be too few for it.
+
+    outputs: of the images that the worker has, for which there may be no room.
+    """
     config, capabilities = state.config, state.capabilities
     slack = capabilities.refusal_slack
     is_ahead = bool(config.async_steps and config.speculative_tokens)  # it may wait to learn what was rejected
-    is_unsure = is_ahead or config.encoder_room or left.has_begun_again or state.paused == PAUSED_ALL
+    gives_room = bool(config.encoder_room and left.num_seqs)  # who leaves gives the room of its images back late
+    is_unsure = is_ahead or gives_room or left.has_begun_again or state.paused == PAUSED_ALL
     if not capabilities.serves_running or slack is None or step.failed or is_unsure:
         return
     num_batched = sum([chunk.stop - chunk.start for chunk in step.chunks])
@@ -69,7 +77,7 @@ def judge_running_served(state: SchedulerState, step: ScheduledStep, left: Left)
         if not state.explainer.machine.function("may_answer_ok")(needed + slack, unused, 0):
             if state.moves_kv:
                 return
-        elif not (_is_left_out(state, request) or _is_over(state, members)):
+        elif not (_is_left_out(state, request) or _is_over(state, members) or _lacks_an_output(outputs, members)):
             passed_over = passed_over or (request, needed)
     if passed_over is not None:
         request, needed = passed_over
@@ -86,6 +94,11 @@ def judge_running_served(state: SchedulerState, step: ScheduledStep, left: Left)
 def _is_left_out(state: SchedulerState, request: ExpectedRequest) -> bool:
     """Whether the scheduler may leave the request out of this step, since it was in one of the last ones."""
     return state.config.staggered and request.newest_step > state.num_steps - state.config.async_steps
+
+
+def _lacks_an_output(outputs: EncoderOutputs | None, members: list[ExpectedSequence]) -> bool:
+    """Whether the output of an image that one of the sequences reads next may have no room."""
+    return outputs is not None and any(outputs.may_wait(seq) for seq in members)
 
 
 def _is_over(state: SchedulerState, members: list[ExpectedSequence]) -> bool:

@@ -101,7 +101,7 @@ class StepJudge:
         self._judge_budgets(step)
         if self.scheduler.paused:
             judge_paused(self.scheduler, step, held_up)
-        judge_running_served(self.scheduler, step, self.steps.left)
+        judge_running_served(self.scheduler, step, self.steps.left, self.outputs)
         for chunk in step.chunks:
             self.scheduler.requests[self.seqs[chunk.seq].group.id].newest_step = self.scheduler.num_steps
         judge_order(self.scheduler, held_up)

@@ -46,7 +46,7 @@ class Connector(SupportsHMA):
         """The blocks that were not filled, and the requests of which nothing was loaded, since the last call.
 
         reports_requests: whether the release takes requests; it does so for loads that last. is_whole: whether all are
-        reported as requests, which vLLM demands of models with several KV cache groups.
+        reported as requests, which vLLM demands of models with several KV cache groups from 0.31 on.
         """
         failed, self.failed = self.failed, {}
         invalid, wholly = set[int](), set[str]()

@@ -188,6 +188,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         self._resets_connector = "reset_connector: bool" in source
         self._drafts_ahead = "num_spec_tokens" in ahead
         self._reports_requests = "kv_connector_output.failed_recving" in source  # of which nothing was loaded
+        self._takes_blocks = "failed_recving instead" not in source  # of loads for several groups that failed
         self._reports_hits = REPORT_MODE in inspect.getsource(modules.request)
 
     def make(self, config: SchedulerConfig) -> Any:
@@ -447,7 +448,8 @@ class VllmV1Scheduler(SchedulerAdapter):
         self._arrived = [], []
         failed: dict[str, Any] = {}
         if self._connector.failed:
-            failed = self._connector.taken_failures(self._reports_requests, is_whole=len(self.config.kv_groups) > 1)
+            is_whole = len(self.config.kv_groups) > 1 and not self._takes_blocks
+            failed = self._connector.taken_failures(self._reports_requests, is_whole)
         if self._two:
             sent, received, wholly = map(sorted, self._two.over(sent, received, failed.get("failed_recving", ())))
             failed |= {"failed_recving": {*wholly}} if failed else {}
