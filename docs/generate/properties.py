@@ -32,6 +32,7 @@ PLANTED = {
     "cow-copied": "kvproof/parent-writes-without-looking",
     "conservation": "kvproof/block-16-lost",
     "no-leak-at-rest": "kvproof-scheduler/finished-sequence-keeps-its-blocks",
+    "preempted-as-set": "kvproof-scheduler/lone-sequence-swapped-in-any-mode",
     "eviction-order": "kvproof-pool/pool-finds-evicted-blocks",
     "one-writer": "kvproof-store/store-gives-a-new-slot-to-a-known-key",
     "abort-unseen": "kvproof-store/store-keeps-a-failed-key",

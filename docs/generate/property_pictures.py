@@ -70,6 +70,7 @@ PICTURES: dict[str, tuple[Row, ...]] = {
         ("step", "request 1  !request 2 is left out"),
         ("left", "~tokens  ~blocks"),
     ),
+    "preempted-as-set": (("preemption is", "recompute"), ("request 1", "+computed again  !on the host")),
     "tokens-delivered": (("generated", "the cat sat. ~the end"), ("user gets", "the cat sat. !and on")),
     "arrival-order": (("waiting", "1st: request 1  2nd: request 2"), ("let in", "!request 2")),
     "hit-written": (("store of key 7", "begun  ~not reported"), ("look-up of 7", "+no  !yes")),

@@ -199,6 +199,7 @@ def test_a_gate_without_enough_time_does_not_pass(faulty: str) -> None:
     assert {check["judge"] for check in document["checks"]} == judges
     unsupported = {check["property"] for check in document["checks"] if check["verdict"] == "unsupported"}
     of_schedulers = {"in-flight-held", "budget-kept", "progress", "running-served", "tokens-delivered", "arrival-order"}
+    of_schedulers |= {"preempted-as-set"}
     of_others = {"token-left", "events-agree"}  # kvproof's manager finds whole prompts, and reports no events
     assert unsupported == {*of_schedulers, *of_others, *OF_STORES, "nondeterministic"}
 

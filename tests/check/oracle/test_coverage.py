@@ -83,6 +83,7 @@ def test_every_property_can_be_decided_at_some_level() -> None:
         ("sharing-equal", Capabilities(), "the subject shares nothing: no fork, no prefix cache"),
         ("progress", Capabilities(), "judged only at the scheduler level"),
         ("running-served", Capabilities(serves_running=True, refusal_slack=0), "judged only at the scheduler level"),
+        ("preempted-as-set", Capabilities(preempts_as_set=True), "judged only at the scheduler level"),
         ("tokens-delivered", Capabilities(reports_tokens=True), "judged only at the scheduler level"),
         ("token-left", Capabilities(caching=True), None),
         (

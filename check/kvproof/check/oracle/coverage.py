@@ -100,6 +100,10 @@ SERVES_RUNNING = Need(
     lambda facts: facts.can.serves_running and facts.can.refusal_slack is not None,
     "the subject does not declare that all who run are in each step that has room for them",
 )
+PREEMPTS_AS_SET = Need(
+    lambda facts: facts.can.preempts_as_set,
+    "the subject does not declare what becomes of a request that loses its blocks",
+)
 DELIVERS = Need(lambda facts: facts.can.reports_tokens, "the subject does not report which tokens users get")
 CONNECTOR = Need(
     lambda facts: bool(facts.can.connectors),
@@ -188,6 +192,9 @@ PROPERTIES: dict[str, dict[str, Need]] = {
     ),
     "running-served": _row(
         SCHEDULER_LEVEL, scheduler=SERVES_RUNNING, recording=never("steps of a scheduler are not in a recording")
+    ),
+    "preempted-as-set": _row(
+        SCHEDULER_LEVEL, scheduler=PREEMPTS_AS_SET, recording=never("steps of a scheduler are not in a recording")
     ),
     "tokens-delivered": _row(
         SCHEDULER_LEVEL, scheduler=DELIVERS, recording=never("what users get is not in a recording")

@@ -160,6 +160,7 @@ class SchedulerCan(ManagerCan):
     connectors: tuple[str, ...] = ()  # its own connectors to host memory that it can have, by the engine's names
     hybrid_connectors: bool = False  # and with sliding windows and several KV groups
     reports_ends: bool = False  # it reports how each request ended that was aborted, ignored or failed
+    reports_each_end: bool = False  # and, of such a request, how each of its sequences ended: `EachEndSubject`
     reports_tokens: bool = False  # it reports which tokens users get
     policies: tuple[str, ...] = ()  # the orders of `spec.text.budgets` that it lets requests in; empty: any order
     long_prefills: bool = False  # it can bound the tokens of one prompt that a step computes
@@ -174,6 +175,7 @@ class SchedulerCan(ManagerCan):
     begins_prompts: bool = False  # a prompt that waits is begun by a step that has a token, a place and blocks for it
     serves_running: bool = False  # who runs is in each step that ends with a token, a place and blocks left for it
     preempts_last: bool = False  # blocks are taken from those who rank last among the requests that run (`policies`)
+    preempts_as_set: bool = False  # one sequence is swapped only if `preemption` says so, and never ended for room
     swaps_into_room: bool = False  # it swaps only whole prompts, and if the host has room for all that may run
     refuses_large_groups: bool = False  # it refuses a fork that makes a request larger than a step can run
 

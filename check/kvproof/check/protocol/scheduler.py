@@ -10,7 +10,8 @@ Some schedulers need more calls: one that launches a step before it reads the re
 (`TransferringSubject`, `HybridTransferringSubject`), one whose loads may fail (`FailingLoadsSubject`), one that
 verifies drafts (`SpeculatingSubject`), one whose requests have priorities (`PrioritySubject`), one with requests that
 go on (`SessionSubject`), one that can be paused (`PausingSubject`) or reset (`ResettingSubject`), one that reports how
-requests ended (`ReportingSubject`), and one that reports the tokens that users get (`DeliveringSubject`).
+requests ended (`ReportingSubject`) and how each of their sequences did (`EachEndSubject`), and one that reports the
+tokens that users get (`DeliveringSubject`).
 
 With `async_steps`, that many launched steps may be incomplete when the next one is scheduled. Steps complete in the
 order in which they were launched. The next step may continue with a token that an incomplete step samples. If the
@@ -413,6 +414,7 @@ class PrioritySubject(SchedulerSubject, Protocol):
 
 # How a request ends that does not finish by itself.
 ABORTED, IGNORED, CAPPED, FAILED = "aborted", "ignored", "capped", "failed"
+FINISHED = "finished"  # of a sequence: it had ended by itself before
 
 
 class ReportingSubject(SchedulerSubject, Protocol):
@@ -424,6 +426,16 @@ class ReportingSubject(SchedulerSubject, Protocol):
         ABORTED: by its user, or because there is no room for it. IGNORED: no step can run its prompt. CAPPED: it has
         grown too long for the pool. FAILED: its KV could not be loaded. Any other text is the scheduler's own word for
         a state that is not one of these.
+        """
+
+
+class EachEndSubject(ReportingSubject, Protocol):
+    """A scheduler that reports how each sequence of such a request ended (`reports_each_end`)."""
+
+    def each_ended(self) -> dict[int, str]:
+        """For each sequence of the requests that the last `ended` returned: how it ended, by the same words.
+
+        FINISHED: it had finished by itself before its request was over.
         """
 
 
@@ -453,6 +465,7 @@ SCHEDULER_CALLS = RequiredCalls(
         ("forks_itself", "forks by itself", calls_of(ForkingSubject)),
         ("priorities", "has priorities", calls_of(PrioritySubject)),
         ("reports_ends", "reports how requests ended", calls_of(ReportingSubject)),
+        ("reports_each_end", "reports how each sequence ended", calls_of(EachEndSubject)),
         ("reports_tokens", "reports what users get", calls_of(DeliveringSubject)),
     ),
     marks=("schedule", "add_request"),

@@ -54,7 +54,8 @@ class SchedulerAdapter:
     scheduler has, by number, and `self.requests_by_seq` the same ones by their sequences. `self.under_way` is what
     `next_step` returned first for each step that is not complete, the oldest first, `self.is_launched` whether the
     newest step was launched, and `self.now` the number of steps so far. `self.ends`, needed with `reports_ends`, is how
-    each request ended that was aborted, ignored or failed. `self.outputs`, needed with `reports_tokens`, is which
+    each request ended that was aborted, ignored or failed; `self.each_end`, needed with `reports_each_end`, is how each
+    sequence of such requests did. `self.outputs`, needed with `reports_tokens`, is which
     tokens the user of each sequence got with the last `take_results`.
     """
 
@@ -70,6 +71,7 @@ class SchedulerAdapter:
     requests_by_seq: dict[int, Request]
     under_way: list[Any]
     ends: dict[int, str]
+    each_end: dict[int, str]
     outputs: dict[int, list[int]]
     is_launched: bool
     now = 0
@@ -127,6 +129,7 @@ class SchedulerAdapter:
         self.requests_by_seq = {}
         self._refused: list[int] = []
         self.ends = {}
+        self.each_end = {}
         self.outputs = {}
         self._leaving: list[int] = []  # aborted, and not cancelled yet
         self.scheduler = self.make(config)
@@ -229,6 +232,11 @@ class SchedulerAdapter:
     def ended(self) -> dict[int, str]:
         """`ends`, which then begins again; called only if `capabilities.reports_ends`."""
         ended, self.ends = self.ends, {}
+        return ended
+
+    def each_ended(self) -> dict[int, str]:
+        """`each_end`, which then begins again; called only if `capabilities.reports_each_end`."""
+        ended, self.each_end = self.each_end, {}
         return ended
 
     def delivered(self) -> dict[int, list[int]]:

@@ -19,6 +19,7 @@ most one for each such step after each step that is not empty.
 from kvproof.spec.language import function, predicate
 
 FCFS, PRIORITY = POLICIES = "fcfs", "priority"  # the orders in which a scheduler may let requests in
+SWAP = "swap"  # what preemption may be set to: a request of one sequence is swapped out, too
 PAUSED_NEW, PAUSED_ALL = PAUSES = "new", "all"  # a paused scheduler lets nobody in, or serves nobody
 
 
@@ -98,6 +99,27 @@ def must_be_a_decode(stop: int, num_at_admission: int) -> bool:
 def may_recompute(num_members: int) -> bool:
     """Only a request with one member may be preempted by recomputation: several have no prompt in common."""
     return num_members == 1
+
+
+@predicate
+def may_be_swapped_out(num_members: int, is_set_to_swap: bool) -> bool:
+    """A request with one member is swapped out only where preemption is set to swap; else it is computed again.
+
+    Source: `Scheduler._preempt` of vLLM's V0 line.
+    """
+    return is_set_to_swap or not may_recompute(num_members)
+
+
+@predicate
+def may_be_computed_again(is_set_to_swap: bool, num_blocks: int, num_free_host: int) -> bool:
+    """Where preemption is set to swap, a request is computed again only if the host lacks room for its blocks."""
+    return not is_set_to_swap or num_blocks > num_free_host
+
+
+@predicate
+def may_end_for_lack_of_room(num_members: int) -> bool:
+    """A request that can be computed again is not ended because the host has no room for it."""
+    return not may_recompute(num_members)
 
 
 @predicate

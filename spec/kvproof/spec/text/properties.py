@@ -136,6 +136,11 @@ MEANINGS: dict[str, Meaning] = {
         "A request that runs is in each step that ends with a token, a place and blocks left for it.",
         "An answer stops for a while in the middle, while the GPU has room.",
     ),
+    "preempted-as-set": Meaning(
+        "A request that loses its blocks is swapped out or computed again as the configuration says, and one that can "
+        "be computed again is not ended for lack of room.",
+        "An answer breaks off, or memory of the host fills up with what should be computed again.",
+    ),
     "tokens-delivered": Meaning(
         "A user gets the tokens that were generated for the request, in order, each once, and none behind its end.",
         "An answer lacks words, repeats them, or goes on behind its end.",

@@ -343,7 +343,9 @@ class GivesUp(BuiltInScheduler):
 
     def __init__(self, slack: int | None) -> None:
         super().__init__()
-        self.capabilities = replace(BuiltInScheduler.capabilities, refusal_slack=slack, policies=())
+        self.capabilities = replace(
+            BuiltInScheduler.capabilities, refusal_slack=slack, policies=(), preempts_as_set=False
+        )
 
     def next_step(self) -> tuple[Any, ScheduledStep]:
         ended = [] if self.now == 1 else list(self.requests)

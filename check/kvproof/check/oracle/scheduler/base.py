@@ -14,7 +14,7 @@ from kvproof.check.oracle.scheduler.host_memory import HostMemory
 from kvproof.check.oracle.scheduler.what_is_judged import require_judged
 from kvproof.check.protocol.adapter_check import capabilities_of, check_adapter
 from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.scheduler import SCHEDULER_CALLS, ScheduledStep, SchedulerConfig, SchedulerSubject
+from kvproof.check.protocol.scheduler import FINISHED, SCHEDULER_CALLS, ScheduledStep, SchedulerConfig, SchedulerSubject
 from kvproof.spec.text import operations
 from kvproof.spec.text.identity import Identities
 
@@ -171,6 +171,7 @@ class SchedulerState:
         self.read_elsewhere: dict[int, frozenset[int]] = {}  # of those sequences: blocks that later tokens would read
         self.aborted_in: dict[int, UnderWay] = {}  # of aborted sequences that are sent: the newest step at that time
         self.ending: dict[int, tuple[str, ...]] = {}  # requests that are over, until the subject reports how they ended
+        self.finished: dict[int, list[int]] = {}  # by request that is not over: its sequences that ended by themselves
         self.to_sample_again: dict[int, list[int]] = {}  # by sequence: tokens that were sampled in vain, the last first
         self.loads_in_step: set[tuple[int, int]] = set()  # of the explained step: sequences, and where the loads begin
         self.without_slot: set[int] = set()  # sequences that have tables, but do not count as running
@@ -301,6 +302,8 @@ class SchedulerState:
     def forget(self, request: ExpectedRequest) -> None:
         """A request is over; the subject must not show its sequences any more."""
         del self.requests[request.id]
+        if request.id not in self.ending:
+            self.finished.pop(request.id, None)
         for seq in request.everyone():
             del self.seqs[seq.id]
             self.without_slot.discard(seq.id)
@@ -326,6 +329,8 @@ class SchedulerState:
                     expected=words,
                     observed=end,
                 )
+        if reported and self.capabilities.reports_each_end:
+            self._judge_each_end(reported, context)
         if self.ending and not self.under_way:
             request_id, expected = next(iter(self.ending.items()))
             raise Finding(
@@ -335,6 +340,22 @@ class SchedulerState:
                 expected=" or ".join(expected),
             )
         return reported
+
+    def _judge_each_end(self, reported: Mapping[int, str], context: str) -> None:
+        """A sequence that ended by itself before its request was over is reported so."""
+        ends: dict[int, str] = self.call("total-calls", "each_ended")
+        for request_id in reported:
+            for seq_id in self.finished.pop(request_id, ()):
+                self.coverage["finished before its request was over"] += 1
+                if (end := ends.get(seq_id, "not at all")) != FINISHED:
+                    raise Finding(
+                        "progress",
+                        f"$sequence of request {request_id} had ended by itself before, and is reported as $observed",
+                        call=context,
+                        expected=FINISHED,
+                        observed=end,
+                        sequence=f"sequence {seq_id}",
+                    )
 
     def execute(self) -> None:
         """The worker executes what was scheduled, and every reader reads back."""

@@ -306,6 +306,8 @@ class CompletionJudge:
                 request.is_doomed = True
             else:
                 request.members.remove(seq)
+                if self.capabilities.reports_each_end:
+                    self.scheduler.finished.setdefault(request.id, []).append(seq.id)
                 del self.seqs[seq.id]
         shares = [(parent, child, parent.tables) for parent, child in pairs]
         over = [r for r in self.scheduler.requests.values() if r.is_doomed and not self.scheduler.is_in_flight(r)]

@@ -18,6 +18,12 @@ from kvproof.check.oracle.hits import HitJudge
 from kvproof.check.oracle.needed_blocks import judge_window, may_end_for_good, num_blocks_kept, num_blocks_needed
 from kvproof.check.oracle.scheduler.base import SCHEDULE, ExpectedRequest, SchedulerState
 from kvproof.check.oracle.scheduler.failed_loads import FailedLoads
+from kvproof.check.oracle.scheduler.preemption import (
+    judge_computed_again,
+    judge_ended_for_room,
+    judge_swapped_out,
+    num_blocks_of,
+)
 from kvproof.check.oracle.scheduler.running_served import Left
 from kvproof.check.oracle.scheduler.service import judge_failed
 from kvproof.check.oracle.scheduler.step_checks import judge_places, judge_prompts, judge_room_left
@@ -126,6 +132,8 @@ class StepExplainer:
             raise Finding("frame-kept", f"request {request_id} is ended, and was over", call=SCHEDULE)
         is_failed = known is not None
         if not self._exceeds_limits(request):
+            if is_failed:
+                judge_ended_for_room(self.scheduler, request)
             self._judge_ignored(request) if known is None else judge_failed(self.scheduler, request, known)
         first = request.members[0]
         has_produced = any(len(seq.tokens) > request.num_prompt for seq in request.members)
@@ -214,11 +222,13 @@ class StepExplainer:
         num_tokens = sum([seq.num_unseen + self.config.speculative_tokens for seq in members])
         self.left = Left(num_tokens, len(members), tuple(leaving))
         going_out = [request for request in leaving if any(tables.get(seq.id) for seq in request.members)]
-        for request in leaving:
-            if request not in going_out:
-                self.preempt(request, SCHEDULE)
+        begin_again = [(request, num_blocks_of(request)) for request in leaving if request not in going_out]
+        for request, _ in begin_again:
+            self.preempt(request, SCHEDULE)
         for request in going_out:
+            judge_swapped_out(self.scheduler, request)
             self._swap_out(request, step)
+        judge_computed_again(self.scheduler, begin_again)
         self._judge_pairs(step.swap_out, self.worker.swap_out, "out")
 
     def _has_slid(self, seq: ExpectedSequence, observed: list[list[int]]) -> bool:

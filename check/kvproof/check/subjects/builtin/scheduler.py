@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvproof.check.protocol.manager import Assumption, Observation, Unsupported
-from kvproof.check.protocol.scheduler import ABORTED, CAPPED, IGNORED, Chunk, ScheduledStep, SchedulerConfig
+from kvproof.check.protocol.scheduler import ABORTED, CAPPED, FINISHED, IGNORED, Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.builtin.manager import (
     BuiltIn,
@@ -29,6 +29,7 @@ from kvproof.spec.text.identity import Image, Key
 MODES = {"auto": None, "recompute": PreemptionMode.RECOMPUTE, "swap": PreemptionMode.SWAP}
 RUNNING = SequenceStatus.RUNNING
 END_OF = {
+    SequenceStatus.FINISHED_STOPPED: FINISHED,
     SequenceStatus.FINISHED_ABORTED: ABORTED,
     SequenceStatus.FINISHED_IGNORED: IGNORED,
     SequenceStatus.FINISHED_LENGTH_CAPPED: CAPPED,
@@ -68,10 +69,12 @@ class BuiltInScheduler(SchedulerAdapter):
         num_overtaken_max=8,
         policies=(FCFS,),
         reports_ends=True,
+        reports_each_end=True,
         fills_steps=True,
         begins_prompts=True,
         serves_running=True,
         preempts_last=True,
+        preempts_as_set=True,
         refuses_large_groups=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
@@ -118,9 +121,9 @@ class BuiltInScheduler(SchedulerAdapter):
 
     def _note_end(self, group: SequenceGroup) -> None:
         """Keep how a request ended: every sequence that did not finish has the same status."""
-        statuses = {seq.status for seq in group.seqs} - {SequenceStatus.FINISHED_STOPPED}
-        words = sorted(END_OF.get(status, status.name) for status in statuses)
-        self.ends[int(group.request_id)] = " and ".join(words)
+        each = {seq.seq_id: END_OF.get(seq.status, seq.status.name) for seq in group.seqs}
+        self.each_end |= each
+        self.ends[int(group.request_id)] = " and ".join(sorted({*each.values()} - {FINISHED}))
 
     def next_step(self) -> tuple[SchedulerOutputs, ScheduledStep]:
         outputs = self.scheduler.schedule()

@@ -136,6 +136,7 @@ class VllmV0Scheduler(SchedulerAdapter):
         same_step_hits=True,
         reports_ends=True,
         swaps_into_room=True,
+        preempts_as_set=True,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
 
