@@ -18,6 +18,9 @@ class Line:
     def now(self) -> float:
         return self.time
 
+    def connect(self) -> int:
+        return 0
+
     def read(self, places: list[tuple[Place, Place]]) -> int:
         self.reads.append(places)
         self.moving.add(len(self.reads))

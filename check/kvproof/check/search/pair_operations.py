@@ -29,8 +29,8 @@ FORGOTTEN_SHARES = 0.1, 0.1, 0.4  # of the offers of a run: those that the route
 FAILED_SHARE = 0.3  # of the transfers of a lossy day: those that fail
 SHORT_WAITS = (1, 1, 2, 5)
 LONG_WAIT_SHARE = 0.3  # of those of a day that is not calm
-STALLED_SHARE = 0.25  # of the runs of a day that is not calm: those in which transfers take as long as several leases
-STALLED = {"pass": 1.0, "arrive": 0.03, "deliver": 3.0, "route": 1.0}  # weights of such a run
+STALLED_SHARE = 0.35  # of the runs of a day that is not calm: those in which transfers take as long as several leases
+STALLED = {"pass": 1.0, "arrive": 0.03, "deliver": 3.0, "route": 1.0, "work": 2.0}  # weights of such a run
 WEIGHTS = {
     "prompt": (0.5, 1.0),
     "route": (0.5, 1.0, 2.0),
@@ -46,7 +46,7 @@ WEIGHTS = {
     "work": (0.5, 2.0),
     "work_in_vain": (0.0, 0.3),
     "pass": (0.1, 0.3),
-    "die": (0.0, 0.02, 0.1),
+    "die": (0.1, 0.3),
     "rest": (0.0, 0.03),
 }
 
@@ -94,6 +94,7 @@ class PairOperations(DrawnRun):
         self.is_stalled = config.has_weather(SLOW) and random.random() < STALLED_SHARE
         self.round: Iterator[Operation] = iter(())  # what a stalled run does after time has passed
         if self.is_stalled:
+            self.num_requests_max, self.forgotten_share = max(2, self.num_requests_max), FORGOTTEN_SHARES[-1]
             self.weights |= {kind: weight for kind, weight in STALLED.items() if self.weights[kind]}
         self.prompts = [self._new_tokens() for _ in range(3)]
         self.num_requests = 0

@@ -9,6 +9,8 @@ that computes prompts does for readers, and `claims` what the reader does. What 
   time by beats, and believes only the answers.
 - The blocks of a claim are in no cache and in no other table until all has arrived. If its user leaves meanwhile, they
   stay held until the transfer has ended.
+- A side that has died is another one, though its address is the same: a ticket says of which generation it is, and a
+  transfer goes only to the side with which the last handshake was made.
 - Every message may come twice, late or never: each says all that it means, and what it is about may be over.
 """
 

@@ -22,15 +22,19 @@ class Claim:
 
 
 class Claims:
-    """The claims of a side. until: the end of each lease that it knows, by offers. is_connected: it knows the other
-    side. wants_to_connect: a handshake is to be made in the background."""
+    """The claims of a side.
+
+    until: the end of each lease that it knows, by offers. generation: of the other side, as the last handshake said;
+    None if there was none, or a transfer has failed since. wants_to_connect: a handshake is to be made.
+    """
 
     def __init__(self, pool: Pool, transport: Transport, beat_seconds: float) -> None:
         self.pool, self.transport, self.beat_seconds = pool, transport, beat_seconds
         self.open: dict[int, Claim] = {}
         self.until: dict[int, float] = {}
         self.beaten: dict[int, float] = {}
-        self.is_connected = self.wants_to_connect = False
+        self.generation: int | None = None
+        self.wants_to_connect = False
 
     def is_worth(self, ticket: Ticket) -> bool:
         """Whether the lease of an offer is in force, as far as this side knows."""
@@ -44,12 +48,12 @@ class Claims:
         """Begin the reads that wait, and ask for more time for all that is wanted."""
         for claim in self.open.values():
             if claim.transfer is None and not claim.is_lost:
-                if not self.is_worth(claim.ticket):
+                if not self.is_worth(claim.ticket) or self.generation not in (None, claim.ticket.generation):
                     claim.is_lost = True
-                elif self.is_connected:
-                    claim.transfer = self.transport.read(self._places(claim))
-                else:
+                elif self.generation is None:
                     self.wants_to_connect = True
+                else:
+                    claim.transfer = self.transport.read(self._places(claim))
         self._beat([*waiting, *(claim.ticket for claim in self.open.values())])
 
     def _beat(self, tickets: list[Ticket]) -> None:
@@ -73,7 +77,7 @@ class Claims:
 
     def connect(self, *, fails: bool) -> None:
         """The handshake has been made, or has failed: then what waited for it is lost."""
-        self.wants_to_connect, self.is_connected = False, not fails
+        self.wants_to_connect, self.generation = False, None if fails else self.transport.connect()
         for claim in self.open.values():
             claim.is_lost = claim.is_lost or (fails and claim.transfer is None)
 
@@ -88,7 +92,9 @@ class Claims:
                 if claim.is_lost:
                     lost.append(claim.request)
             elif not self.transport.is_moving(claim.transfer):
-                is_whole = not self.transport.has_failed(claim.transfer) and self.is_worth(claim.ticket)
+                has_failed = self.transport.has_failed(claim.transfer)
+                self.generation = None if has_failed else self.generation
+                is_whole = not has_failed and self.is_worth(claim.ticket)
                 if claim.is_withdrawn:
                     self._end(claim)
                     self.pool.release(claim.table)

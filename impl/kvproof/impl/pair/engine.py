@@ -51,10 +51,11 @@ class Engine:
         caching: bool = True,
         num_tokens_max: int = 64,
         lease_seconds: float = 30.0,
+        generation: int = 0,
     ) -> None:
         self.pool = Pool(num_blocks, block_size, caching=caching)
         self.num_tokens_max, self.transport = num_tokens_max, transport
-        self.offers = Offers(self.pool, transport, lease_seconds)
+        self.offers = Offers(self.pool, transport, lease_seconds, generation)
         self.claims = Claims(self.pool, transport, lease_seconds / 3)
         self.waiting: deque[PairRequest] = deque()
         self.loading: dict[int, PairRequest] = {}

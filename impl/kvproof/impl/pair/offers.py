@@ -7,27 +7,33 @@ from kvproof.impl.pair.transport import BEAT, DONE, UNTIL, Note, Transport
 
 
 class Ticket(NamedTuple):
-    """What the router carries to the reader. until: when the lease ends, if nobody asks for more time."""
+    """What the router carries to the reader.
+
+    until: when the lease ends, if nobody asks for more time. generation: of the side that offers.
+    """
 
     offer: int
     num_tokens: int
     blocks: list[int]
     block_size: int
     until: float
+    generation: int
 
 
 class Offers:
     """The offers of a side that are held. leases: when each ends."""
 
-    def __init__(self, pool: Pool, transport: Transport, lease_seconds: float) -> None:
+    def __init__(self, pool: Pool, transport: Transport, lease_seconds: float, generation: int = 0) -> None:
         self.pool, self.transport, self.lease_seconds = pool, transport, lease_seconds
+        self.generation = generation
         self.held: dict[int, Ticket] = {}
         self.leases: dict[int, float] = {}
 
     def open(self, offer: int, num_tokens: int, table: list[int]) -> Ticket:
         """Hold a table for a reader."""
         until = self.transport.now() + self.lease_seconds
-        self.held[offer] = Ticket(offer, num_tokens, list(table), self.pool.block_size, until)
+        size = self.pool.block_size
+        self.held[offer] = Ticket(offer, num_tokens, list(table), size, until, self.generation)
         self.leases[offer] = until
         return self.held[offer]
 

@@ -26,8 +26,14 @@ class Transport(Protocol):
     def now(self) -> float:
         """The time, the same for both sides."""
 
+    def connect(self) -> int:
+        """Make a handshake with the other side; its generation, which is another one after each death."""
+
     def read(self, places: list[tuple[Place, Place]]) -> int:
-        """Begin to copy from places of the other side to places of this one; a number for this transfer."""
+        """Begin to copy from places of the other side to places of this one; a number for this transfer.
+
+        It fails if the other side is not the one with which the last handshake was made.
+        """
 
     def is_moving(self, transfer: int) -> bool:
         """Whether the transfer may still write."""

@@ -84,6 +84,28 @@ def test_time_does_not_reach_the_end_of_an_offer_that_is_wanted_on_a_calm_day() 
     assert after(READING, config=SLOW).apply(("pass", 27))
 
 
+def test_a_side_that_has_died_is_another_one_at_the_same_address() -> None:
+    deadly = PairConfig(num_gpu_blocks=9, weather="deadly")
+    died = [*READING, ("arrive", 1), *step(DECODE), ("prompt", 3, PROMPT), *step(PREFILL), ("die", PREFILL)]
+    died += [("route", 3, 4, 1), *step(DECODE)]
+    judge = after(died, config=deadly)
+    assert judge.coverage["lost"] == judge.coverage["died"] == 1
+    assert not judge.pair.offers
+    assert judge.apply(("rest",))
+    trusting = [*died[:-1], ("arrive", 2), ("complete_side", DECODE)]
+    found = finding_of(trusting, pairs.TrustsAnAddress(), deadly)
+    assert (found.property, found.sentence) == ("void-told", "the transfer began when the offer was over")
+
+
+def test_what_a_dead_side_claimed_is_reserved_no_more() -> None:
+    judge = after([*READING, ("die", DECODE)], config=PairConfig(num_gpu_blocks=9, weather="deadly"))
+    assert not judge.pair.claims
+    assert not judge.pair.moving
+    assert list(judge.pair.offers) == [1]
+    assert judge.apply(("rest",))
+    assert judge.coverage["offer expired"] == 1
+
+
 def test_a_block_that_a_transfer_may_write_is_given_to_nobody() -> None:
     assert after([*READING, ("quit", 2)]).pair.claims[2].is_withdrawn
     found = finding_of([*READING, ("quit", 2)], pairs.FreesTheTarget())
@@ -152,6 +174,6 @@ def test_a_walk_draws_every_weather() -> None:
             super().open(config)
 
     walked(Records(), 2_000)
-    assert {config.weather for config in configs} == {"calm", "slow", "lossy"}
+    assert {config.weather for config in configs} == {"calm", "slow", "lossy", "deadly"}
     assert {config.decode_block_size > 0 for config in configs} == {False, True}
     assert PAIRS.level is PAIR

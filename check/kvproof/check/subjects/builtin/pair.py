@@ -8,6 +8,7 @@ from kvproof.check.protocol.pair import (
     DECODE,
     PREFILL,
     SIDES,
+    WEATHERS,
     Offer,
     PairAdapter,
     PairConfig,
@@ -17,18 +18,20 @@ from kvproof.check.protocol.pair import (
 )
 from kvproof.check.protocol.scheduler import Chunk
 from kvproof.check.protocol.wire import FAILED, MOVING, Copy, Memory, Message, Wire
-from kvproof.impl.pair import Engine, PairRequest, Transport
+from kvproof.impl.pair import Engine, PairRequest, Ticket, Transport
 from kvproof.impl.pair.transport import Note, Place
 
 LEASE_SECONDS = 30
+REFUSED = -1  # a transfer to a side that is another one than was known
 NUM_LAYERS = 2
 
 
 class SideOfWire(Transport):
     """The wire, as one side uses it."""
 
-    def __init__(self, wire: Wire, side: int) -> None:
-        self.wire, self.side = wire, side
+    def __init__(self, wire: Wire, side: int, generations: list[int]) -> None:
+        self.wire, self.side, self.generations = wire, side, generations
+        self.known = -1
 
     def now(self) -> float:
         return self.wire.now
@@ -38,7 +41,13 @@ class SideOfWire(Transport):
         there, here = ([one for one in self.wire.memories if one.side == side] for side in (1 - self.side, self.side))
         return list(zip(there, here, strict=True))
 
+    def connect(self) -> int:
+        self.known = self.generations[1 - self.side]
+        return self.known
+
     def read(self, places: list[tuple[Place, Place]]) -> int:
+        if self.known != self.generations[1 - self.side]:
+            return REFUSED
         copies = list[Copy]()
         for there, here in self.layers():
             for source, target in places:
@@ -51,10 +60,10 @@ class SideOfWire(Transport):
         return self.wire.begin(self.side, copies)
 
     def is_moving(self, transfer: int) -> bool:
-        return self.wire.state(transfer) == MOVING
+        return transfer != REFUSED and self.wire.state(transfer) == MOVING
 
     def has_failed(self, transfer: int) -> bool:
-        return self.wire.state(transfer) == FAILED
+        return transfer == REFUSED or self.wire.state(transfer) == FAILED
 
     def send(self, note: Note) -> None:
         self.wire.send(Message(1 - self.side, note.kind, (note.offer,), note))
@@ -68,7 +77,13 @@ class OwnPair(PairAdapter):
 
     name = "kvproof-pair"
     capabilities = PairCan(
-        caching=True, block_sizes=True, lease_seconds=LEASE_SECONDS, ends_leases=True, rest_seconds=2 * LEASE_SECONDS
+        caching=True,
+        block_sizes=True,
+        dies=True,
+        weathers=WEATHERS,
+        lease_seconds=LEASE_SECONDS,
+        ends_leases=True,
+        rest_seconds=2 * LEASE_SECONDS,
     )
     assumptions: tuple[Assumption, ...] = (
         Assumption("aborts-between-steps", "A request is aborted while its side has no step under way."),
@@ -82,22 +97,29 @@ class OwnPair(PairAdapter):
         for side in SIDES:
             for _ in range(NUM_LAYERS):
                 self.wire.memory(side, config.num_blocks(side), config.slots(side))
+        self.config, self.generations = config, [0, 0]
+        self.tickets: dict[int, Ticket] = {}
         self.engines = [self._engine(config, side) for side in SIDES]
+
+    def die(self, side: int) -> None:
+        self.generations[side] += 1
+        self.engines[side] = self._engine(self.config, side)
 
     def _engine(self, config: PairConfig, side: int) -> Engine:
         return Engine(
             config.num_blocks(side),
             config.slots(side),
-            SideOfWire(self.wire, side),
+            SideOfWire(self.wire, side, self.generations),
             caching=config.caching,
             num_tokens_max=config.max_num_batched_tokens,
             lease_seconds=LEASE_SECONDS,
+            generation=self.generations[side],
         )
 
     def add_request(
         self, side: int, request: int, tokens: list[int], max_tokens: int, is_offered: bool, offer: int | None
     ) -> None:
-        ticket = None if offer is None else self.engines[PREFILL].tickets.pop(offer)
+        ticket = None if offer is None else self.tickets.pop(offer)
         self.engines[side].add(PairRequest(request, tokens, max_tokens, is_offered, ticket))
 
     def abort(self, side: int, request: int) -> None:
@@ -117,7 +139,7 @@ class OwnPair(PairAdapter):
         return Reported(*self.engines[side].complete(sampled))
 
     def offer_of(self, request: int) -> Offer | None:
-        ticket = self.engines[PREFILL].tickets[request]
+        ticket = self.tickets[request] = self.engines[PREFILL].tickets.pop(request)
         return Offer(ticket.num_tokens, ticket.blocks, ticket.until)
 
     def deadlines(self) -> dict[int, float]:
