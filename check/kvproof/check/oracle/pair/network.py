@@ -1,7 +1,10 @@
 """The network, the clock, background work and death: the judge decides what happens, and when."""
 
+from collections.abc import Sequence
+
 from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.pair.oracle import PairOracle
+from kvproof.check.oracle.pair.records import OpenOffer
 from kvproof.check.protocol.pair import DECODE, LOSSY, PREFILL, SIDE_NAMES, SIDES, Sent
 
 ONE_PART = 0
@@ -22,6 +25,8 @@ class NetworkJudge:
         if num_copies is not None and not pair.config.has_weather(LOSSY):
             return False
         pair.call("total-calls", "move", transfer, num_copies)
+        if num_copies is None and pair.capabilities.pushes:
+            self._end_parts(pair.explained.read_by(moved, pair.offers.values()))
         pair.explained.arrive(moved, f"arrive(transfer {transfer})", fails=num_copies is not None)
         del pair.moving[transfer]
         pair.look_at_wire()
@@ -60,8 +65,11 @@ class NetworkJudge:
         pair.reply.text = f"{one.kind}, of {', '.join(f'request {offer}' for offer in one.offers) or 'nobody'}"
         if one.kind != "done" or one.to != PREFILL:
             return
-        for request in one.offers:
-            offer = pair.offers.get(request)
+        self._end_parts([pair.offers.get(request) for request in one.offers])
+
+    def _end_parts(self, offers: Sequence[OpenOffer | None]) -> None:
+        pair = self.pair
+        for offer in offers:
             if offer is None or pair.explained.is_noticed(offer):
                 pair.coverage["noticed again or late"] += 1
             else:

@@ -9,7 +9,7 @@ A guard that refuses a rule is the finding.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil, gcd
 from typing import Any
 
@@ -176,6 +176,11 @@ class PairRules:
     def is_read(self, one: OpenOffer) -> bool:
         """Whether a flight reads what is offered."""
         return any(self.state.mover[pin] != NONE for pins in one.pins.values() for pin in pins)
+
+    def read_by(self, moved: Flights, offers: Iterable[OpenOffer]) -> list[OpenOffer]:
+        """Those of these offers that a transfer reads."""
+        flights, mover = {*moved.flights}, self.state.mover
+        return [one for one in offers if any(mover[pin] in flights for pins in one.pins.values() for pin in pins)]
 
     def end_offer(self, one: OpenOffer, context: str, *, is_dead: bool = False) -> None:
         """A side gives the blocks of an offer back, or is dead."""

@@ -11,14 +11,16 @@ from kvproof.check.subjects.loading.stub_modules import nothing
 
 COORDINATOR = "HybridKVCacheCoordinator"
 MODEL_LENGTH_MAX = 1 << 20  # tokens; far beyond any sequence: the manager gives no slots beyond it
+HEAD_SIZE = 8  # of the one head of each layer; how large it is matters to nothing that is judged
 STATE_SPEC = "MambaSpec"
 RETENTION_OPTION = "prefix_cache_retention_interval"
 
 
 class ManagerReader:
-    """Reads the tables, refcounts and the free queue of a manager."""
+    """Reads the tables, refcounts and the free queue of a manager. number_of: the sequence that has a name."""
 
-    def __init__(self, manager: Any) -> None:
+    def __init__(self, manager: Any, number_of: Callable[[str], int] = int) -> None:
+        self._number_of = number_of
         inner: Any = getattr(manager, "block_pool", None)
         self._pool: Any = inner if hasattr(inner, "free_block_queue") else manager  # before 0.8.3, the manager itself
         self._blocks: list[Any] = inner.blocks if self._pool is inner else inner
@@ -35,7 +37,9 @@ class ManagerReader:
         for name in names:
             rows = [row.get(name, ()) for row in self._rows]
             if any(rows):
-                tables[int(name)] = [[NULL_BLOCK if block is null else block.block_id for block in row] for row in rows]
+                tables[self._number_of(name)] = [
+                    [NULL_BLOCK if block is null else block.block_id for block in row] for row in rows
+                ]
         return tables
 
     def observe_part(self, seqs: Iterable[int]) -> Observation:
@@ -66,7 +70,7 @@ class ManagerReader:
         return ids
 
 
-def cache_config(interface: Any, config: Config) -> Any:
+def cache_config(interface: Any, config: Config, head_size: int = HEAD_SIZE) -> Any:
     """A `KVCacheConfig` of groups with full attention, a sliding window, chunks of local attention, or states.
 
     Raises Unsupported for local attention with drafting, and with chunks that are not of whole blocks: vLLM asserts
@@ -76,7 +80,7 @@ def cache_config(interface: Any, config: Config) -> Any:
 
     wanted: dict[str, Any] = {
         "num_kv_heads": 1,
-        "head_size": 8,
+        "head_size": head_size,
         "dtype": torch.float16,
         "use_mla": False,
         "shapes": ((1,),),

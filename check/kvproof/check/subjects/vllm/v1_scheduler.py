@@ -61,6 +61,7 @@ from kvproof.check.subjects.vllm.v1_fakes import Adapter, FakeRequest
 from kvproof.check.subjects.vllm.v1_loader import hasher_of
 from kvproof.check.subjects.vllm.v1_multi_connector import TwoConnectors, import_multi_connector
 from kvproof.check.subjects.vllm.v1_observation import (
+    HEAD_SIZE,
     ManagerReader,
     cache_config,
     call_with,
@@ -158,11 +159,11 @@ class VllmV1Scheduler(SchedulerAdapter):
         speculative_tokens=4,
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
+    head_size = HEAD_SIZE
 
     def __init__(self, version: str) -> None:
         self.name = f"vllm-v1-scheduler {version}"
-        self._modules = modules = import_modules(version)
-        self._offloading, self._multi = import_offloading(), import_multi_connector()
+        self._modules = modules = self.import_modules(version)
         source, ahead = inspect.getsource(modules.scheduler), inspect.getsource(modules.ahead)
         policies = LOAD_FAILURE_POLICIES if "kv_load_failure_policy" in source else (RECOMPUTE,)
         options = inspect.signature(modules.scheduler.Scheduler).parameters
@@ -191,6 +192,12 @@ class VllmV1Scheduler(SchedulerAdapter):
         self._takes_blocks = "failed_recving instead" not in source  # of loads for several groups that failed
         self._reports_hits = REPORT_MODE in inspect.getsource(modules.request)
 
+    def import_modules(self, version: str) -> Any:
+        """The modules of the release, and of those of its own connectors that can be driven here."""
+        modules = import_modules(version)
+        self._offloading, self._multi = import_offloading(), import_multi_connector()
+        return modules
+
     def make(self, config: SchedulerConfig) -> Any:
         if not config.chunked and config.max_num_batched_tokens < config.max_model_len:
             raise Unsupported("without chunked prompts, a step has room for one of max_model_len")
@@ -218,11 +225,9 @@ class VllmV1Scheduler(SchedulerAdapter):
         self._priorities: dict[int, int] = {}  # by request, until it is added
         self._sessions = set[int]()  # requests that go on with further inputs
         self._accepted: dict[int, list[int]] = {}  # by sequence, for the next `update_from_output`
-        options, groups = self._options(config), cache_config(self._modules.interface, config)
-        self._offloads = None
-        if config.connector and self._offloading is not None:
-            self._offloads = OffloadingConnector(self._offloading, config, options, groups)
-            options.kv_transfer_config.connector = self._offloads
+        options, groups = self._options(config), cache_config(self._modules.interface, config, self.head_size)
+        self._offloads: OffloadingConnector | None = None
+        self.connect(config, options, groups)
         self._copied: list[int] = []
         if blocks_for_one(options, groups) > config.num_gpu_blocks - 1:
             raise Unsupported("the longest sequence does not fit the pool")
@@ -243,13 +248,19 @@ class VllmV1Scheduler(SchedulerAdapter):
         scheduler = with_groups(lambda: kind(**taken))
         if getattr(getattr(scheduler.kv_cache_manager, "coordinator", None), "enable_partial_hash_hits", False):
             raise Unsupported("hits that end within the block of a state")
-        self._reader = ManagerReader(scheduler.kv_cache_manager)
+        self._reader = ManagerReader(scheduler.kv_cache_manager, self.number_of)
         scheduler.kv_event_publisher = self._publisher = Publisher()
         blocks_of = scheduler.kv_cache_manager.get_block_ids
         self._connector.blocks_of = lambda name: any(blocks_of(name))
         self._hasher = hasher_of(modules.utils, config, hash_size)
         self._requests: dict[int, Any] = {}  # by sequence
         return scheduler
+
+    def connect(self, config: SchedulerConfig, options: Options, groups: Any) -> None:
+        """Give the scheduler a connector of its own, if the configuration has one."""
+        if config.connector and self._offloading is not None:
+            self._offloads = OffloadingConnector(self._offloading, config, options, groups)
+            options.kv_transfer_config.connector = self._offloads
 
     def _options(self, config: SchedulerConfig) -> Options:
         """What the scheduler reads of vLLM's configuration; every option that is not given is off."""
@@ -386,15 +397,14 @@ class VllmV1Scheduler(SchedulerAdapter):
 
     def _made(self, request: Request) -> Any:
         """The request as vLLM has it."""
-        seq = request.seq
         wanted = {
-            "request_id": str(seq),
+            "request_id": self.name_of(request),
             "prompt_token_ids": request.tokens,
             "sampling_params": Options(
                 max_tokens=request.max_tokens,
                 min_tokens=0,
                 stop_token_ids=[],
-                extra_args={REPORT_MODE: REPORTED[self.config.events]} if self.config.events else None,
+                extra_args=self.extra_arguments(request),
             ),
             "pooling_params": None,
             "eos_token_id": None,
@@ -408,6 +418,18 @@ class VllmV1Scheduler(SchedulerAdapter):
         }
         return call_with(self._modules.request.Request, wanted)
 
+    def name_of(self, request: Request) -> str:
+        """The engine's name of a request."""
+        return str(request.seq)
+
+    def number_of(self, name: str) -> int:
+        """The sequence of the request that has this name."""
+        return int(name)
+
+    def extra_arguments(self, request: Request) -> dict[str, Any] | None:
+        """What the user of a request sends with it."""
+        return {REPORT_MODE: REPORTED[self.config.events]} if self.config.events else None
+
     def features(self, images: tuple[Image, ...]) -> list[Any]:
         """The images of a request, as vLLM has them; there are none."""
         return []
@@ -418,7 +440,7 @@ class VllmV1Scheduler(SchedulerAdapter):
 
     def cancel(self, request: Request) -> None:
         ended = self._requests.pop(request.seq)
-        self.scheduler.finish_requests(str(request.seq), self._modules.request.RequestStatus.FINISHED_ABORTED)
+        self.scheduler.finish_requests(ended.request_id, self._modules.request.RequestStatus.FINISHED_ABORTED)
         self.ends[request.number] = END_OF.get(ended.status.name, ended.status.name)
 
     def next_step(self) -> tuple[Any, ScheduledStep]:
@@ -429,10 +451,11 @@ class VllmV1Scheduler(SchedulerAdapter):
         loads = {load.seq: load for load in begun}
         chunks = []
         for name, num_tokens in output.num_scheduled_tokens.items():
-            stop = self._requests[int(name)].num_computed_tokens  # advanced already
+            seq = self.number_of(name)
+            stop = self._requests[seq].num_computed_tokens  # advanced already
             start = stop - num_tokens
-            found = loads[int(name)].hit if int(name) in loads else start
-            chunks.append(Chunk(int(name), start, stop, 0 if name in running else found))
+            found = loads[seq].hit if seq in loads else start
+            chunks.append(Chunk(seq, start, stop, 0 if name in running else found))
         if self._offloads is not None:
             copies, stores, flushes = self._offloads.taken()
             return output, ScheduledStep(chunks, loads=copies, stores=stores, flushes=flushes)
