@@ -71,6 +71,8 @@ class PairCan:
     block_sizes: bool = False  # the blocks of the sides may have different numbers of tokens
     load_failures: tuple[str, ...] = ()  # what it can do if a claim is lost, by the engine's names
     dies: bool = False  # a side may die, and another engine takes its place
+    loses: bool = True  # its network may lose messages on a lossy day, though both sides live
+    doubles: bool = True  # its network may deliver a message twice on a lossy day
     pushes: bool = False  # PREFILL writes what it offers, and sees by itself when all of it has moved
     weathers: tuple[str, ...] = ("calm", "slow", "lossy")  # those in which it is judged: of `protocol.pair`
     lease_seconds: int = 0  # how long an offer is held for a reader who says nothing; 0: for ever

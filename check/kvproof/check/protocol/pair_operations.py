@@ -129,11 +129,15 @@ class Repeat(PairOperation, tag="repeat", frozen=True):
 
     @classmethod
     def is_possible(cls, config: Config, can: Capabilities) -> bool:
-        return isinstance(config, PairConfig) and config.has_weather(LOSSY)
+        return can.doubles and isinstance(config, PairConfig) and config.has_weather(LOSSY)
 
 
 class Lose(Repeat, tag="lose", frozen=True):
     """The network loses a message."""
+
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return can.loses and isinstance(config, PairConfig) and config.has_weather(LOSSY)
 
 
 class Work(PairOperation, tag="work", frozen=True):

@@ -41,6 +41,7 @@ HEADS_FOR_SLOTS = "blocks_to_update.permute(0, 2, 1, 3)"
 ASSUMPTIONS = (
     Assumption("one-clock", "Both engines have the same time."),
     Assumption("lease-30-seconds", "An offer is held for 30 seconds, and for 20 more with each heartbeat."),
+    Assumption("messages-arrive-once", "A notification arrives, once, while both sides live; in any order."),
     Assumption("failed-is-fenced", "A transfer that has failed moves nothing any more."),
 )
 
@@ -60,6 +61,8 @@ class VllmPd(PairAdapter):
         ends_leases=True,
         rest_seconds=REST_SECONDS,
         dies=True,
+        loses=False,
+        doubles=False,
         weathers=WEATHERS,
     )
 
