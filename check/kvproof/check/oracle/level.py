@@ -69,8 +69,12 @@ from kvproof.check.protocol.manager import (
 from kvproof.check.protocol.manager_operations import ManagerOperation
 from kvproof.check.protocol.operations import TypedOperation
 from kvproof.check.protocol.pair import (
+    DEADLY,
+    LOSSY,
     PAIR_CALLS,
     PAIR_SETTINGS,
+    SLOW,
+    WEATHERS,
     Offer,
     OnWire,
     PairConfig,
@@ -227,7 +231,7 @@ class Level:
             name: f"needs {field} of at least {least}"
             for name in self.witnesses
             for field, least in LEAST_OF_WITNESSES.get(name, {}).items()
-            if field in fixed and fixed[field] < least
+            if field in fixed and _is_less(fixed[field], least)
         }
 
     def check(self, subject: Any, name: str = "") -> None:
@@ -240,7 +244,12 @@ class Level:
 
 
 # The least values of fields without which a witness is impossible; nearly all have at most two holders or two blocks.
-LEAST_OF_WITNESSES: Mapping[str, Mapping[str, int]] = {
+def _is_less(value: Any, least: int | str) -> bool:
+    """Whether a value of a field is less than what a witness needs. Weathers have an order too."""
+    return bool(WEATHERS.index(value) < WEATHERS.index(least) if isinstance(least, str) else value < least)
+
+
+LEAST_OF_WITNESSES: Mapping[str, Mapping[str, int | str]] = {
     LONG_TABLE: {"num_gpu_blocks": 2},
     "copy-on-write": {"num_gpu_blocks": 2},
     "reserve": {"num_gpu_blocks": 2},
@@ -267,6 +276,12 @@ LEAST_OF_WITNESSES: Mapping[str, Mapping[str, int]] = {
     "scheduled while paused": {"pauses": 1},
     "session went on": {"sessions": 1},
     "reset, and those who run begin again": {"resets": 1},
+    "lost its source": {"weather": SLOW},
+    "transfer failed": {"weather": LOSSY},
+    "noticed again or late": {"weather": LOSSY},
+    "lost message": {"weather": LOSSY},
+    "lost": {"weather": LOSSY},
+    "died": {"weather": DEADLY},
     "evict beside a load": {"num_gpu_blocks": 2},
     "a key of the call is there, and another is evicted": {"num_gpu_blocks": 2},
 }
@@ -570,6 +585,8 @@ def require_possible(config: Config) -> None:
             raise ValueError(f"{name} is at most {SIZE_MAX:,}; {size} was given")
     if (level := level_of_config(config)) in (POOL, STORE, ENCODER) and config.block_size != level.config.block_size:
         raise ValueError(f"block_size is {level.config.block_size} for a {level.name}; {config.block_size} was given")
+    if isinstance(config, PairConfig) and config.weather not in WEATHERS:
+        raise ValueError(f"weather is one of {', '.join(WEATHERS)}; {config.weather!r} was given")
     if not 0 <= config.watermark <= 1:
         raise ValueError(f"watermark is a fraction of the GPU blocks, 0 to 1; {config.watermark} was given")
     if fault := fault_of_kv_groups(config):

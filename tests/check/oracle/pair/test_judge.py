@@ -6,9 +6,10 @@ import pytest
 from tests.lawful import pairs
 from tests.lawful.test_lawful_managers import walked
 
-from kvproof.check.oracle.level import PAIR, level_of
+from kvproof.check.oracle.level import PAIR, level_of, require_possible
 from kvproof.check.oracle.pair.judge import PairJudge, frame_of_pair
 from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.protocol.capabilities import whole
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.pair import DECODE, PREFILL, PairConfig, PairStep
 from kvproof.check.protocol.scheduler import Chunk
@@ -177,3 +178,13 @@ def test_a_walk_draws_every_weather() -> None:
     assert {config.weather for config in configs} == {"calm", "slow", "lossy", "deadly"}
     assert {config.decode_block_size > 0 for config in configs} == {False, True}
     assert PAIRS.level is PAIR
+
+
+def test_a_calm_day_is_not_asked_for_what_needs_a_storm() -> None:
+    calm = PAIR.expected_witnesses(whole(OwnPair.capabilities), {"weather": "calm"})
+    slow = PAIR.expected_witnesses(whole(OwnPair.capabilities), {"weather": "slow"})
+    assert {name for name, is_expected in slow.items() if is_expected and not calm[name]} == {"lost its source"}
+    assert not any(slow[name] for name in ("transfer failed", "lost message", "died"))
+    assert PAIR.excluded_witnesses({"weather": "lossy"}) == {"died": "needs weather of at least deadly"}
+    with pytest.raises(ValueError, match="weather is one of calm, slow, lossy, deadly; 'sunny' was given"):
+        require_possible(PairConfig(weather="sunny"))
