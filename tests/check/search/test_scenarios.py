@@ -13,6 +13,7 @@ from kvproof.check.search.manager_operations import ManagerOperations
 from kvproof.check.search.prompts import Prompts
 from kvproof.check.search.scenarios import beginning
 from kvproof.check.subjects.builtin.manager import BuiltIn
+from kvproof.check.subjects.registry import find
 
 Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
 NUM_DRAWN = 60
@@ -45,6 +46,16 @@ FAULTS = (
         "mapping-hazard-free",
     ),
     (
+        Config(block_size=2, num_gpu_blocks=9, num_host_blocks=9, caching=True),
+        (
+            "kvproof.impl.block_manager",
+            "SelfAttnBlockSpaceManager.swap_in",
+            "self._landed.update(mapping.values())",
+            "self._landed = set(mapping.values())",
+        ),
+        "mapping-hazard-free",
+    ),
+    (
         FILLED,
         ("kvproof.impl.growth", "Growth.append_filling", "table.extra, beside", "table.extra, None"),
         "hit-computed",
@@ -69,6 +80,19 @@ def test_a_scenario_shows_its_fault(
     with plant(*fault):
         findings = [finding_of(BuiltIn(), config, operations) for operations in runs]
     assert expected in {finding.property for finding in findings if finding}
+
+
+def test_a_group_returns_beside_a_prefix_that_others_read(plant: Plant) -> None:
+    random, subject = Random(1), find("kvproof-generation1")
+    config = Config(block_size=2, num_gpu_blocks=8, num_host_blocks=8, prefixes=True, watermark=0.3)
+    drawn = [beginning(random, config, BuiltIn.capabilities, Prompts(random, config, 40)) for _ in range(NUM_DRAWN)]
+    runs = [operations for operations in drawn if operations]
+    fault = "kvproof.impl.vllm_api.generation1", "BlockSpaceManagerV1._is_idle", "all(", "bool("
+
+    assert all(finding_of(subject(), config, operations) is None for operations in runs)
+    with plant(*fault):
+        findings = [finding_of(subject(), config, operations) for operations in runs]
+    assert "admission-sound" in {finding.property for finding in findings if finding}
 
 
 def test_a_run_with_groups_of_several_sequences_begins_with_no_scenario() -> None:

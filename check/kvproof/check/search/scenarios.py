@@ -8,11 +8,15 @@ A run may begin with one:
 - A group is swapped in, forked between two steps, and in the next step leaves a block behind its window; another group
   is swapped in and needs that block. Within one step it must not use it, and here a new step has begun.
 - A group is swapped in, and with its next token it fills a block whose content is cached. It gets the cached block, and
-  its own is free at once. Another group is swapped in in the same step, and must not use that block.
+  its own is free at once. Another group is swapped in in the same step, and must not use that block, also if a third
+  one came in between.
 - A sampled token fills a block with an image. A prompt comes with the same tokens and without the image. Then both have
   ended, and the cache is reset: the manager should remember nothing of them.
 - A group computes a part of the prefix that it names, is swapped out and in, and computes the rest, perhaps in copies
   of the blocks that the prefix keeps. Another group names the same prefix.
+- A group that names a prefix has nearly all blocks, and a token that waits for its slot. It is swapped out, and when it
+  comes back its own copies of the prefix must fit beside the blocks that the prefix keeps: at first while another group
+  has blocks of the prefix only, and then alone.
 
 In some runs with a prefix cache others begin now and then between two steps:
 
@@ -93,6 +97,7 @@ def beginning(random: Random, config: Config, can: Capabilities, prompts: Prompt
         possible = [_comebacks, _exchanged_block, *([_filled_image] * 2 if config.images else [])]
     elif not config.caching and config.num_host_blocks:
         possible += [_copied_prefix] if config.prefixes and config.chunked else []
+        possible += [_return_beside_prefix] if config.prefixes else []
         possible += [_left_block] if config.window and can.fork else []
     if not possible or config.group_size > 1:
         return []
@@ -121,7 +126,8 @@ def _comebacks(random: Random, config: Config, prompts: Prompts, num_blocks: int
 def _exchanged_block(random: Random, config: Config, prompts: Prompts, num_blocks: int) -> list[Operation]:
     """The first group waits on the host until the second one gets a cached block for one that it was just given.
 
-    The first one needs all blocks that are free then. The third one has cached the block.
+    The first one needs all blocks that are free then. The third one has cached the block; if the number of the first
+    one's blocks is even, it comes back with a block of its own, and is swapped in between the two.
     """
     size, token = config.block_size, prompts.values[0]
     num_cached = random.randint(1 if size > 1 else 2, 3)
@@ -129,12 +135,15 @@ def _exchanged_block(random: Random, config: Config, prompts: Prompts, num_block
     num_waiting = min(num_waiting, prompts.length_max // size)
     if num_waiting < num_cached:
         return []
-    waiting, cached = (token ^ 1,) * (num_waiting * size), (token,) * (num_cached * size)
+    is_between = num_waiting > 1 and num_waiting % 2 == 0
+    waiting, cached = (token ^ 1,) * ((num_waiting - is_between) * size), (token,) * (num_cached * size)
+    third: list[Operation] = [*_computed(3, (token ^ 2,) * size), ("swap_out", 3), ("run", 1)]
     return [
         *(*_computed(1, waiting), ("swap_out", 1), ("run", 1)),
-        *(*_computed(3, cached), ("free", 3)),
+        *(*_computed(3, cached), ("free", 3), *(third if is_between else ())),
         *(*_computed(2, cached[1:]), ("sample", 2, (token,))),
-        *(("swap_out", 2), ("run", 1), ("swap_in", 2), ("swap_in", 1), ("run", 1)),
+        *(("swap_out", 2), ("run", 1), ("swap_in", 2)),
+        *(*((("swap_in", 3),) if is_between else ()), ("swap_in", 1), ("run", 1)),
     ]
 
 
@@ -163,6 +172,20 @@ def _copied_prefix(random: Random, config: Config, prompts: Prompts, num_blocks:
     first, second = (*new, None, len(tokens)), (*other, None, len(tokens))
     moves: list[Operation] = [("swap_out", 1), run, ("swap_in", 1)]
     return [first, ("admit", 1, size), run, *moves, ("extend", 1, size), run, second, ("admit", 2, size), run]
+
+
+def _return_beside_prefix(random: Random, config: Config, prompts: Prompts, num_blocks: int) -> list[Operation]:
+    """The first group has all blocks, or all but one, that its prefix will leave it; the second one is the prefix."""
+    size, num_prefix = config.block_size, random.randint(1, max(1, config.num_gpu_blocks // 3))
+    num_own = config.num_gpu_blocks - num_prefix - random.randint(0, 1)
+    if not num_prefix < num_own <= config.num_host_blocks:
+        return []
+    tokens, length = prompts.some(1) * (num_own * size), num_prefix * size
+    (new, admit, run), (other, *computed) = _computed(1, tokens), _computed(2, tokens[:length])
+    return [
+        *((*new, None, length), admit, run, ("sample", 1, tokens[:1]), ("swap_out", 1), run),
+        *((*other, None, length), *computed, ("swap_in", 1), run, ("free", 2), ("swap_in", 1), run),
+    ]
 
 
 def _left_block(random: Random, config: Config, prompts: Prompts, num_blocks: int) -> list[Operation]:
