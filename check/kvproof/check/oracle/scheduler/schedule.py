@@ -226,8 +226,8 @@ class StepExplainer:
         for request, _ in begin_again:
             self.preempt(request, SCHEDULE)
         for request in going_out:
-            judge_swapped_out(self.scheduler, request)
             self._swap_out(request, step)
+            judge_swapped_out(self.scheduler, request)
         judge_computed_again(self.scheduler, begin_again)
         self._judge_pairs(step.swap_out, self.worker.swap_out, "out")
 
