@@ -87,7 +87,7 @@ RUNS_PROCESSES = MODULES | {f"os.{name}" for name in (*OF_OS, *EXECUTES)}
 RUN_PROCESSES_ELSEWHERE = {  # each with its reason
     # A fork writes the frames of its subject to its journal at a signal; the journal is no matter of hosts.
     "isolation/journal.py": {"signal", "os.kill"},
-    # A handshake of vLLM's connector is a future that the judge completes; nothing runs in another process or thread.
+    # vLLM's connector waits for the future of a handshake; the judge does the job itself, in this thread.
     "subjects/vllm/pd_fakes.py": {"concurrent"},
 }
 

@@ -17,8 +17,8 @@ from kvproof.check.subjects.own import name_of
 from kvproof.check.subjects.registry import NAMED, ROWS, Row, engine_of, find, outside_table
 
 OURS = (
-    *("kvproof", "kvproof-generation1", "kvproof-objects", "kvproof-offers", "kvproof-pool", "kvproof-scheduler"),
-    "kvproof-store",
+    *("kvproof", "kvproof-generation1", "kvproof-objects", "kvproof-offers", "kvproof-pair", "kvproof-pool"),
+    *("kvproof-scheduler", "kvproof-store"),
 )
 GOOD = """
 from kvproof.check import Capabilities, ManagerAdapter
