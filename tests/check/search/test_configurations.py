@@ -1,6 +1,7 @@
 """How the configurations of schedulers are drawn: sequences that the pool holds, and features that come together."""
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 from kvproof.check.protocol.capabilities import Capabilities
@@ -32,6 +33,15 @@ def test_events_and_prompts_without_tokens_are_not_drawn_together() -> None:
     configs = [draw(random, can) for _ in range(400)]
     assert {(bool(one.events), one.embeddings) for one in configs} == {(False, False), (False, True), (True, False)}
     assert not any(draw(random, can, {"events": 1}).embeddings for _ in range(100))
+
+
+def test_ranks_share_the_tokens_of_whole_blocks_of_one_group_of_full_attention() -> None:
+    random = Random(1)
+    can = Capabilities(caching=True, window=True, window_with_caching=True, kv_groups=True, context_parallel=True)
+    shared = [one for one in (draw(random, can) for _ in range(800)) if one.ranks > 1]
+    assert {one.ranks for one in shared} == {2, 4}
+    assert all(one.block_size % one.ranks == 0 and one.windows == (0,) for one in shared)
+    assert not any(draw(random, replace(can, context_parallel=False)).ranks > 1 for _ in range(100))
 
 
 def test_a_pool_that_must_hold_the_longest_sequence_holds_it() -> None:

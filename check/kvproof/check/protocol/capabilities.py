@@ -97,6 +97,7 @@ class ManagerCan:
     salts: bool = False  # prompts may have a cache salt
     images: bool = False  # prompts may have images
     embeddings: bool = False  # a prompt may be embeddings in place of tokens
+    context_parallel: bool = False  # several devices may share the tokens of each block among them
     cross: bool = False  # cross-attention tables
     reset: bool = False  # the prefix cache can be reset
     waiting_groups: bool = False  # a group may have several sequences before it is admitted

@@ -342,6 +342,14 @@ FEATURES: tuple[Feature, ...] = (  # in the order in which shrinking tries them
         draw=lambda random, drawn, fixed: not (drawn["images"] or drawn["cross"]) and random.random() < 0.2,
     ),
     Feature(
+        "ranks",
+        lambda config: range(1, config.ranks),
+        phrase="context parallelism",
+        capability="context_parallel",
+        draw=lambda random, drawn, fixed: random.choice((1, 1, 2, 4)) if drawn["block_size"] % 4 == 0 else 1,
+        uses=lambda ranks: ranks > 1,
+    ),
+    Feature(
         "events",
         lambda config: range(config.events),
         least=0,

@@ -116,6 +116,7 @@ class Config:
     prefixes: bool = False  # groups may name a prefix of their prompt, whose blocks the manager keeps for later groups
     retention: int | None = None  # how often what only windows and states read stays cached, in tokens; None: always
     embeddings: bool = False  # prompts may be embeddings, for which an image that covers the prompt stands
+    ranks: int = 1  # devices that share the tokens of each block: it has a page on each (context parallelism)
     events: int = 0  # what is reported of the prefix cache: 0 nothing, 1 its changes, 2 also the blocks that are hit
     loads: int = 0  # of KV from elsewhere: 0 none, 1 within the step that computes the next tokens, 2 in a step before
 

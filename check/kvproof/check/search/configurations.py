@@ -324,6 +324,9 @@ def settled(drawn: dict[str, Any], caps: Capabilities, fixed: dict[str, Any]) ->
         drawn["events"] = 0  # of prompts without tokens and of blocks of different sizes no events are judged
     if drawn["events"] and "embeddings" not in fixed:
         drawn["embeddings"] = False
+    is_plain = not (drawn["window"] or drawn["local_chunk"]) and tuple(drawn["kv_groups"]) == (FULL,)
+    if "ranks" not in fixed and not is_plain:
+        drawn["ranks"] = 1
     if drawn["keys"] == PromptKeys.ADAPTERS_AND_SALTS and not caps.salts:
         drawn["keys"] = PromptKeys.ADAPTERS
     return drawn

@@ -159,6 +159,7 @@ class VllmV1(ManagerAdapter):
             drafting="use_eagle" in calls.options,
             block_events=reports_groups(),
             loads=calls.takes_loads,
+            context_parallel="dcp_world_size" in calls.options,
         )
         self._loads_states = loads_states(version)
         self._reports_hits = REPORT_MODE in inspect.getsource(release.manager)
@@ -180,6 +181,7 @@ class VllmV1(ManagerAdapter):
             "num_preallocate_tokens": 0,
             "use_eagle": config.drafting,
             EVENTS_OPTION: config.events > 0,
+            "dcp_world_size": config.ranks,
         }
         if self._by_config:
             wanted["kv_cache_config"] = cache_config(self._release.interface, config)

@@ -91,11 +91,13 @@ def cache_config(interface: Any, config: Config, head_size: int = HEAD_SIZE) -> 
         raise Unsupported(f"a chunk of {config.local_chunk} tokens is not of whole blocks of {config.block_size}")
     if config.local_chunk and config.drafting:
         raise Unsupported("drafting with local attention")
+    if config.ranks > 1 and (config.windows != (0,) or config.block_size % config.ranks):
+        raise Unsupported("context parallelism without one group of full attention, and pages of one size")
     groups = []
     for number, (window, layout) in enumerate(zip(config.windows, config.layouts, strict=True)):
         kind = "SlidingWindowSpec" if window > 0 else "ChunkedLocalAttentionSpec" if window else "FullAttentionSpec"
         own = {
-            "block_size": state_size(config) if layout.is_in_place else layout.num_tokens,
+            "block_size": state_size(config) if layout.is_in_place else layout.num_tokens // config.ranks,
             "sliding_window": window if window > 0 else None,
             "attention_chunk_size": -window if window < 0 else None,
         }
