@@ -32,12 +32,9 @@ class ArrivalJudge:
         length = len(request.tokens) + request.max_tokens
         slots = pair.config.slots(side)
         num_blocks = -(-length // slots)
+        num_units = sum(self._num_units(one) for one in (*pair.live(), request))  # each offers or claims them once
         fits = length <= pair.config.max_model_len and num_blocks + PREFIX_BLOCKS < pair.config.num_blocks(side)
-        if (
-            request.number in pair.requests
-            or not fits
-            or not pair.explained.has_room(num_blocks * slots // pair.explained.unit)
-        ):
+        if request.number in pair.requests or not fits or not pair.explained.has_room(num_units):
             return False
         pair.requests[request.number] = request
         tokens, offer = list(request.tokens), request.offer
@@ -45,6 +42,12 @@ class ArrivalJudge:
         pair.call("total-calls", "add_request", *arguments)
         pair.settle(f"add_request({SIDE_NAMES[side]}, {request.number})")
         return True
+
+    def _num_units(self, request: Request) -> int:
+        """The units that a request has at most."""
+        slots = self.pair.config.slots(request.side)
+        length = request.num_prompt + request.max_tokens
+        return -(-length // slots) * slots // self.pair.explained.unit
 
     def _new(self, number: int, side: int, tokens: tuple[int, ...], max_tokens: int) -> Request:
         return Request(number, side, list(tokens), self.pair.identify(tokens), len(tokens), max_tokens)
