@@ -133,9 +133,9 @@ class AllBlocksCleared(Event):
 EVENTS = {kind.__name__: kind for kind in (BlockStored, BlockRemoved, AllBlocksCleared)} | {"KVCacheEvent": Event}
 
 
-def bytes_of(rows: list[Any]) -> bytes:
-    """The bytes of embeddings, whose rows are here what they stand for."""
-    return repr(rows).encode()
+def bytes_of(rows: list[Any]) -> memoryview:
+    """The bytes of embeddings, whose rows are here what they stand for; up to 0.14 they are asked for `tobytes`."""
+    return memoryview(repr(rows).encode())
 
 
 STAND_INS: dict[str, dict[str, Any]] = {
