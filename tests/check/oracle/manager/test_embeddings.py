@@ -88,3 +88,17 @@ def test_vllm_finds_the_blocks_of_equal_embeddings() -> None:
     subject: Any = find("vllm-v1==0.33.0")()
     assert finding_of(subject, CONFIG, [*prompt(1, "A", 5), *prompt(2, "B", 5), *prompt(3, "A", 6)]) is None
     assert subject.hits(3) == 4
+
+
+@pytest.mark.engine
+def test_an_image_behind_the_begin_of_a_prompt_leaves_its_tokens_as_they_are() -> None:
+    download.add("vllm==0.33.0")
+    key: tuple[Any, ...] = (None, 0, None)
+    operations: list[Operation] = [
+        ("new", 1, (1,), (0, 0), key, (("Q", 3, 2),)),
+        ("admit", 1, 2),
+        ("run", 0),
+        ("new", 2, (2,), (0, 0, 0), key, ()),
+        ("admit", 2, 3),
+    ]
+    assert finding_of(find("vllm-v1==0.33.0")(), CONFIG, operations) is None

@@ -66,7 +66,7 @@ class FakeRequest:
         self.all_token_ids = tokens[:]
         self.prompt_embeds: list[Any] | None = None
         self._prompt_embeds_per_block_hashes: dict[tuple[int, int], bytes] = {}
-        if has_embeddings and images:
+        if has_embeddings and images and not images[0].start:  # else it is an image of a prompt of tokens
             stop = images[-1].start + images[-1].length
             self.prompt_embeds = [item_at(at, token, images) for at, token in enumerate(tokens[:stop])]
             self.all_token_ids = [0] * len(self.prompt_embeds) + tokens[stop:]
