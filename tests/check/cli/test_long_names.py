@@ -19,6 +19,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "prove": ("--only", "nothing", "--no-cache"),
     "explore": (*EXPLORED, "--effort", "100"),
     "hunt": QUICK,
+    "gate": ("--subject", "kvproof", "--base", "HEAD"),
     "campaign": ("file",),
     "replay": ("file",),
     "bisect": ("0.9.2", "--subject", "vllm-v0", "--trace", "file"),

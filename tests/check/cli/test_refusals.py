@@ -64,6 +64,8 @@ faults --of impl --only look-upp
 faults --only evict --only begin_fre
 faults --resume
 faults --workers 0
+gate --base main
+gate --subject kvproof --base main --effort none
 history
 history --history none.db
 hunt

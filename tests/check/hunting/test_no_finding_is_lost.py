@@ -101,7 +101,7 @@ class WillingScheduler(Willing):
     def ended(self) -> dict[int, str]:
         return {}
 
-    being_sent = delivered = ended
+    being_sent = delivered = each_ended = ended
 
 
 class WillingPool(Willing):
@@ -163,17 +163,18 @@ GROUPS = ON | {"kv_groups": ("full", "window")}
 LOCAL_GROUPS = ON | {"kv_groups": ("full", "local"), "window": None, "local_chunk": 3}
 PREFIXES = ON | {"prefixes": True, "caching": False, "window": None}
 LOADS = ON | {"loads": 1, "group_size": 1, "num_host_blocks": 0, "cross": False, "prefixes": False}
+RANKS = ON | {"window": None, "block_size": 4, "ranks": 2}
 ASYNC = {"transfers": False, "async_steps": 1, "num_host_blocks": 0, "group_size": 1}
 CASES: list[tuple[type[Willing], list[dict[str, Any]], set[str]]] = [
     (
         WillingManager,
-        [ON | {"cross": True}, GROUPS, LOCAL_GROUPS, PREFIXES, LOADS],
+        [ON | {"cross": True}, GROUPS, LOCAL_GROUPS, PREFIXES, LOADS, RANKS],
         {feature.field for feature in FEATURES},
     ),
     (
         WillingScheduler,
         [ON | {"cross": True, "transfers": True, "async_steps": 0}, GROUPS | ASYNC, LOCAL_GROUPS | ASYNC],
-        {*(feature.field for feature in FEATURES), "transfers", "async_steps"} - {"prefixes", "loads"},
+        {*(feature.field for feature in FEATURES), "transfers", "async_steps"} - {"prefixes", "loads", "ranks"},
     ),
     (WillingConnector, [{"connector": "offloading"}], {"connector"}),
     (WillingPool, [{"caching": True}], {"caching"}),

@@ -25,6 +25,7 @@ OWN: dict[str, Callable[[], Any]] = {
     "pool": find("kvproof-pool"),
     "store": find("kvproof-store"),
     "encoder": Oldest,
+    "pair": find("kvproof-pair"),
 }
 OBJECTS = """
 import gc

@@ -72,11 +72,11 @@ def test_the_stage_promises_every_property() -> None:
     assert [one.property for one in stage.planned_checks] == list(MEANINGS)
 
 
-def test_every_level_has_suites_and_those_of_stores_are_for_stores_and_encoder_outputs() -> None:
+def test_every_level_has_suites_and_those_of_stores_are_for_stores_encoder_outputs_and_pairs() -> None:
     of_levels = {level.name: OF_SYSTEMS[level.system.name] for level in LEVELS}
     for name, suites in of_levels.items():
         assert set(suites) <= set(SUITES)
-        assert ("store" in suites) == (name in ("store", "encoder"))
+        assert ("store" in suites) == (name in ("store", "encoder", "pair"))
 
 
 def mapping_checks() -> dict[str, Check]:

@@ -31,6 +31,7 @@ SUBJECTS = {
     "pool": "kvproof-pool",
     "store": f"{STORE}:Store",
     "encoder": f"{Path(encoders.__file__)}:Oldest",
+    "pair": "kvproof-pair",
 }
 
 
