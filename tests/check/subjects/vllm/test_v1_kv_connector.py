@@ -16,7 +16,7 @@ from kvproof.spec.trace import Operation
 pytestmark = pytest.mark.engine
 
 # What an aborted request has is not sent: a send beside a load has findings of docs/findings.md, in every release. With
-# priorities, 0.31.0 passes over requests that run (F19), and a bound on adapters ends it where steps leave requests out.
+# priorities, 0.31.0 passes over requests that run (F19); a bound on adapters ends it where a step leaves a request out.
 # A prompt that is loaded whole lacks a block of its window.
 FIXED: dict[str, Any] = {"transfers": True, "sends_aborted": False, "policy": "fcfs", "repeated_reports": False}
 FIXED |= {"max_loras": 0}
