@@ -5,11 +5,11 @@ guard that refuses a rule is the finding.
 """
 
 from collections import Counter
-from typing import Any
 
+from kvproof.check.oracle.store.firing import RunningText
 from kvproof.check.protocol.encoder import EncoderConfig, Input
 from kvproof.check.protocol.finding import Finding
-from kvproof.spec.store.machine import StoreMachine, StoreSizes
+from kvproof.spec.store.machine import StoreSizes
 from kvproof.spec.store.state import EVICTABLE, NONE
 
 CACHE, WORKER, NUM_TIERS = 0, 1, 2
@@ -19,7 +19,7 @@ NUM_SMALLEST = 16  # embeddings: the state of a smaller cache has room for so ma
 KEYS_PER_BLOCK, PINS_PER_BLOCK, NUM_OWNERS = 12, 8, 33
 
 
-class EncoderRules:
+class EncoderRules(RunningText):
     """The state of the specification for one opened cache.
 
     inputs: of each request that is there. pins: of each input that is referenced, by request and place. free: the
@@ -27,7 +27,7 @@ class EncoderRules:
     """
 
     def __init__(self, config: EncoderConfig, coverage: Counter[str]) -> None:
-        self.config, self.coverage = config, coverage
+        self.config = config
         room = config.num_embeddings
         size = max(NUM_SMALLEST, 1 << (room - 1).bit_length())
         self.num_keys_max, self.num_pins = KEYS_PER_BLOCK * size, PINS_PER_BLOCK * size
@@ -39,9 +39,8 @@ class EncoderRules:
             num_owners=NUM_OWNERS,
             num_flights=1,
         )
-        self.machine = StoreMachine(sizes, with_ghosts=False, with_checks=False)
-        self.state: Any = self.machine.first_state()
-        self.rules, function = self.machine.rules, self.machine.function
+        super().__init__(sizes, coverage)
+        function = self.machine.function
         self.is_resident, self.unused_in = function("is_resident"), function("unused_in")
         self.must_go, self.must_come, self.may_go = function("must_go"), function("must_come"), function("may_go")
         self.free_pins, self.free_owners = list(range(self.num_pins)), list(range(NUM_OWNERS - 1, WORKERS, -1))
@@ -56,16 +55,6 @@ class EncoderRules:
                 self.fire("grow", "open", block, tier)
                 self.free[tier].append(block)
         self.fire("begin_owner", "open", WORKERS)
-
-    def fire(self, name: str, context: str, *arguments: Any) -> None:
-        """Fire a rule that explains the call `context`. Raises Finding if a guard refuses."""
-        self.coverage[name] += 1
-        guard = self.rules[name](self.state, *arguments)
-        if guard is None:
-            return
-        if not guard.property:
-            raise AssertionError(f"the judge fired {name}{arguments} for {context}; a guard refused: {guard.sentence}")
-        raise Finding(guard.property, f"it must be that {guard.sentence}", call=context, rule=name)
 
     # Requests ------------------------------------------------------------------------------------------------------
 

@@ -4,19 +4,17 @@ A side is a tier. Blocks of the two sides may differ in size, so a block of the 
 slots as divide both sizes. An offer has the pin of a reader on each of its units, a claim that of a writer; a transfer
 is a flight from unit to unit. Only what is offered or claimed is there: a unit comes when it is, and is evicted when
 nobody has a pin on it. Two blocks of a side may have the same content, so a key has a number of copies.
-
-A guard that refuses a rule is the finding.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import ceil, gcd
-from typing import Any
 
 from kvproof.check.oracle.pair.records import Claim, Flights, OpenOffer
+from kvproof.check.oracle.store.firing import RunningText
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.pair import DECODE, PREFILL, SIDES, PairConfig
-from kvproof.spec.store.machine import StoreMachine, StoreSizes
+from kvproof.spec.store.machine import StoreSizes
 from kvproof.spec.store.state import EVICTABLE, NONE, RESERVED
 
 GROUP, NO_END, ONE_PART = 0, -1, 0
@@ -24,14 +22,14 @@ NUM_SMALLEST = 32  # units: the state of a smaller pair has room for so many, so
 NUM_OWNERS, KEYS_PER_UNIT, PINS_PER_UNIT = 48, 8, 4
 
 
-class PairRules:
+class PairRules(RunningText):
     """The state of the specification for one opened pair.
 
     unit: token slots of a unit. first: the number of the first unit of each side.
     """
 
     def __init__(self, config: PairConfig, coverage: Counter[str]) -> None:
-        self.coverage, self.slots = coverage, tuple(config.slots(side) for side in SIDES)
+        self.slots = tuple(config.slots(side) for side in SIDES)
         self.unit = gcd(*self.slots)
         counts = [config.num_blocks(side) * self.slots[side] // self.unit for side in SIDES]
         self.first = (0, counts[PREFILL])
@@ -46,11 +44,9 @@ class PairRules:
             num_flights=size,
             block_size=self.unit,
         )
-        self.machine = StoreMachine(sizes, with_ghosts=False, with_checks=False)
-        self.state: Any = self.machine.first_state()
-        self.rules, function = self.machine.rules, self.machine.function
+        super().__init__(sizes, coverage)
+        function = self.machine.function
         self.is_over, self.num_moved = function("is_over"), function("num_moved")
-        self.is_under_a_move = function("is_under_a_move")
         self.free_pins, self.free_flights = list(range(num_pins)), list(range(size))
         self.free_owners = list(range(NUM_OWNERS))
         self.keys: dict[tuple[int, ...], list[int]] = {}  # of each content, its copies
@@ -58,16 +54,6 @@ class PairRules:
         for side in SIDES:
             for unit in range(counts[side]):
                 self.fire("grow", "open", self.first[side] + unit, side)
-
-    def fire(self, name: str, context: str, *arguments: Any) -> None:
-        """Fire a rule that explains the call `context`. Raises Finding if a guard refuses."""
-        self.coverage[name] += 1
-        guard = self.rules[name](self.state, *arguments)
-        if guard is None:
-            return
-        if not guard.property:
-            raise AssertionError(f"the judge fired {name}{arguments} for {context}; a guard refused: {guard.sentence}")
-        raise Finding(guard.property, f"it must be that {guard.sentence}", call=context, rule=name)
 
     # Units and keys ------------------------------------------------------------------------------------------------
 

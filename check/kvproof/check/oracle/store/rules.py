@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from kvproof.check.oracle.store.firing import RunningText
 from kvproof.check.oracle.store.transfer import NO_END, Transfer
 from kvproof.check.protocol.capabilities import StoreCan
 from kvproof.check.protocol.finding import Finding, direction
 from kvproof.check.protocol.operations import count
 from kvproof.check.protocol.store import NO_SLOT, StoreConfig, StoreObservation
 from kvproof.spec.compilation import Guard
-from kvproof.spec.store.machine import StoreMachine, StoreSizes
+from kvproof.spec.store.machine import StoreSizes
 from kvproof.spec.store.state import EVICTABLE, NONE
 
 TIER, GROUP = 0, 0  # the tier below the device, and its only group of layers
@@ -25,7 +26,7 @@ READERS_PER_SLOT = 8  # blocks of readers far away, where a store has such
 CALL = 0  # the owner of what one call holds while it is explained
 
 
-class StoreRules:
+class StoreRules(RunningText):
     """The state of the specification for one opened store."""
 
     def __init__(self, config: StoreConfig, coverage: Counter[str], can: StoreCan = PLAIN) -> None:
@@ -44,9 +45,7 @@ class StoreRules:
             num_parts=config.num_parts,
             block_size=1,
         )
-        self.machine = StoreMachine(sizes, with_ghosts=False, with_checks=False)
-        self.state: Any = self.machine.first_state()
-        self.rules, self.coverage = self.machine.rules, coverage
+        super().__init__(sizes, coverage)
         self.is_resident = self.machine.function("is_resident")
         self.is_staged = self.machine.function("is_staged")
         self.unused_in = self.machine.function("unused_in")
@@ -63,16 +62,8 @@ class StoreRules:
             self.fire("grow", "open", slot, TIER)
         self.new_owner(CALL)
 
-    def fire(self, name: str, context: str, *arguments: Any) -> None:
-        """Fire a rule that explains the call `context`. Raises Finding if a guard refuses."""
-        self.coverage[name] += 1
-        guard = self.rules[name](self.state, *arguments)
-        if guard is not None:
-            raise self._refused(guard, name, arguments, context)
-
-    def _refused(self, guard: Guard, name: str, arguments: tuple[Any, ...], context: str) -> Finding:
-        if not guard.property:
-            raise AssertionError(f"the judge fired {name}{arguments} for {context}; a guard refused: {guard.sentence}")
+    def refused(self, guard: Guard, name: str, arguments: tuple[Any, ...], context: str) -> Finding:
+        """The finding, with what the specification says of the slot or key that the rule is about."""
         about, blocks = "", list[int]()
         if name in ("begin_store", "evict"):
             blocks = [arguments[2] if name == "begin_store" else arguments[0]]
