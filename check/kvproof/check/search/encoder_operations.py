@@ -58,23 +58,12 @@ class EncoderOperations(DrawnRun):
         self.random, self.config = random, config
         self.judge = EncoderJudge(subject, config)
         can, pick = capabilities_of(subject), random.choice
-        self.weights = {
-            kind: pick(choices) if self.judge.kinds[kind].is_possible(config, can) else 0.0
-            for kind, choices in WEIGHTS.items()
-        }
-        self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
+        self.draw_weights(self.judge.kinds, WEIGHTS, config, can, without)
         self.num_requests_max, self.num_images_max = pick(NUM_REQUESTS), pick(NUM_IMAGES)
         self.num_contents = max(2, round(config.num_embeddings * pick(CONTENTS_PER_EMBEDDING)))
         self.num_requests = 0
         self.read: dict[int, int] = {}  # of each request, the first input that it has not read
         self.pause: Callable[[], None] = do_nothing
-
-    def draw(self) -> Operation:
-        """The next operation."""
-        kinds = self.candidates()
-        weights = [self.weights[kind] + 1e-9 if self.weights[kind] else 0.0 for kind in kinds]
-        kind = self.random.choices([*kinds], weights)[0]
-        return self.concrete(kind, kinds[kind])
 
     def candidates(self) -> dict[str, list[int]]:
         """The kinds of operation that may be drawn now, each with what it may be about."""

@@ -12,7 +12,9 @@ from typing import Any
 from kvproof.check.oracle.level import Level
 from kvproof.check.oracle.replay import NUM_TIMED
 from kvproof.check.protocol.adapter_check import capabilities_of
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.operations import TypedOperation
 from kvproof.check.search.result import MovedLists
 from kvproof.check.search.worlds import ABSENT_SHARE, has_large_sizes
 from kvproof.spec.trace import Operation
@@ -38,8 +40,30 @@ class DrawnRun:
     pause: Callable[[], None]
     moved: Sequence[MovedLists] = ()
 
+    def draw_weights(
+        self,
+        kinds: Mapping[str, type[TypedOperation]],
+        choices: Mapping[str, Sequence[float]],
+        config: Config,
+        can: Capabilities,
+        without: frozenset[str],
+    ) -> None:
+        """Draw the weight of each kind from its choices; zero for one that is impossible here, or left out."""
+        pick = self.random.choice
+        self.weights = {
+            kind: pick(some) if kinds[kind].is_possible(config, can) else 0.0 for kind, some in choices.items()
+        }
+        self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
+
     def draw(self) -> Operation | None:
-        """The next operation; None if nothing is enabled."""
+        """The next operation, of a kind that is drawn by weight; None if nothing is enabled."""
+        kinds = self.candidates()
+        weights = [self.weights[kind] + 1e-9 if self.weights[kind] else 0.0 for kind in kinds]
+        kind = self.random.choices([*kinds], weights)[0]
+        return self.concrete(kind, kinds[kind])
+
+    def concrete(self, kind: str, about: list[int]) -> Operation:
+        """An operation of the kind, about one of these."""
         raise NotImplementedError
 
     def candidates(self) -> Mapping[str, list[int]]:
@@ -89,12 +113,8 @@ class OperationsByKind(DrawnRun):
     ) -> None:
         self.random, self.config, self.arguments = random, config, arguments
         self.judge = level.open(subject, config)
-        can, pick = capabilities_of(subject), random.choice
-        self.weights = {
-            name: pick(weights.get(name, USUAL_WEIGHTS)) if kind.is_possible(config, can) else 0.0
-            for name, kind in level.kinds.items()
-        }
-        self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
+        choices = {name: weights.get(name, USUAL_WEIGHTS) for name in level.kinds}
+        self.draw_weights(level.kinds, choices, config, capabilities_of(subject), without)
         if has_large_sizes(config):
             absent = [name for name, kind in level.kinds.items() if kind.is_optional and random.random() < ABSENT_SHARE]
             self.weights |= dict.fromkeys(absent, 0.0)

@@ -83,11 +83,7 @@ class PairOperations(DrawnRun):
         self.random, self.config = random, config
         self.judge = PairJudge(subject, config)
         can, pick = capabilities_of(subject), random.choice
-        self.weights = {
-            kind: pick(choices) if self.judge.kinds[kind].is_possible(config, can) else 0.0
-            for kind, choices in WEIGHTS.items()
-        }
-        self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
+        self.draw_weights(self.judge.kinds, WEIGHTS, config, can, without)
         self.comes_to_rest = "rest" not in without
         self.num_requests_max, self.num_tokens = pick(NUM_REQUESTS), pick(NUM_TOKENS)
         self.lease_seconds, self.forgotten_share = can.lease_seconds or 1, pick(FORGOTTEN_SHARES)
@@ -114,10 +110,7 @@ class PairOperations(DrawnRun):
         """The next operation."""
         if (planned := next(self.round, None)) is not None:
             return planned
-        kinds = self.candidates()
-        weights = [self.weights[kind] + 1e-9 if self.weights[kind] else 0.0 for kind in kinds]
-        kind = self.random.choices([*kinds], weights)[0]
-        return self.concrete(kind, kinds[kind])
+        return super().draw()
 
     def candidates(self) -> dict[str, list[int]]:
         """The kinds of operation that may be drawn now, each with what it may be about."""

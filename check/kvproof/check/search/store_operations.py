@@ -65,11 +65,7 @@ class StoreOperations(DrawnRun):
         self.random, self.config = random, config
         self.judge = StoreJudge(subject, config)
         can, pick = capabilities_of(subject), random.choice
-        self.weights = {
-            kind: pick(choices) if self.judge.kinds[kind].is_possible(config, can) else 0.0
-            for kind, choices in WEIGHTS.items()
-        }
-        self.weights |= dict.fromkeys(without & self.weights.keys(), 0.0)
+        self.draw_weights(self.judge.kinds, WEIGHTS, config, can, without)
         slots, is_large = config.num_gpu_blocks, has_large_sizes(config)
         self.num_keys = max(2, int(slots * pick(KEYS_PER_SLOT)) + 1)
         self.longest = max(1, min(slots + 1, pick((2, 8, 40, 200)) if is_large else pick((2, 3, 5))))
@@ -79,13 +75,6 @@ class StoreOperations(DrawnRun):
             self.weights |= {kind: weight for kind, weight in MANY_STAY_LONG.items() if self.weights[kind]}
         self.num_transfers = self.num_requests = 0
         self.pause: Callable[[], None] = do_nothing
-
-    def draw(self) -> Operation:
-        """The next operation."""
-        candidates, mine = self.candidates(), self.weights
-        weights = [mine[kind] + 1e-9 if mine[kind] else 0.0 for kind in candidates]
-        kind = self.random.choices([*candidates], weights)[0]
-        return self.concrete(kind, candidates[kind])
 
     def candidates(self) -> dict[str, list[int]]:
         """The kinds of operation that may be drawn now, each with what it may be about."""
