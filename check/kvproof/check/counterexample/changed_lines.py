@@ -12,7 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from kvproof.check.hosts.git import asked_of_git
+from kvproof.check.hosts.git import NAME_CHARACTERS, asked_of_git, commit_of
 from kvproof.check.oracle.method_called import Blame
 from kvproof.reports.source import repository_root
 from kvproof.spec.trace import EnteredCode
@@ -20,7 +20,6 @@ from kvproof.spec.trace import EnteredCode
 BYTES_MAX, LINES_MAX = 2 << 20, 20_000  # of a file that is compared
 MIDDLE_MAX = 3_000  # lines between the first and the last difference
 DEFAULT_BRANCHES = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
-NAME_CHARACTERS = 10  # of a commit
 
 
 def fields_of(blame: Blame) -> dict[str, Any]:
@@ -61,21 +60,16 @@ def changed_lines(file: str) -> tuple[str, set[int]]:
 
 def _base(root: Path) -> tuple[str, str]:
     """The base of a checkout in words, and its commit; both empty if there is none."""
-    head = _commit(root, "HEAD")
+    head = commit_of(root, "HEAD")
     if not head:
         return "", ""
     for branch in DEFAULT_BRANCHES:
-        if _commit(root, branch):
+        if commit_of(root, branch):
             base = (asked_of_git(root, "merge-base", "HEAD", branch) or "").strip()
             if base and base != head:
                 return f"{base[:NAME_CHARACTERS]} of {branch}", base
             break
     return f"HEAD ({head[:NAME_CHARACTERS]})", head
-
-
-def _commit(root: Path, name: str) -> str:
-    """The commit with this name; empty if there is none."""
-    return (asked_of_git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") or "").strip()
 
 
 def _content(root: Path, revision: str, name: str) -> list[bytes] | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from kvproof.check.hosts.program import finished
 
 SECONDS_MAX = 10.0  # for one question
+NAME_CHARACTERS = 10  # of a commit in a message
 COPY_SECONDS_MAX = 300.0  # for the files of a commit
 OFF = ("core.fsmonitor=false", f"core.hooksPath={os.devnull}")
 ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
@@ -22,6 +23,11 @@ STATUS = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=
 def asked_of_git(root: Path, *words: str) -> str | None:
     """What git prints, as text of one byte a character; None if it fails. Raises OSError, TimeoutError."""
     return _answer(root, OFF, words)
+
+
+def commit_of(root: Path, name: str) -> str:
+    """The commit with this name; empty if there is none. Raises as `asked_of_git`."""
+    return (asked_of_git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") or "").strip()
 
 
 def copied_out(root: Path, commit: str, folder: Path) -> bool:

@@ -40,12 +40,16 @@ def content_of(name: str) -> str:
     try:
         own = Path(place).read_bytes() if place.endswith(".py") else b""
         seen = sorted({one for root in _roots(place) for one in _files(root)})
-        searched = tuple(
-            (one, os.stat(one).st_mtime_ns) for one in map(os.path.abspath, sys.path) if os.path.isdir(one)
-        )
+        packages = installed()
     except (OSError, _TooMany):
         return secrets.token_hex(16)
-    return hashlib.sha256(own + msgspec.json.encode([seen, _installed(searched)])).hexdigest()
+    return hashlib.sha256(own + msgspec.json.encode([seen, packages])).hexdigest()
+
+
+def installed() -> list[tuple[str, str]]:
+    """What is installed in which version. Raises OSError."""
+    folders = filter(os.path.isdir, map(os.path.abspath, sys.path))
+    return _installed(tuple((one, os.stat(one).st_mtime_ns) for one in folders))
 
 
 @cache

@@ -8,19 +8,20 @@ import hashlib
 import os
 import shutil
 from dataclasses import dataclass, field, replace
-from importlib.metadata import distributions
 from pathlib import Path
 
 import msgspec
 
 from kvproof.check.counterexample.replay import ReplayStatus
+from kvproof.check.hosts.git import NAME_CHARACTERS
 from kvproof.check.hosts.program import how_it_ended
 from kvproof.check.hosts.workers import code_digest
 from kvproof.check.hunting.gate.running import hunt, last_words, replayed
-from kvproof.check.hunting.gate.sides import NAME_CHARACTERS, Hunted, Side, hunted, repository, side_of
+from kvproof.check.hunting.gate.sides import Hunted, Side, hunted, repository, side_of
 from kvproof.check.runs.errors import UsageError, fail
 from kvproof.check.runs.store import CRASHES, RESULT, explained
 from kvproof.check.runs.terminal import output, say
+from kvproof.check.subjects.content import installed
 from kvproof.reports.baseline import findings, is_known, read_baseline
 from kvproof.reports.document import DocumentError, encode, read, write_atomically
 from kvproof.reports.gate_comment import LEFT, OPEN, REPAIRED, Change, comment, lines
@@ -95,8 +96,7 @@ def _words(given: GateOptions) -> list[str]:
 
 def _key(commit: str, given: GateOptions) -> str:
     """The name of the folder in which the result of the base is kept: all that it depends on."""
-    packages = sorted(f"{one.metadata['Name']} {one.version}" for one in distributions())
-    what = [commit, given.subject, given.like or "", os.getcwd(), _words(given), code_digest(), packages]
+    what = [commit, given.subject, given.like or "", os.getcwd(), _words(given), code_digest(), installed()]
     return f"{commit[:NAME_CHARACTERS]}-{hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:12]}"
 
 

@@ -6,14 +6,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvproof.check.hosts.git import asked_of_git, copied_out
+from kvproof.check.hosts.git import NAME_CHARACTERS, commit_of, copied_out
 from kvproof.check.hunting.gate.imports import path_for
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.subjects.loading.checkouts import AT, is_path, path_in
 from kvproof.check.subjects.registry import NAMED
 from kvproof.reports.source import repository_root
 
-NAME_CHARACTERS = 10  # of a commit
 FETCH = "fetch it first (`git fetch origin {}`; in GitHub's checkout action, `fetch-depth: 0`)"
 
 
@@ -27,11 +26,10 @@ class Repository:
     def commit(self, name: str) -> str:
         """The commit with this name. Raises UsageError."""
         with _git():
-            words = "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"
-            found = None if name.startswith("-") else asked_of_git(self.root, *words)
+            found = "" if name.startswith("-") else commit_of(self.root, name)
         if not found:
             raise UsageError(f"{self.root} has no commit {name}: {FETCH.format(name)}")
-        return found.strip()
+        return found
 
 
 @dataclass(frozen=True)
