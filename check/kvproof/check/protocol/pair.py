@@ -79,7 +79,7 @@ PAIR_SETTINGS = (
 
 
 class Offer(NamedTuple):
-    """What a request of PREFILL left for a reader, as its engine told the router.
+    """What a request of PREFILL left for a reader, as its engine reports it to the router.
 
     num_tokens: the positions whose KV there is. blocks: those that have it, in the order of positions. until: the time
     of the wire's clock at which it is given up; None if it has no end.
