@@ -455,14 +455,16 @@ ATTACKS: list[Attack] = [
     ),
     at("fork", "raises Finding of nothing", "raise Finding('no-such-property', 'I say so')", USAGE, "no property"),
     at("fork", "raises Finding of a property", "raise Finding('no-leak-at-rest', 'x')", REFUTED, "no-leak-at-rest"),
-    *(at("fork", f"ends: {name}", code, REFUTED, CRASHED) for name, code in ENDS.items()),
-    *(at("fork", f"stops: {name}", code, REFUTED, CRASHED) for name, code in STOPS.items()),
     replace(
         at("observe", "tables: a list without an end", ENDLESS, USAGE, "must be a list of ints"), budget=ENOUGH_SECONDS
     ),
     *(
-        replace(at("fork", f"works on: {name}", code, REFUTED, CRASHED), budget=ENOUGH_SECONDS)
-        for name, code in WORKS_ON.items()
+        replace(at("fork", name, code, REFUTED, CRASHED), budget=ENOUGH_SECONDS)
+        for name, code in {
+            **{f"ends: {name}": code for name, code in ENDS.items()},
+            **{f"stops: {name}": code for name, code in STOPS.items()},
+            **{f"works on: {name}": code for name, code in WORKS_ON.items()},
+        }.items()
     ),
     *(at("fork", f"exhausts {name}", code, REFUTED, CRASHED) for name, code in EXHAUSTS.items()),
     *(at("fork", f"harmless: {name}", code, UNREACHED) for name, code in HARMLESS.items()),
