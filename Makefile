@@ -111,7 +111,7 @@ typecheck: $(READY) ## mypy, strict; and the types of z3 and triton against the 
 bench: $(READY) ## side-by-side speed; prints ratios
 	$(BIN)/python -m benchmarks
 
-engines-matrix: $(READY) ## run every engine release that docs/engines.md claims, and put their rows into its table; can be resumed
+engines-matrix: $(READY) ## run every engine release that docs/engines.md claims, and put their rows into docs/engine-runs.md; can be resumed
 	$(BIN)/python -m benchmarks.engines_matrix $(MATRIX)
 
 false-alarms: $(READY) ## 20,000,000 operations on subjects that are believed to be correct; can be resumed

@@ -1,4 +1,4 @@
-"""Run every release that docs/engines.md claims, and write what ran into its table: `make engines-matrix`.
+"""Run every release that docs/engines.md claims, and write what ran into docs/engine-runs.md: `make engines-matrix`.
 
     python -m benchmarks.engines_matrix [--operations N] [--out DIR] [--minutes M] [--only NAME …]
                                         [--checkout NAME=PATH …] [--no-run]
@@ -22,7 +22,7 @@ from benchmarks import engines_table
 from benchmarks.campaign import drive, earlier, folder_of, num_operations, releases_of
 from kvproof.check.subjects.registry import ROWS, Row
 
-PAGE = Path(__file__).parents[1] / "docs" / "engines.md"
+PAGE = Path(__file__).parents[1] / "docs" / "engine-runs.md"
 OPERATIONS, SEED = 3_000, 1
 
 

@@ -1,4 +1,4 @@
-"""The table of docs/engines.md that says what ran: written from results, and read back, so that it keeps its rows.
+"""The table of docs/engine-runs.md that says what ran: written from results, and read back, so that it keeps its rows.
 
 A row has the releases of a subject with the same verdict and findings, if none that differs lies between them. Each
 release is listed by name: the table is the record of what ran, and a later run replaces only the releases that it ran.

@@ -1,4 +1,4 @@
-"""What hunts of kvproof's own subjects do not reach: `python -m docs.generate.not_reached` writes it to engines.md.
+"""What hunts of kvproof's own subjects do not reach: `python -m docs.generate.not_reached` writes it to engine-runs.md.
 
 Each subject is hunted with one seed and effort, and the row is the line that the hunt prints. It needs Python 3.12.
 """
@@ -16,7 +16,7 @@ from kvproof.reports.reached import not_reached
 from kvproof.reports.result import Result
 from kvproof.spec.trace import is_ours
 
-PAGE = Path(__file__).resolve().parents[1] / "engines.md"
+PAGE = Path(__file__).resolve().parents[1] / "engine-runs.md"
 HEADING, NEXT = "## What a hunt does not reach\n", "\n## "
 EFFORT, SEED = "20000", "1"
 HEAD = f"""

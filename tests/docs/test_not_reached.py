@@ -1,4 +1,4 @@
-"""The table of docs/engines.md of what hunts of kvproof's own subjects do not reach."""
+"""The table of docs/engine-runs.md of what hunts of kvproof's own subjects do not reach."""
 
 from docs.generate.not_reached import PAGE, with_table
 
