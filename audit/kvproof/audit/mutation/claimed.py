@@ -4,7 +4,8 @@ A line that runs while a proof is made need not matter to it. So each statement 
 out, one at a time, in a copy of `impl/`, and the obligations about code are made and asked again. Statements that
 contain others, such as `if` and `for`, count by what they contain.
 
-Run as a program, this module prints the table of `docs/proofs.md`. It takes about ten minutes of processor time.
+Run as a program, this module prints the table of which `docs/proofs.md` has the sums. It takes about ten minutes of
+processor time.
 """
 
 import ast
