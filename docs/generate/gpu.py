@@ -1,4 +1,7 @@
-"""The tables of a run of `make gpu`, from its committed result documents: `python -m docs.generate.gpu DIR`."""
+"""The tables of runs of `make gpu`, from their committed documents: `python -m docs.generate.gpu` writes the page.
+
+With a folder of such documents, it prints the tables of this one run.
+"""
 
 import json
 import sys
@@ -6,6 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+RUNS_OF_GPUS = Path(__file__).resolve().parents[1] / "gpu"
+PAGE = RUNS_OF_GPUS / "tables.md"
+MACHINES = {"h200": "An H200", "h200-second-host": "An H200 of another host", "h100": "An H100"}
+HEAD = """# Tables of the runs on GPUs
+
+[GPUs on which the data plane ran](../gpu.md) says what these tables show. They are made from the result documents in
+`docs/gpu/` (`python -m docs.generate.gpu` writes this page). Speeds are GB/s of payload, and in brackets the ratio to a
+plain copy of as many bytes in the same direction and round (`cudaMemcpyAsync` from or to pinned memory, or on the
+device). `engine` is kvproof's, `index-copy` gathers and scatters with torch, `block-copy` copies block by block.
+"""
 KINDS = ("bytes", "race", "mapping", "end to end")
 RUNS = {"device-1": "all layouts and types", "device-2": "the same, another seed", "kernels": "kernels of engines"}
 DIRECTIONS = ("swap in", "swap out", "copy")
@@ -17,6 +30,12 @@ BREAKING = {
     "endless": "a kernel that does not end",
 }
 PLANTED = {"unchanged": "nothing, another seed", "slower": "a quarter of the copies made twice"}
+
+
+def page() -> str:
+    """The page with the tables of every machine."""
+    parts = [f"\n## {title}\n\n{tables(RUNS_OF_GPUS / name)}" for name, title in MACHINES.items()]
+    return HEAD + "".join(parts)
 
 
 def tables(folder: Path) -> str:
@@ -123,4 +142,7 @@ def _breaking(folder: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print(tables(Path(sys.argv[1])), end="")
+    if len(sys.argv) > 1:
+        print(tables(Path(sys.argv[1])), end="")
+    else:
+        PAGE.write_text(page(), encoding="utf-8")
