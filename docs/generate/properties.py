@@ -40,8 +40,8 @@ HEAD = """# Properties
 
 A property is a sentence that the specification claims, and that a judge checks of a subject. Its id is stable. Under
 each one is a picture of what breaks it, and a short run that does: the last step shows the fault.
-The [glossary](../glossary.md#properties) has all of them in one table, and [findings](../findings.md) the faults of
-engines in detail.
+[My run is red](../red.md) has all of them in one table with their usual causes, [findings](../findings.md) the faults
+of engines in detail.
 """
 
 
