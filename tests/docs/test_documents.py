@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from docs.generate import chromium, gpu, properties, reference
+from docs.generate import chromium, diagrams, gpu, properties, reference
 from docs.generate.commands import (
     Command,
     blocks_without_reason,
@@ -191,3 +191,12 @@ def test_every_page_of_the_site_fits_a_narrow_window_and_asks_no_other_host(site
 def test_the_tables_of_gpus_are_those_of_their_result_documents() -> None:
     assert set(gpu.MACHINES) == {folder.name for folder in (DOCS / "gpu").iterdir() if folder.is_dir()}
     assert gpu.PAGE.read_text(encoding="utf-8") == gpu.page(), "write it with `python -m docs.generate.gpu`"
+
+
+def test_the_drawings_are_those_that_their_program_writes_and_each_text_lies_in_its_drawing() -> None:
+    for name, drawing in diagrams.drawings().items():
+        assert (DOCS / "pictures" / name).read_text(encoding="utf-8") == drawing, "python -m docs.generate.diagrams"
+        (width,) = map(int, re.findall(r'^<svg [^>]* width="(\d+)"', drawing))
+        texts = re.findall(r'<text x="(\d+)" y="\d+" font-size="(\d+)"[^>]*>([^<]*)<', drawing)
+        ends = [int(x) + 0.6 * int(size) * len(text) for x, size, text in texts]
+        assert max(ends) <= width - diagrams.MARGIN + 1, name
