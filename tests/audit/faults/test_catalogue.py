@@ -68,7 +68,7 @@ def test_a_fresh_fault_is_one_edit_that_the_first_catalogue_does_not_have_in_a_r
 
 def test_the_shipped_faults_are_in_what_vllm_ships_and_half_need_two_features() -> None:
     known = {edit for fault in (*catalogue(), *fresh(), *second()) for edit in fault.plant}
-    rows = {"vllm-v1", "vllm-v1-scheduler", "vllm-v1-images", "vllm-encoder-cache"}
+    rows = {"vllm-v1", "vllm-v1-scheduler", "vllm-v1-images", "vllm-encoder-cache", "vllm-simple-offloading"}
     assert {fault.row for fault in shipped()} == rows
     assert len(shipped()) == 60
     assert 2 * sum(" Needs " in fault.sentence for fault in shipped()) >= len(shipped())

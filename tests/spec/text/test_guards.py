@@ -26,6 +26,7 @@ SCOPES = {
     Scope(2, 0, 2, 2, 2, caching=True, level="rules"): 100,
     Scope(2, 0, 2, 1, 1, caching=True, window=1, fork=False, level="rules"): 100,
     Scope(1, 2, 2, 2, 2, swap=True, num_flights=1, level="rules"): 130,
+    Scope(1, 0, 1, 1, 1, caching=True, fork=False, num_flights=2, level="rules"): 60,
 }
 
 # Guards that never stand alone. Their sentence says first what a reader should know; another guard follows from it.

@@ -60,6 +60,7 @@ EFFORTS = {  # by subject; what is slower does less in the same budget
     "exllamav3": JudgingEffort(40_000, 2),
     "lmcache-l1": JudgingEffort(60_000, 0),
     "vllm-offloading": JudgingEffort(60_000, 0),
+    "vllm-simple-offloading": JudgingEffort(60_000, 0),
     "vllm-simple-offload": JudgingEffort(30_000, 0),
     "sglang": JudgingEffort(40_000, 2),
     "sglang-hicache": JudgingEffort(20_000, 0),

@@ -34,6 +34,7 @@ NAMES_A_BLOCK = {  # rules about one block, and which argument it is
     "exchange": 2,
     "evict": 0,
     "set_aside": 0,
+    "copy_out": 1,
     "move_entry": 1,
     "rehit_entry": 1,
 }

@@ -177,7 +177,7 @@ def check_observation(observed: Any, num_groups: int, num_blocks: int | None = N
             text = f"observe().tables must map sequences to lists of {num_groups} tables"
             raise AdapterError(f"{text}; found {seq!r}: {short(tables)}", "tables")
         for table in tables:
-            _check_ids(f"observe().tables[{seq}]", table, num_blocks, "tables")
+            check_ids(f"observe().tables[{seq}]", table, num_blocks, "tables")
     free = observed.free
     if not isinstance(free, tuple) or len(free) != 2 or not all(type(x) is int and abs(x) < INT_END for x in free):
         text = f"observe().free must be two ints of at most 64 bits, for GPU and host; it is {short(free)}"
@@ -186,9 +186,9 @@ def check_observation(observed: Any, num_groups: int, num_blocks: int | None = N
         text = f"observe().reserved must be a tuple of block ids; it is {short(observed.reserved)}"
         raise AdapterError(text, "observe")
     if observed.free_ids is not None:
-        _check_ids("observe().free_ids", observed.free_ids, num_blocks, "free_ids")
+        check_ids("observe().free_ids", observed.free_ids, num_blocks, "free_ids")
     if observed.refs is not None:
-        _check_ids("observe().refs", observed.refs, num_blocks, "refcounts")
+        check_ids("observe().refs", observed.refs, num_blocks, "refcounts")
         if num_blocks not in (None, len(observed.refs)):
             text = f"observe().refs must have {num_blocks} refcounts, one for each GPU block and then each host block"
             raise AdapterError(f"{text}; it has {len(observed.refs)}", "refcounts")
@@ -212,7 +212,8 @@ def require_length(what: str, length: int, num_blocks: int, call: str) -> None:
         raise AdapterError(f"{what} has a list of {length:,} entries, but there are {num_blocks:,} blocks", call)
 
 
-def _check_ids(what: str, ids: Any, num_blocks: int | None, call: str) -> None:
+def check_ids(what: str, ids: Any, num_blocks: int | None, call: str) -> None:
+    """Raise AdapterError unless this is a list of ints that is not far too long."""
     if isinstance(ids, list) and num_blocks is not None:
         require_length(what, len(ids), num_blocks, call)
     if not isinstance(ids, list) or any(type(x) is not int for x in ids):

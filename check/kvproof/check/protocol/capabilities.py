@@ -163,6 +163,8 @@ class SchedulerCan(ManagerCan):
     load_failures: tuple[str, ...] = ()  # what it can do if a load fails: policies of `spec.text.loads`
     connectors: tuple[str, ...] = ()  # its own connectors to host memory that it can have, by the engine's names
     hybrid_connectors: bool = False  # and with sliding windows and several KV groups
+    steps_for_stores: bool = False  # and while a store is under way the engine schedules steps, without any request
+    holds_copies: bool = False  # and they hold the blocks of the device that they copy: `HoldingSubject`
     reports_ends: bool = False  # it reports how each request ended that was aborted, ignored or failed
     reports_each_end: bool = False  # and, of such a request, how each of its sequences ended: `EachEndSubject`
     reports_tokens: bool = False  # it reports which tokens users get

@@ -384,6 +384,20 @@ class OffloadingSubject(SchedulerSubject, Protocol):
         """
 
 
+class HoldingSubject(OffloadingSubject, Protocol):
+    """A scheduler whose connector holds the blocks that its copies read or write (`holds_copies`).
+
+    So such a block is neither free nor evictable, even if no table names it: from when the connector decides on the
+    copy until `copied` has named it. It may count as a reference.
+    """
+
+    def stores_to_come(self) -> list[list[int]]:
+        """The blocks of each store that the next step will name: the connector holds them already.
+
+        Called after each call that may change what is stored. A reset may drop such stores.
+        """
+
+
 class SpeculatingSubject(SchedulerSubject, Protocol):
     """A scheduler whose steps verify drafts (`speculative_tokens`). The judge is the draft model."""
 
@@ -458,6 +472,7 @@ SCHEDULER_CALLS = RequiredCalls(
         ("hybrid_transfers", "transfers KV of several groups", calls_of(HybridTransferringSubject)),
         ("load_failures", "has loads that fail", calls_of(FailingLoadsSubject)),
         ("connectors", "has connectors to host memory", calls_of(OffloadingSubject)),
+        ("holds_copies", "has connectors that hold what they copy", calls_of(HoldingSubject)),
         ("sessions", "has requests that go on", calls_of(SessionSubject)),
         ("pauses", "can be paused", calls_of(PausingSubject)),
         ("speculative_tokens", "verifies drafts", calls_of(SpeculatingSubject)),

@@ -211,7 +211,7 @@ ROWS = (
         "vllm-offloading",
         SCHEDULER,
         "vLLM's V1 scheduler with its own OffloadingConnector, which keeps KV in host memory",
-        _by("vllm.v1_scheduler.VllmOffloading"),
+        _by("vllm.offloading_schedulers.VllmOffloading"),
         "vllm",
         ("0.21.0", "0.33.0"),
     ),
@@ -222,6 +222,14 @@ ROWS = (
         _by("vllm.simple_offload.VllmSimpleOffload"),
         "vllm",
         ("0.29.0", "0.33.0"),
+    ),
+    Row(
+        "vllm-simple-offloading",
+        SCHEDULER,
+        "vLLM's V1 scheduler with its own SimpleCPUOffloadConnector, whose host memory is a second block pool",
+        _by("vllm.offloading_schedulers.VllmSimpleOffloading"),
+        "vllm",
+        ("0.31.0", "0.33.0"),
     ),
     Row(
         "vllm-tiering",

@@ -62,6 +62,7 @@ REMAINING_RULES: tuple[tuple[Any, ...], ...] = (  # firings of the rules that no
     *(("admit", 0, 1), ("skip", 0, C), ("widen", 0, 1), *_computed(0, 0, A), ("slide", 0)),
     *(("admit", 1, 0), ("append", 1, 1, B, 2), ("promote", 1, 0), ("admit", 2, 0), ("share", 2, 1, B)),
     *(("compute", 1, 2), ("catch_up", 2, 2), ("launch", 0, 1, 0), ("write_late", 0, B), ("land", 0)),
+    *(("mark_computed", 1), ("copy_out", 0, 1)),
     *(("append", 0, 0, B, 2), ("exchange", 0, 2, 1, B), ("set_aside", 3)),
 )
 

@@ -203,6 +203,16 @@ def prompt_tokens_in_step(max_num_batched_tokens: int, long_prefill_threshold: i
 
 
 @function
+def num_steps_of_stores_max(num_blocks: int, num_under_way: int) -> int:
+    """The most steps, with no request, until what the device has cached is stored elsewhere.
+
+    A store is named by one step and over with a later one: so each block may be stored twice, one after another.
+    `num_under_way`: steps under way when one is scheduled.
+    """
+    return (4 * num_blocks + 4) * (1 + num_under_way) + num_under_way
+
+
+@function
 def num_steps_max(num_gains: int, max_model_len: int, max_num_batched_tokens: int, num_under_way: int) -> int:
     """The most steps that `num_gains` gains take. `num_under_way`: steps under way when one is scheduled."""
     return (num_gains * ((max_model_len + max_num_batched_tokens - 1) // max_num_batched_tokens + 2) + 1) * (

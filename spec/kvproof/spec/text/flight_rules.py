@@ -6,6 +6,8 @@ while a flight still reads or writes it.
 
 A transfer reads one block and fills another block in the other pool. The table of the sequence names the new block as
 soon as the entry is sent; nothing reads the new block before the transfer arrives.
+
+A copy to another memory, which is none of the pools, reads a block that is cached: a table may name it, or none.
 """
 
 from kvproof.spec.language import (
@@ -25,7 +27,7 @@ from kvproof.spec.language import (
     step,
 )
 from kvproof.spec.text.state import NONE, USED, State, free_in, has_entry, is_idle, pool_of
-from kvproof.spec.text.steps import gain, lose, retire
+from kvproof.spec.text.steps import gain, lose, move_to, retire
 
 
 @step
@@ -61,6 +63,17 @@ def launch(state: State, flight: FlightId, seq: SeqId, index: Index) -> None:
     pin(state, flight, block)
     check(state.uses[flight] == block and state.pins[block] > 0, "in-flight-held")
     check(state.fills[flight] == NONE and state.filler[block] == NONE, "in-flight-held")
+
+
+@rule
+def copy_out(state: State, flight: FlightId, block: BlockId) -> None:
+    """A copy to another memory starts to read a cached block, which need not be in a table."""
+    require(is_idle(state, flight), "the flight is a new one")
+    require(state.cached[block], "the block that is copied is cached", "no-use-after-free")
+    if state.status[block] != USED:
+        move_to(state, block, USED)
+    pin(state, flight, block)
+    check(state.uses[flight] == block and state.status[block] == USED, "in-flight-held")
 
 
 @rule

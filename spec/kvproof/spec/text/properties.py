@@ -129,8 +129,8 @@ MEANINGS: dict[str, Meaning] = {
         "Out of memory in the model, or latency peaks.",
     ),
     "progress": Meaning(
-        "A waiting request that fits into an idle pool is eventually scheduled.",
-        "A request hangs.",
+        "A waiting request that fits into an idle pool is eventually scheduled; with no request, work comes to an end.",
+        "A request hangs, or an idle server works on for ever.",
     ),
     "running-served": Meaning(
         "A request that runs is in each step that ends with a token, a place and blocks left for it.",

@@ -293,6 +293,12 @@ def given_back_on_landing(state: State, rule: str, arguments: Arguments) -> bool
     return state.refcount[block] == 0 and state.pins[block] == 1
 
 
+@_witness(SEEN_BEFORE, "copy_out")
+def copied_from_the_cache(state: State, rule: str, arguments: Arguments) -> bool:
+    """A copy to another memory reads a block that no table names."""
+    return state.refcount[arguments[1]] == 0
+
+
 @_witness(SEEN_BEFORE, "write_late")
 def written_after_free(state: State, rule: str, arguments: Arguments) -> bool:
     """A step writes a block that no table names any more."""

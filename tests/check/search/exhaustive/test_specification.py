@@ -49,6 +49,7 @@ MORE_SCOPES = {
 FOR_SHARING = Scope(2, 0, 2, 2, 1, caching=True, reserving=True, level="rules")
 FOR_REHITS = Scope(2, 1, 2, 1, 1, caching=True, fork=False, swap=True)
 FOR_HITS_PAST_A_WINDOW = Scope(2, 0, 2, 3, 1, caching=True, window=2, fork=False)
+FOR_COPIES = Scope(1, 0, 1, 1, 1, caching=True, fork=False, num_flights=1, level="rules")
 FOR_LATE_WRITES = Scope(2, 0, 1, 1, 1, fork=False, num_flights=2, level="rules")
 
 
@@ -86,7 +87,7 @@ def test_small_scopes_together_fire_every_rule_and_meet_every_witness() -> None:
             "transfers",
         )
     ]
-    scopes += [SCOPES["cache"], FOR_SHARING, FOR_REHITS, FOR_HITS_PAST_A_WINDOW, FOR_LATE_WRITES]
+    scopes += [SCOPES["cache"], FOR_SHARING, FOR_REHITS, FOR_HITS_PAST_A_WINDOW, FOR_LATE_WRITES, FOR_COPIES]
     assert unexercised(map(explored, scopes)) == []
 
 

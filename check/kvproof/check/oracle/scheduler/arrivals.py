@@ -113,7 +113,7 @@ class ArrivalJudge:
                 if seq.status is not Status.WAITING:
                     self.explainer.freed(seq, context)
         self.scheduler.judge_sends(context)
-        self.oracle.settle(context)
+        self.scheduler.settle(context)
         return True
 
     @enabled_when(lambda judge: judge.scheduler.last_step is None)
@@ -187,7 +187,7 @@ class ArrivalJudge:
             self.oracle.judge_reset(done, context)
         if done:
             self.explainer.run(operations.reset_cache(self.state), context)
-        self.oracle.settle(context)
+        self.scheduler.settle(context)
         self.coverage["reset with copies under way"] += scheduler.is_transferring
         self.coverage["reset, and those who run begin again"] += bool(running)
         return True

@@ -10,12 +10,14 @@ from kvproof.check.oracle.expected import ExpectedSequence, Group, Status
 from kvproof.check.oracle.memory import compare_memory
 from kvproof.check.oracle.oracle import Oracle
 from kvproof.check.oracle.refinement import Explainer
+from kvproof.check.oracle.scheduler.held_stores import HeldStores
 from kvproof.check.oracle.scheduler.host_memory import HostMemory
 from kvproof.check.oracle.scheduler.what_is_judged import require_judged
 from kvproof.check.protocol.adapter_check import capabilities_of, check_adapter
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scheduler import FINISHED, SCHEDULER_CALLS, ScheduledStep, SchedulerConfig, SchedulerSubject
 from kvproof.spec.text import operations
+from kvproof.spec.text.budgets import num_steps_of_stores_max
 from kvproof.spec.text.identity import Identities
 
 STEPS_MAX = 3  # under way at once, the one being scheduled included
@@ -179,6 +181,7 @@ class SchedulerState:
         self.used_by_step: dict[int, ExpectedSequence] = {}  # sequences whose blocks the explained step uses
         self.num_steps = self.num_arrived = 0
         self.paused = ""  # how the scheduler is paused, one of `PAUSES`; empty: it is not
+        self.num_steps_of_stores = 0  # since the last request was over: steps that were scheduled for transfers alone
         self.last_step: int | None = None  # after the last arrival: the step by which all requests must be over
         # Loads from elsewhere write in no order with the steps: then a step uses its blocks until it is complete.
         self.steps_in_order = capabilities_of(subject).steps_in_order and not (self.moves_kv and config.async_steps)
@@ -192,6 +195,9 @@ class SchedulerState:
         self.seqs, self.coverage, self.call = oracle.seqs, oracle.coverage, oracle.call
         self.pending = Pending(self.explainer, num_flights)
         self.host = HostMemory(self.worker, self.coverage) if config.connector else None
+        self.held: HeldStores | None = None
+        if self.host and self.capabilities.holds_copies:
+            self.held = HeldStores(self.host, self.explainer, self.pending.idle)
 
     @property
     def is_launched(self) -> bool:
@@ -204,13 +210,28 @@ class SchedulerState:
         return self.is_launched and len(self.under_way) <= self.config.async_steps
 
     def is_done(self) -> bool:
-        """Whether every request is over, and no step or transfer is under way."""
-        return not (self.under_way or self.requests or self.is_transferring)
+        """Whether every request is over, and no step or transfer is under way; stores may go on without end."""
+        if self.under_way or self.requests:
+            return False
+        return not self.is_transferring or self.num_steps_of_stores > self.num_steps_of_stores_max
+
+    @property
+    def num_steps_of_stores_max(self) -> int:
+        """How many steps without a request the stores to host memory may take."""
+        return num_steps_of_stores_max(self.config.num_gpu_blocks, self.config.async_steps)
 
     @property
     def is_transferring(self) -> bool:
         """Whether any transfer is under way."""
-        return bool(self.loading or self.sending or (self.host and self.host.copies))
+        return bool(
+            self.loading or self.sending or (self.host and self.host.copies) or (self.held and self.held.to_come)
+        )
+
+    def settle(self, context: str) -> None:
+        """Every change of a call is explained: compare the rest. Raises Finding."""
+        if self.held:
+            self.held.look(self.call("total-calls", "stores_to_come"), context)
+        self.oracle.settle(context)
 
     def is_in_flight(self, request: ExpectedRequest) -> bool:
         """Whether a step under way uses blocks of the request."""
@@ -406,7 +427,7 @@ class SchedulerState:
 
     def may_preempt_all(self) -> bool:
         """Whether a reset may preempt those who run: none has KV under way, and no bound on the steps to come holds."""
-        is_moving = self.loading or self.sending or self.without_slot
+        is_moving = self.loading or self.sending or self.without_slot or (self.held and self.is_transferring)
         knows_all = not (self.under_way and (self.moves_kv or self.config.speculative_tokens))
         return self.last_step is None and not is_moving and knows_all
 

@@ -334,5 +334,5 @@ class CompletionJudge:
                 explainer.freed(seq, COMPLETE)
         explain_births(self.scheduler, born, copies)
         self.scheduler.judge_sends(COMPLETE)
-        self.oracle.settle(COMPLETE)
+        self.scheduler.settle(COMPLETE)
         self.coverage["finished"] += len(ended)

@@ -413,6 +413,8 @@ class StepExplainer:
         in_step, num_loaded = self.capabilities.same_step_hits, load.stop - load.hit
         self.explainer.admitted(seq, load.hit, self.config.caching, SCHEDULE, in_step, num_loaded=num_loaded)
         scheduler.loading[seq.id] = scheduler.pending.launch([seq], SCHEDULE)
+        if scheduler.held:  # the scheduler and its connector hold them, each for itself
+            scheduler.loading[seq.id] += scheduler.pending.launch([seq], SCHEDULE)
         self.failed_loads.begin(seq, load)
         scheduler.without_slot.add(seq.id)
         self.coverage["load"] += 1

@@ -76,7 +76,7 @@ class SessionJudge:
         for seq in request.members:
             if seq.slot >= 0:
                 self.scheduler.explainer.freed(seq, context)
-        self.oracle.settle(context)
+        self.scheduler.settle(context)
 
     def close_all(self) -> None:
         """No session gets a further input."""

@@ -85,12 +85,14 @@ class StepJudge:
         outcome = self.drafts.verified(step) if self.drafts else step
         has_moved = self.steps.explain(outcome)
         self.worker.copy(step.copies)
-        self.oracle.settle(SCHEDULE)
+        if self.scheduler.host:
+            self.scheduler.host.schedule(step)
+        self.scheduler.settle(SCHEDULE)
+        if self.scheduler.held:
+            self.scheduler.held.judge_named(SCHEDULE)
         if self.scheduler.ending:
             self.scheduler.judge_ends(SCHEDULE)
         self._judge_loads(step)
-        if self.scheduler.host:
-            self.scheduler.host.schedule(step)
         if order is not None:
             order.used(
                 [part.slot for seq in self.scheduler.used_by_step.values() for part in seq.parts],
@@ -204,6 +206,15 @@ class StepJudge:
 
     def _judge_progress(self, has_moved: bool) -> None:
         scheduler = self.scheduler
+        scheduler.num_steps_of_stores = 0 if scheduler.requests else scheduler.num_steps_of_stores + 1
+        num_most = scheduler.num_steps_of_stores_max
+        if (
+            self.capabilities.steps_for_stores
+            and scheduler.is_transferring
+            and scheduler.num_steps_of_stores > num_most
+        ):
+            sentence = "no request is left, and after $observed more steps the connector still stores"
+            raise Finding("progress", sentence, call=SCHEDULE, expected=num_most, observed=num_most + 1)
         if scheduler.last_step is not None and scheduler.is_transferring:
             scheduler.last_step += 1  # waiting for a transfer is no fault of the scheduler
         is_idle = not (
@@ -259,7 +270,7 @@ class StepJudge:
         if self.capabilities.steps_in_order and any(request.is_doomed for request in self.scheduler.requests.values()):
             self.scheduler.observe_released(LAUNCH)
             self.scheduler.judge_sends(LAUNCH)
-            self.oracle.settle(LAUNCH)
+            self.scheduler.settle(LAUNCH)
         if self.config.async_steps:
             self.sampling.sample(under, self.sampling.of(under.step), tokens)
             if self.capabilities.runs_ahead:

@@ -87,7 +87,7 @@ class RuleSpace(SpecificationSpace):
         if scope.caching:
             yield from (("mark_computed", block) for block in blocks)
             yield from (("evict", block) for block in blocks)
-        yield from self._flight_rules(seqs, flights)
+        yield from self._flight_rules(seqs, blocks, flights)
         if scope.reserving:
             yield from (("set_aside", block) for block in blocks)
 
@@ -132,10 +132,12 @@ class RuleSpace(SpecificationSpace):
             yield from (("send_entry", seq, block, flight) for block in blocks)
         yield "end_swap", seq
 
-    def _flight_rules(self, seqs: list[int], flights: list[int]) -> Iterator[Operation]:
+    def _flight_rules(self, seqs: list[int], blocks: list[int], flights: list[int]) -> Iterator[Operation]:
         for flight in flights:
             for seq in seqs:
                 yield from (("launch", flight, seq, index) for index in range(self.scope.num_indexes))
+            if self.scope.caching:
+                yield from (("copy_out", flight, block) for block in blocks)
             yield "write_late", flight, [NONE] * self.scope.block_size
             yield "land", flight
             yield "arrive", flight

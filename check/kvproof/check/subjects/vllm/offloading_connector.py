@@ -26,10 +26,56 @@ def pairs_of(job: Any) -> list[Pair]:
     return list(zip(source.block_ids.tolist(), target.block_ids.tolist(), strict=True))
 
 
-class OffloadingConnector(SupportsHMA):
-    """What the scheduler asks of the connector, passed on as `OffloadingConnector` does it."""
+class HostConnector(SupportsHMA):
+    """What connectors to host memory have in common: the copies that each step names, and those that are over."""
 
     requires_kv_delivery = supports_divergent_local_hybrid_hits = False
+
+    def __init__(self, scheduler: Any) -> None:
+        """scheduler: the release's own side of the scheduler."""
+        self._scheduler = scheduler
+        self._hits: dict[str, int] = {}  # by request, the tokens that were found on the device
+        self._loads: dict[str, tuple[int, int]] = {}  # by request, what the load brings that begins with this step
+        self._load_jobs: dict[int, str] = {}  # job -> the request that loads
+        self._named: tuple[list[Load], list[HostStore], list[int]] = [], [], []
+        self.update_connector_output = scheduler.update_connector_output
+        self.on_new_request = getattr(scheduler, "on_new_request", nothing)
+        self.has_pending_push_work = getattr(scheduler, "has_pending_push_work", no)
+
+    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> Any:
+        """How many tokens more can be loaded; None if that is known later."""
+        self._hits[request.request_id] = num_computed_tokens
+        return self._scheduler.get_num_new_matched_tokens(request, num_computed_tokens)
+
+    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+        """The request has its blocks; with tokens from elsewhere, a load begins."""
+        if num_external_tokens:
+            hit = self._hits[request.request_id]
+            self._loads[request.request_id] = hit, hit + num_external_tokens
+        self._scheduler.update_state_after_alloc(request, blocks, num_external_tokens)
+
+    def taken(self) -> tuple[list[Load], list[HostStore], list[int]]:
+        """The loads, the stores and the flushed jobs of the newest step."""
+        return self._named
+
+    def over(self, jobs: list[int]) -> tuple[list[str], Any]:
+        """The requests whose loads are over with these jobs, and what the worker reports of them."""
+        received = [name for job in jobs if (name := self._load_jobs.pop(job, None)) is not None]
+        return received, self.report_of(jobs) if jobs else None
+
+    def report_of(self, jobs: list[int]) -> Any:
+        """What the worker reports of jobs that are over."""
+        raise NotImplementedError
+
+    # No figures, no events; what was found elsewhere has no source by name.
+    bind_gpu_block_pool = bind_kv_cache_manager = get_kv_connector_stats = staticmethod(nothing)
+    get_external_cache_hit_sources = staticmethod(nothing)
+    get_loaded_kv_cache_group_ids = take_events = staticmethod(lambda *request: ())
+    has_pending_block_frees = staticmethod(no)
+
+
+class OffloadingConnector(HostConnector):
+    """What the scheduler asks of the connector, passed on as `OffloadingConnector` does it."""
 
     def __init__(self, modules: StubObject, config: SchedulerConfig, options: Any, groups: Any) -> None:
         manager = call_with(
@@ -64,28 +110,8 @@ class OffloadingConnector(SupportsHMA):
         self._flushes_new_stores: bool = modules.flushes_new_stores
         self._report = modules.common.OffloadingWorkerMetadata
         wanted = {"spec": spec, "vllm_config": options, "kv_cache_config": groups}
-        self._scheduler: Any = call_with(modules.connector.OffloadingConnectorScheduler, wanted)
-        self._hits: dict[str, int] = {}  # by request, the tokens that were found on the device
-        self._loads: dict[str, tuple[int, int]] = {}  # by request, what the load brings that begins with this step
-        self._load_jobs: dict[int, str] = {}  # job -> the request that loads
-        self._named: tuple[list[Load], list[HostStore], list[int]] = [], [], []
-        scheduler = self._scheduler
-        self.update_connector_output = scheduler.update_connector_output
-        self.on_new_request = getattr(scheduler, "on_new_request", nothing)
-        self.has_pending_push_work = getattr(scheduler, "has_pending_push_work", no)
-        self._takes_blocks = len(inspect.signature(scheduler.request_finished).parameters) > 1
-
-    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> Any:
-        """How many tokens more can be loaded; None if that is known later."""
-        self._hits[request.request_id] = num_computed_tokens
-        return self._scheduler.get_num_new_matched_tokens(request, num_computed_tokens)
-
-    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
-        """The request has its blocks; with tokens from elsewhere, a load begins."""
-        if num_external_tokens:
-            hit = self._hits[request.request_id]
-            self._loads[request.request_id] = hit, hit + num_external_tokens
-        self._scheduler.update_state_after_alloc(request, blocks, num_external_tokens)
+        super().__init__(call_with(modules.connector.OffloadingConnectorScheduler, wanted))
+        self._takes_blocks = len(inspect.signature(self._scheduler.request_finished).parameters) > 1
 
     def build_connector_meta(self, scheduler_output: Any) -> Any:
         """The jobs of this step."""
@@ -101,14 +127,8 @@ class OffloadingConnector(SupportsHMA):
         self._named = loads, stores, sorted(flushed)
         return jobs
 
-    def taken(self) -> tuple[list[Load], list[HostStore], list[int]]:
-        """The loads, the stores and the flushed jobs of the newest step."""
-        return self._named
-
-    def over(self, jobs: list[int]) -> tuple[list[str], Any]:
-        """The requests whose loads are over with these jobs, and what the worker reports of them."""
-        received = [name for job in jobs if (name := self._load_jobs.pop(job, None)) is not None]
-        return received, self._report(completed_jobs=dict.fromkeys(jobs, 1)) if jobs else None
+    def report_of(self, jobs: list[int]) -> Any:
+        return self._report(completed_jobs=dict.fromkeys(jobs, 1))
 
     def request_finished(self, request: Any, block_ids: Any) -> Any:
         """Whether the blocks of a request that is over are still needed."""
@@ -120,9 +140,3 @@ class OffloadingConnector(SupportsHMA):
         """Forget everything that was stored; before 0.22 the connector keeps it."""
         getattr(self._scheduler, "reset_cache", nothing)()
         return True
-
-    # No figures, no events; what was found elsewhere has no source by name.
-    bind_gpu_block_pool = bind_kv_cache_manager = get_kv_connector_stats = staticmethod(nothing)
-    get_external_cache_hit_sources = staticmethod(nothing)
-    get_loaded_kv_cache_group_ids = take_events = staticmethod(lambda *request: ())
-    has_pending_block_frees = staticmethod(no)

@@ -28,6 +28,19 @@ BYTES_OF_BLOCK = 64
 BLOCKS_PER_SLOT, BLOCKS_AT_LEAST = 8, 80  # of the device, more than all transfers under way use
 
 
+def tensor_of(interface: Any, num_blocks: int) -> Any:
+    """The memory of so many blocks of the device, of which the connector only reads the size."""
+    parts = {
+        "size": num_blocks * BYTES_OF_BLOCK,
+        "shared_by": ["layer"],
+        "layers": [],
+        "layer_stride": 0,
+        "block_stride": BYTES_OF_BLOCK,
+        "offset": 0,
+    }
+    return call_with(interface.KVCacheTensor, parts)
+
+
 class Step(Options):
     """What a step of the scheduler says: by default, nothing."""
 
@@ -61,17 +74,6 @@ class VllmSimpleOffload(StoreAdapter):
             raise Unsupported(f"{self.name} has no policy {config.replacement}")
         modules, num_host = self._modules, config.num_gpu_blocks + 1
         num_device = max(BLOCKS_PER_SLOT * config.num_gpu_blocks, BLOCKS_AT_LEAST)
-        tensor = call_with(
-            modules.interface.KVCacheTensor,
-            {
-                "size": num_device * BYTES_OF_BLOCK,
-                "shared_by": ["layer"],
-                "layers": [],
-                "layer_stride": 0,
-                "block_stride": BYTES_OF_BLOCK,
-                "offset": 0,
-            },
-        )
         attention = call_with(
             modules.interface.FullAttentionSpec,
             {"block_size": TOKENS, "num_kv_heads": 1, "head_size": 8, "dtype": modules.dtype, "use_mla": False},
@@ -80,7 +82,7 @@ class VllmSimpleOffload(StoreAdapter):
             modules.interface.KVCacheConfig,
             {
                 "num_blocks": num_device,
-                "kv_cache_tensors": [tensor],
+                "kv_cache_tensors": [tensor_of(modules.interface, num_device)],
                 "kv_cache_groups": [modules.interface.KVCacheGroupSpec(["layer"], attention)],
             },
         )

@@ -20,11 +20,6 @@ the device, and vLLM schedules placeholders for them.
 Limits: one sequence for each request, no images; KV cache groups of full attention, of one sliding window, of local
 attention in chunks of one size, or of states (from 0.15 on); transfers with windows or several groups from 0.18 on,
 with states in a prefix cache from 0.23 on; drafts without states and without blocks of different sizes.
-
-`vllm-offloading` has vLLM's own OffloadingConnector in every configuration: releases 0.21 to 0.33. This is
-`vllm-v1-scheduler` with `--fix connector=offloading`, without what refutes that one in every release: a block has at
-least two slots, since a prompt of one token that fills a block is loaded again and again; and the connector is reset at
-most once between two steps, since it raises if it is reset again while a copy is under way.
 """
 
 import inspect
@@ -37,8 +32,7 @@ from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import Assumption, Observation, Unsupported
 from kvproof.check.protocol.scheduler import ABORTED, FAILED, Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
-from kvproof.check.subjects.loading import EngineError
-from kvproof.check.subjects.vllm.offloading_connector import OffloadingConnector
+from kvproof.check.subjects.vllm.offloading_connector import HostConnector, OffloadingConnector
 from kvproof.check.subjects.vllm.v1_connector import Connector
 from kvproof.check.subjects.vllm.v1_drafts import (
     PIPELINED,
@@ -75,9 +69,6 @@ from kvproof.spec.text.budgets import FCFS, PAUSED_ALL, PAUSED_NEW, PRIORITY
 from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
 from kvproof.spec.text.identity import Image, Key
 from kvproof.spec.text.loads import FAIL, LOAD_FAILURE_POLICIES, RECOMPUTE
-
-BLOCK_SIZE_MIN = 2
-
 
 ASSUMPTIONS = (
     Assumption("steps-in-order", "The device starts no step before the one before has ended."),
@@ -160,6 +151,7 @@ class VllmV1Scheduler(SchedulerAdapter):
     )
     assumptions: tuple[Assumption, ...] = ASSUMPTIONS
     head_size = HEAD_SIZE
+    own_connectors: tuple[str, ...] = (OFFLOADING,)  # of vLLM, to host memory
 
     def __init__(self, version: str) -> None:
         self.name = f"vllm-v1-scheduler {version}"
@@ -170,7 +162,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         self._cuts_at_states = cuts_at_states(modules.scheduler)
         self.capabilities = replace(
             self.capabilities,
-            connectors=() if self._offloading is None else (OFFLOADING,),
+            connectors=() if self._offloading is None else self.own_connectors,
             hybrid_connectors=self._offloading is not None and loads_groups(modules.scheduler),
             hybrid_transfers=loads_groups(modules.scheduler),
             load_failures=policies if "invalid_block_ids" in source else (),
@@ -226,7 +218,7 @@ class VllmV1Scheduler(SchedulerAdapter):
         self._sessions = set[int]()  # requests that go on with further inputs
         self._accepted: dict[int, list[int]] = {}  # by sequence, for the next `update_from_output`
         options, groups = self._options(config), cache_config(self._modules.interface, config, self.head_size)
-        self._offloads: OffloadingConnector | None = None
+        self._offloads: HostConnector | None = None
         self.connect(config, options, groups)
         self._copied: list[int] = []
         if blocks_for_one(options, groups) > config.num_gpu_blocks - 1:
@@ -259,8 +251,12 @@ class VllmV1Scheduler(SchedulerAdapter):
     def connect(self, config: SchedulerConfig, options: Options, groups: Any) -> None:
         """Give the scheduler a connector of its own, if the configuration has one."""
         if config.connector and self._offloading is not None:
-            self._offloads = OffloadingConnector(self._offloading, config, options, groups)
+            self._offloads = self.host_connector(self._offloading, config, options, groups)
             options.kv_transfer_config.connector = self._offloads
+
+    def host_connector(self, modules: Any, config: SchedulerConfig, options: Options, groups: Any) -> HostConnector:
+        """The connector of vLLM's own."""
+        return OffloadingConnector(modules, config, options, groups)
 
     def _options(self, config: SchedulerConfig) -> Options:
         """What the scheduler reads of vLLM's configuration; every option that is not given is off."""
@@ -537,33 +533,3 @@ def blocks_for_one(options: Options, config: Any) -> int:
     """Blocks that one sequence of the greatest length takes at most in all groups, as the engine sizes its pool."""
     specs = [group.kv_cache_spec for group in config.kv_cache_groups]
     return sum(-(-spec.max_memory_usage_bytes(options) // spec.page_size_bytes) for spec in specs)
-
-
-class VllmOffloading(VllmV1Scheduler):
-    """The scheduler with its connector to host memory."""
-
-    assumptions = (
-        *ASSUMPTIONS,
-        Assumption("one-reset-a-step", "The connector is reset at most once between two steps."),
-    )
-
-    def __init__(self, version: str) -> None:
-        super().__init__(version)
-        if OFFLOADING not in self.capabilities.connectors:
-            raise EngineError(f"vLLM {version} has no connector that can be driven; the first release is 0.21.0")
-        self.name = f"vllm-offloading {version}"
-        is_hybrid = self.capabilities.hybrid_connectors
-        switched_off = ONE_GROUP | {"window": is_hybrid, "kv_groups": is_hybrid}
-        self.capabilities = replace(self.capabilities, **switched_off, block_size_min=BLOCK_SIZE_MIN)
-
-    def make(self, config: SchedulerConfig) -> Any:
-        if config.block_size < BLOCK_SIZE_MIN or not config.connector:
-            raise Unsupported("a connector, and at least two slots in a block, are needed")
-        self._reset_in = -1  # the number of steps at the last reset
-        return super().make(config)
-
-    def reset_caches(self, preempts: bool, keeps_host: bool = False) -> bool:
-        if not keeps_host and self._reset_in != self.now:
-            self._reset_in = self.now
-            return super().reset_caches(preempts)
-        return super().reset_caches(preempts, True)

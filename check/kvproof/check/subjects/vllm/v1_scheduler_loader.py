@@ -162,6 +162,7 @@ class NoStatistics:
 
 KV_CONNECTORS = "distributed.kv_transfer.kv_connector.v1"
 CONNECTOR = f"{KV_CONNECTORS}.offloading"
+SIMPLE_CONNECTOR = f"{KV_CONNECTORS.replace('.', '/')}/simple_cpu_offload_connector.py"
 FLUSHES_NEW = "store_jobs.pop("  # in a worker that begins, and waits for, a store that its own step flushes
 WINDOW_SIZES = "get_sliding_window_size_in_chunks", "get_sliding_window_size_in_blocks"
 CONNECTORS = StubObject(create_connector=connector_of)
@@ -247,14 +248,22 @@ def import_offloading() -> StubObject | None:
 
 def import_simple_offload(version: str) -> StubObject:
     """The modules of the SimpleCPUOffloadConnector, from the unpacked sources of a release. Raises EngineError."""
-    module = partial_import.mount("vllm", download.find("vllm", version), STAND_INS, HOLLOW, Hollow)
+    partial_import.mount("vllm", download.find("vllm", version), STAND_INS, HOLLOW, Hollow)
+    return simple_offload_modules()
+
+
+def simple_offload_modules() -> StubObject:
+    """The modules of the SimpleCPUOffloadConnector in the release that is mounted."""
+    module = partial(partial_import.module_of, "vllm")
+    manager = module("v1.simple_kv_offload.manager")
     return StubObject(
-        manager=module("v1.simple_kv_offload.manager"),
+        manager=manager,
         metadata=module("v1.simple_kv_offload.metadata"),
         interface=module("v1.kv_cache_interface"),
         pool=module("v1.core.block_pool"),
         utils=module("v1.core.kv_cache_utils"),
         dtype=importlib.import_module("torch").float16,
+        steps_for_stores="has_pending_push_work" in (Path(manager.__file__).parents[2] / SIMPLE_CONNECTOR).read_text(),
     )
 
 

@@ -513,6 +513,7 @@ static void try_rules(Trial *t) {
   for (int f = 0; f < flights.num; f++) {
     for (int j = 0; j < seqs.num; j++)
       for (int i = 0; i < k_NUM_INDEXES; i++) FIRE(launch, flights.at[f], seqs.at[j], i);
+    for (int k = 0; scope.caching && k < blocks.num; k++) FIRE(copy_out, flights.at[f], blocks.at[k]);
     FIRE(write_late, flights.at[f], 0);
     FIRE(land, flights.at[f]);
     FIRE(arrive, flights.at[f]);
