@@ -74,6 +74,11 @@ class PairCan:
     loses: bool = True  # its network may lose messages on a lossy day, though both sides live
     doubles: bool = True  # its network may deliver a message twice on a lossy day
     pushes: bool = False  # PREFILL writes what it offers, and sees by itself when all of it has moved
+    withdraws: bool = False  # PREFILL may give back at any time what it offers, if nothing of it moves
+    claims_first: bool = False  # the router gives a request to both sides at once: a claim may come before its offer
+    sends_token: bool = False  # the token that PREFILL generates comes with the KV, and DECODE generates the others
+    local: bool = True  # a side may have requests that concern nobody else
+    patience_seconds: int = 0  # what is on the wire for so long is given up; on a calm day nothing is. 0: never
     weathers: tuple[str, ...] = ("calm", "slow", "lossy")  # those in which it is judged: of `protocol.pair`
     lease_seconds: int = 0  # how long an offer is held for a reader who says nothing; 0: for ever
     ends_leases: bool = False  # an offer that is over and that nothing reads is given back in the next step of its side

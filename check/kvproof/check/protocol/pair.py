@@ -11,6 +11,9 @@ the side learns what its worker reports, then it gets the tokens). Between launc
 step in the memory: it reads every position before a chunk, which must be the KV of the request's own tokens, and writes
 those of the chunk. One step of a side is under way at a time; requests come and are aborted between any two calls.
 
+A pair with `claims_first` gets a request on both sides at once: DECODE may claim before there is an offer, and PREFILL
+may wait for that before it computes. With `sends_token`, DECODE has the first token of a request together with its KV.
+
 Offers. A request of PREFILL with `is_offered` generates one token. When it has ended by itself, it has an `Offer` or
 none. Its blocks stay in its table (`observe`) for as long as they are held for a reader; so do those of an aborted
 request of DECODE into which a transfer may still write. A table that is gone says that its blocks are given back.
@@ -99,15 +102,8 @@ class PairLoad(NamedTuple):
     stop: int
 
 
-class PairStep(NamedTuple):
-    """What a side does next. chunks: see `protocol.scheduler`; `seq` is the request. loads: the claims that begin."""
-
-    chunks: Sequence[Chunk]
-    loads: Sequence[PairLoad] = ()
-
-
 class Reported(NamedTuple):
-    """What a side learnt from its worker before it completed a step.
+    """What a side learnt from its worker: before it completed a step, or before it decided one.
 
     received: requests whose claim has arrived, so that what was claimed counts as computed. lost: those whose claim was
     lost, whether the rest is computed or the request ended. failed: requests that it ended with an error.
@@ -116,6 +112,17 @@ class Reported(NamedTuple):
     received: Sequence[int] = ()
     lost: Sequence[int] = ()
     failed: Sequence[int] = ()
+
+
+class PairStep(NamedTuple):
+    """What a side does next. chunks: see `protocol.scheduler`; `seq` is the request. loads: the claims that begin.
+
+    reported: what it learnt before, if it asks its worker when it decides, not when it completes a step.
+    """
+
+    chunks: Sequence[Chunk]
+    loads: Sequence[PairLoad] = ()
+    reported: Reported = Reported()
 
 
 class Sent(NamedTuple):

@@ -75,6 +75,10 @@ class Local(OfPrompt, tag="local", frozen=True):
     is_optional: ClassVar[bool] = True
     side: Count = 0
 
+    @classmethod
+    def is_possible(cls, config: Config, can: Capabilities) -> bool:
+        return can.local
+
     def text(self, config: Config) -> str:
         tokens = tokens_text(self.tokens)
         return f"local({SIDE_NAMES[self.side % 2]}, request {self.request}, {tokens}, {self.max_tokens} to generate)"

@@ -183,6 +183,15 @@ ROWS = (
         needs="torch",
     ),
     Row(
+        "sglang-pd",
+        PAIR,
+        "two of SGLang's engines with its disaggregation: prefill writes into the pages that decode has reserved",
+        _by("sglang.pd_pair.SGLangPd"),
+        "sglang",
+        ("0.5.22", "0.5.23"),
+        needs="torch",
+    ),
+    Row(
         "transformers",
         SCHEDULER,
         "the loop of transformers' continuous batching",

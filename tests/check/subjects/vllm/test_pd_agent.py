@@ -6,8 +6,9 @@ import pytest
 from kvproof.check.protocol.fault_attribution import StandInError
 from kvproof.check.protocol.pair import DECODE, PREFILL
 from kvproof.check.protocol.wire import Copy, Message, Wire
+from kvproof.check.subjects.loading.strict import require_known
 from kvproof.check.subjects.vllm.pd_agent import Agent, base_of, message
-from kvproof.check.subjects.vllm.pd_fakes import Later, NoAnswer, Socket, Turn, require_known
+from kvproof.check.subjects.vllm.pd_fakes import Later, NoAnswer, Socket, Turn
 
 
 def agents(generations: list[int]) -> tuple[Wire, Agent, Agent]:

@@ -7,8 +7,6 @@ from kvproof.check.oracle.pair.oracle import PairOracle
 from kvproof.check.oracle.pair.records import OpenOffer
 from kvproof.check.protocol.pair import DECODE, LOSSY, PREFILL, SIDE_NAMES, SIDES, Sent
 
-ONE_PART = 0
-
 
 class NetworkJudge:
     """What happens between two engines."""
@@ -73,7 +71,7 @@ class NetworkJudge:
             if offer is None or pair.explained.is_noticed(offer):
                 pair.coverage["noticed again or late"] += 1
             else:
-                pair.explained.fire("notice", "deliver", offer.owner, ONE_PART)
+                pair.explained.notice(offer, "deliver")
 
     # Jobs and time ---------------------------------------------------------------------------------------------------
 

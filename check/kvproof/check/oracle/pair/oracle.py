@@ -50,9 +50,11 @@ class PairOracle:
         self.offers: dict[int, OpenOffer] = {}
         self.claims: dict[int, Claim] = {}
         self.moving: dict[int, Flights] = {}
+        self.unread: set[int] = set()  # the offers of which a claim wants no position: nothing of them moves
         self.num_explained = 0  # transfers
         self.messages: dict[int, Sent] = {}
         self.jobs: list[str] = []
+        self.busy_since: int | None = None  # when something came on the wire or in the background, that is there still
         self.layers: list[tuple[int, int]] = self.call("total-calls", "layers")
         self.settle("open")
 
@@ -88,6 +90,10 @@ class PairOracle:
         self.messages = {one[0]: Sent(*one) for one in messages}
         self.jobs = self.call("total-calls", "jobs")
         self.num_explained += len(begun)
+        if not (begun or self.moving or self.messages or self.jobs):
+            self.busy_since = None
+        elif self.busy_since is None:
+            self.busy_since = int(self.explained.state.clock[0])
         return [(number, [Piece(*piece) for piece in pieces]) for number, pieces in begun]
 
     # What the pools show ---------------------------------------------------------------------------------------------
@@ -115,10 +121,14 @@ class PairOracle:
             self._begin_to_move(number, pieces, context)
         for offer in list(self.offers.values()):
             self._note_release(offer, context)
-        for claim in list(self.claims.values()):
-            self._note_dropped(claim, context)
+        self.note_dropped(context)
         for side in SIDES:
             self._compare_pool(side, context)
+
+    def note_dropped(self, context: str) -> None:
+        """Explain what is given back of claims."""
+        for claim in list(self.claims.values()):
+            self._note_dropped(claim, context)
 
     def _note_release(self, offer: OpenOffer, context: str) -> None:
         table = self.table(PREFILL, offer.request)
@@ -127,6 +137,8 @@ class PairOracle:
         self.coverage["offer ended"] += 1
         if not self.explained.is_noticed(offer):
             self.coverage["offer expired"] += 1
+            if offer.request in self.unread or self.capabilities.withdraws:
+                self.explained.notice(offer, context)
         try:
             self.explained.end_offer(offer, f"{context}, which gives back what request {offer.request} offered")
         finally:
@@ -135,7 +147,7 @@ class PairOracle:
     def _note_dropped(self, claim: Claim, context: str) -> None:
         held = set(self.table(DECODE, claim.request))
         units = [unit for unit in claim.writes if self.explained.block_of(DECODE, unit) not in held]
-        if not units:
+        if not units and (claim.writes or held):
             return
         self.coverage["withdrawn"] += claim.is_withdrawn
         try:
@@ -282,9 +294,13 @@ class PairOracle:
             self.explained.expire_renewed(offer, context)
 
     def may_pass(self, seconds: int) -> bool:
-        """Whether so much time may pass: on a calm day an offer is not reached by its end that a request is about."""
+        """Whether so much time may pass: on a calm day an offer is not reached by its end that a request is about, and
+        nothing is on the wire for so long that it is given up."""
         if self.config.weather != CALM:
             return True
+        patience, clock = self.capabilities.patience_seconds, self.explained.state.clock
+        if patience and self.busy_since is not None and clock[0] + seconds - self.busy_since >= patience:
+            return False
         wanted = {one.offer for one in self.live(DECODE)} | {claim.offer for claim in self.claims.values()}
         self.note_deadlines()
         now = self.explained.state.clock[0]

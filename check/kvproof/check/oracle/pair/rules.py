@@ -188,6 +188,10 @@ class PairRules(RunningText):
         """Whether the reader of an offer has said that it is done."""
         return bool(self.state.noticed[one.owner][ONE_PART])
 
+    def notice(self, one: OpenOffer, context: str) -> None:
+        """The reader of an offer is done."""
+        self.fire("notice", context, one.owner, ONE_PART)
+
     # Claims --------------------------------------------------------------------------------------------------------
 
     def claim(self, claim: Claim, table: Sequence[int], identities: Sequence[int], context: str) -> None:

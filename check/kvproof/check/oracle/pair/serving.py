@@ -65,10 +65,14 @@ class ArrivalJudge:
         return side in SIDES and self._add(self._new(request, side, tokens, max_tokens))
 
     def routable(self) -> list[int]:
-        """The requests of PREFILL that made an offer which was not routed yet."""
-        is_ready = self.pair.can_be_routed
-        some = self.pair.requests.values()
-        return [one.number for one in some if one.made_offer and not one.is_routed and is_ready(one)]
+        """The requests of PREFILL that were not routed yet: those that made an offer, or at once if claims may come
+        first."""
+        return [one.number for one in self.pair.requests.values() if not one.is_routed and self._can_be_routed(one)]
+
+    def _can_be_routed(self, one: Request) -> bool:
+        if self.pair.capabilities.claims_first and one.is_offered and not one.is_over:
+            return True
+        return one.made_offer and self.pair.can_be_routed(one)
 
     @enabled_when(about=lambda judge: judge.routable())
     def op_route(self, offer: int, request: int, max_tokens: int) -> bool:
@@ -79,7 +83,7 @@ class ArrivalJudge:
         one.offer = offer
         sender.is_routed = self._add(one)
         if sender.is_routed:
-            self.pair.coverage["routed when it was over"] += offer not in self.pair.offers
+            self.pair.coverage["routed when it was over"] += sender.made_offer and offer not in self.pair.offers
         return sender.is_routed
 
     def quittable(self) -> list[int]:
@@ -132,6 +136,8 @@ class StepJudge:
         check_answer("schedule", step, PairStep)
         pair.steps[side], pair.is_launched[side] = step, False
         pair.observe()
+        self._learn(side, step.reported, context)
+        pair.note_dropped(context)
         for load in step.loads:
             self._claim(load, context)
         pair.settle(context)
@@ -143,7 +149,8 @@ class StepJudge:
         if request is None or request.offer is None or request.is_over or load.request in pair.claims:
             raise AdapterError(f"schedule names a load of request {load.request}, which has no offer", "schedule")
         num_tokens, table = request.num_prompt, pair.table(DECODE, load.request)
-        if load.hit % pair.config.slots(DECODE) or not load.hit < load.stop <= num_tokens:
+        least = 0 if pair.capabilities.sends_token else 1  # positions: the token alone may be waited for
+        if load.hit % pair.config.slots(DECODE) or not load.hit + least <= load.stop <= num_tokens:
             raise AdapterError(
                 f"a load must take positions from a block on, up to the prompt's end: {load}", "schedule"
             )
@@ -153,6 +160,8 @@ class StepJudge:
         claim = Claim(load.request, request.offer, -1, load.hit, load.stop, list(table), {})
         pair.explained.claim(claim, table, request.identities, context)
         pair.claims[load.request] = claim
+        if load.hit == load.stop:
+            pair.unread.add(request.offer)
         pair.coverage["claimed"] += 1
         pair.coverage["claimed behind a hit"] += load.hit > 0
 
@@ -265,6 +274,8 @@ class StepJudge:
         for request in reported.failed:
             pair.requests[request].is_over = True
             pair.coverage["ended with an error"] += 1
+            if request in pair.claims:
+                pair.claims[request].is_withdrawn = True
 
     def _commit(self, claim: Claim, context: str) -> None:
         pair = self.pair
@@ -283,6 +294,14 @@ class StepJudge:
                 raise Finding("arrived-whole", sentence, call=context, blocks=[block])
         del pair.claims[claim.request]
         pair.coverage["arrived"] += 1
+        if pair.capabilities.sends_token:
+            self._take_token(pair.requests[claim.request])
+
+    def _take_token(self, one: Request) -> None:
+        """The token that PREFILL generated has come with the KV."""
+        one.tokens.append(SAMPLED + len(one.tokens))
+        one.identities = self.pair.identify(one.tokens)
+        one.is_over = one.num_generated >= one.max_tokens
 
     def _offer(self, one: Request, context: str) -> None:
         pair = self.pair

@@ -174,14 +174,19 @@ def import_release(version: str, cache: Path | None = None) -> StubObject:
     )
 
 
-def mount(root: Path, more: Iterable[str], stand_ins: Mapping[str, Mapping[str, Any]]) -> Callable[[str], Any]:
-    """Make the modules around the memory cache importable, and those in `more`, of which a release may lack some."""
+def mount(
+    root: Path, more: Iterable[str], stand_ins: Mapping[str, Mapping[str, Any]], filling: Any = stub_modules.Unused
+) -> Callable[[str], Any]:
+    """Make the modules around the memory cache importable, and those in `more`, of which a release may lack some.
+
+    filling: what every other name is.
+    """
     kernels = partial_import.StubModule("triton.language", stub_modules.Unused)  # defined on import, but never run
     stub_modules.provide(
         {"triton": {"jit": unchanged, "language": kernels}, "triton.language": {"__getattr__": kernels.__getattr__}}
     )
     names = (*(f"{MEM_CACHE}.{name}" for name in REAL), *more)
-    return stub_modules.mount_real(PACKAGE, root, [name for name in names if is_there(root, name)], stand_ins)
+    return stub_modules.mount_real(PACKAGE, root, [name for name in names if is_there(root, name)], stand_ins, filling)
 
 
 def is_there(root: Path, name: str) -> bool:

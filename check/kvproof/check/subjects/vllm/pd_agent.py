@@ -16,8 +16,9 @@ import msgspec
 
 from kvproof.check.protocol.pair import PREFILL
 from kvproof.check.protocol.wire import DONE, FAILED, MOVING, Copy, Message, Wire
+from kvproof.check.subjects.loading.strict import Strict
 from kvproof.check.subjects.loading.stub_modules import StubObject
-from kvproof.check.subjects.vllm.pd_fakes import Socket, Strict, address
+from kvproof.check.subjects.vllm.pd_fakes import Socket, address
 
 STATES = {MOVING: "PROC", DONE: "DONE", FAILED: "ERR"}
 BEAT, REGISTRATION = b"HB:", b"PUSH_REG:"

@@ -29,8 +29,8 @@ from kvproof.check.protocol.pair import (
     Reported,
 )
 from kvproof.check.protocol.wire import Wire
+from kvproof.check.subjects.loading.strict import require_known
 from kvproof.check.subjects.vllm.pd_agent import CURRENT
-from kvproof.check.subjects.vllm.pd_fakes import require_known
 from kvproof.check.subjects.vllm.pd_loader import import_modules
 from kvproof.check.subjects.vllm.pd_side import OFFERED, Side
 from kvproof.spec.text.loads import LOAD_FAILURE_POLICIES
