@@ -78,6 +78,7 @@ class PairCan:
     claims_first: bool = False  # the router gives a request to both sides at once: a claim may come before its offer
     sends_token: bool = False  # the token that PREFILL generates comes with the KV, and DECODE generates the others
     local: bool = True  # a side may have requests that concern nobody else
+    spare_tokens: int = 0  # beyond a request that the pool of its side must have room for
     patience_seconds: int = 0  # what is on the wire for so long is given up; on a calm day nothing is. 0: never
     weathers: tuple[str, ...] = ("calm", "slow", "lossy")  # those in which it is judged: of `protocol.pair`
     lease_seconds: int = 0  # how long an offer is held for a reader who says nothing; 0: for ever

@@ -11,6 +11,7 @@ from typing import Any
 from kvproof.check.oracle.pair.judge import PairJudge
 from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.capabilities import Capabilities
+from kvproof.check.protocol.features import block_size_within
 from kvproof.check.protocol.pair import DECODE, PREFILL, SIDES, SLOW, PairConfig, PairSubject
 from kvproof.check.search.operations_by_kind import DrawnRun, do_nothing
 from kvproof.check.search.worlds import Sizes, draw_small_sizes
@@ -56,11 +57,12 @@ def draw_config(
 ) -> PairConfig:
     """A configuration of small sizes; `fixed` fields are kept."""
     can, pick = capabilities, random.choice
-    block_size = pick(BLOCK_SIZES)
+    block_size = block_size_within(pick(BLOCK_SIZES), can)
+    spare = -(-can.spare_tokens // block_size)
     drawn: dict[str, Any] = {
         "block_size": block_size,
-        "num_gpu_blocks": random.randint(NUM_BLOCKS_MIN, NUM_BLOCKS_MAX),
-        "decode_blocks": random.randint(NUM_BLOCKS_MIN, NUM_BLOCKS_MAX),
+        "num_gpu_blocks": random.randint(NUM_BLOCKS_MIN, NUM_BLOCKS_MAX) + spare,
+        "decode_blocks": random.randint(NUM_BLOCKS_MIN, NUM_BLOCKS_MAX) + spare,
         "weather": pick(can.weathers),
     }
     if can.block_sizes and (factor := pick(FACTORS)) > 1:

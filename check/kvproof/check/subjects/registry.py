@@ -188,7 +188,7 @@ ROWS = (
         "two of SGLang's engines with its disaggregation: prefill writes into the pages that decode has reserved",
         _by("sglang.pd_pair.SGLangPd"),
         "sglang",
-        ("0.5.22", "0.5.23"),
+        ("0.5.12", "0.5.23"),
         needs="torch",
     ),
     Row(

@@ -31,7 +31,7 @@ class ArrivalJudge:
         pair, side = self.pair, request.side
         length = len(request.tokens) + request.max_tokens
         slots = pair.config.slots(side)
-        num_blocks = -(-length // slots)
+        num_blocks = -(-(length + pair.capabilities.spare_tokens) // slots)
         num_units = sum(self._num_units(one) for one in (*pair.live(), request))  # each offers or claims them once
         fits = length <= pair.config.max_model_len and num_blocks + PREFIX_BLOCKS < pair.config.num_blocks(side)
         if request.number in pair.requests or not fits or not pair.explained.has_room(num_units):
@@ -146,7 +146,7 @@ class StepJudge:
 
     def _claim(self, load: PairLoad, context: str) -> None:
         pair, request = self.pair, self.pair.requests.get(load.request)
-        if request is None or request.offer is None or request.is_over or load.request in pair.claims:
+        if request is None or request.offer is None or load.request in pair.claims:
             raise AdapterError(f"schedule names a load of request {load.request}, which has no offer", "schedule")
         num_tokens, table = request.num_prompt, pair.table(DECODE, load.request)
         least = 0 if pair.capabilities.sends_token else 1  # positions: the token alone may be waited for
@@ -154,10 +154,12 @@ class StepJudge:
             raise AdapterError(
                 f"a load must take positions from a block on, up to the prompt's end: {load}", "schedule"
             )
+        if request.is_over and not table:
+            return  # it was given up in the same call: nothing may write there
         if len(table) * pair.config.slots(DECODE) < load.stop:
             sentence = f"request {load.request} waits for {load.stop} positions, and has {len(table)} blocks"
             raise Finding("in-flight-held", sentence, call=context)
-        claim = Claim(load.request, request.offer, -1, load.hit, load.stop, list(table), {})
+        claim = Claim(load.request, request.offer, -1, load.hit, load.stop, list(table), {}, request.is_over)
         pair.explained.claim(claim, table, request.identities, context)
         pair.claims[load.request] = claim
         if load.hit == load.stop:
@@ -276,6 +278,7 @@ class StepJudge:
             pair.coverage["ended with an error"] += 1
             if request in pair.claims:
                 pair.claims[request].is_withdrawn = True
+                pair.coverage["lost"] += 1
 
     def _commit(self, claim: Claim, context: str) -> None:
         pair = self.pair

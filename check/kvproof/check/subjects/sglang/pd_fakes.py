@@ -13,24 +13,32 @@ from typing import Any
 from kvproof.check.protocol.fault_attribution import StandInError, is_fault_of_kvproof
 from kvproof.check.protocol.pair import SIDE_NAMES
 from kvproof.check.protocol.wire import Wire
+from kvproof.check.subjects.loading.partial_import import Named
 from kvproof.check.subjects.loading.strict import UNKNOWN, Strict
 from kvproof.check.subjects.loading.stub_modules import StubObject, no
 
-NAMESPACES = ("features", "kv", "mamba")  # of options, below those that have a getter
+FEATURES = "is_", "support"  # how names of functions begin that say whether there is something
+NAMESPACES = ("attn", "features", "kernel", "kv", "mamba")  # of options, below those that have a getter
 START = 1000.0  # what the clock of the engines shows when that of the wire is 0
 
 
-class Missing:
-    """Something of a module that is not imported. While modules are imported, it is a decorator, a base, a type."""
+class Missing(Named):
+    """Something of a module that is not imported. While modules are imported, it is a decorator, a base, a type.
+
+    Afterwards it is false, and says that a feature is off; anything else that is asked of it is a fault of ours.
+    """
 
     is_importing = True
 
     def __init__(self, name: str = "") -> None:
         self._name, self._constants = name, dict[str, Missing]()
 
+    def of(self, name: str) -> "Missing":
+        return Missing(name)
+
     def _answer(self, name: str) -> "Missing":
         if not Missing.is_importing:
-            raise StandInError(f"the engine uses {name or 'a part of itself'}, which kvproof does not stand in for")
+            raise StandInError(f"the engine uses {name}, which kvproof does not stand in for")
         return Missing(name)
 
     def __getattr__(self, name: str) -> "Missing":
@@ -38,12 +46,14 @@ class Missing:
             raise AttributeError(name)
         if name.isupper():
             return self._constants.setdefault(name, Missing(name))
-        return self._answer(name)
+        return self._answer(f"{self._name}.{name}")
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         if len(arguments) == 1 and isinstance(arguments[0], FunctionType | type):
             return arguments[0]
-        return self._answer(f"what {', '.join(map(repr, arguments))} is given to")
+        if self._name.rpartition(".")[2].startswith(FEATURES):
+            return False
+        return self._answer(f"{self._name}()")
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         return ()
@@ -52,7 +62,7 @@ class Missing:
         return False
 
     def __getitem__(self, item: Any) -> "Missing":
-        return self._answer(f"[{item!r}]")
+        return self._answer(f"{self._name}[]")
 
     def __or__(self, other: Any) -> "Missing":
         return self
@@ -76,6 +86,12 @@ class Sink:
 
     def __bool__(self) -> bool:
         return False
+
+
+class Times(Sink):
+    """The times of a request, and how often it was tried again."""
+
+    prefill_retry_count = 0
 
 
 class Log:
@@ -177,6 +193,7 @@ def given_to(side: int, page_size: int, caching: bool, num_tokens_max: int) -> d
         "schedule_conservativeness": 1.0,
         "pp_max_micro_batch_size": 64,
         "attn_cp_rank": 0,
+        "backend": "torch_native",
         "attn_cp_size": 1,
         "attn_dp_size": 1,
         "attn_tp_group": StubObject(cpu_group=None),

@@ -5,6 +5,7 @@ the buffers of metadata, the pools and the prefix caches. Replaced are what star
 and what `pd_fakes` has.
 """
 
+import inspect
 import os
 from collections import namedtuple
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from kvproof.check.subjects.loading import download
 from kvproof.check.subjects.loading.stub_modules import StubObject, no, nothing, provide
 from kvproof.check.subjects.sglang import loader
-from kvproof.check.subjects.sglang.pd_fakes import CURRENT, TURNED, Log, Missing, Sink, defaults_of
+from kvproof.check.subjects.sglang.pd_fakes import CURRENT, TURNED, Log, Missing, Sink, Times, defaults_of
 from kvproof.check.subjects.sglang.pd_wire import class_of
 
 DISAGGREGATION = "srt.disaggregation"
@@ -44,6 +45,7 @@ REAL = (
     "srt.mem_cache.allocation_sizing",
     "srt.mem_cache.allocator.prefill_budget",
     "srt.mem_cache.allocator.swa",
+    "srt.mem_cache.kv_cache_builder",
     "srt.mem_cache.memory_budget",
     "srt.mem_cache.prefill_budget",
     "srt.mem_cache.swa_memory_pool",
@@ -74,9 +76,29 @@ def turned(*arguments: Any) -> Any:
     return TURNED
 
 
+def one(*arguments: Any) -> int:
+    """The number of ranks."""
+    return 1
+
+
+def zero(*arguments: Any) -> int:
+    """The rank of a side among all of its kind."""
+    return 0
+
+
 def sink(*arguments: Any, **options: Any) -> Sink:
     """Something that is told what happens."""
     return Sink()
+
+
+def abort_of(rid: str, **more: Any) -> StubObject:
+    """A message that the user of a request leaves."""
+    return StubObject(**{"rid": rid, "abort_all": False, "abort_message": None, "finished_reason": None} | more)
+
+
+def times(*arguments: Any, **options: Any) -> Times:
+    """The times of a request."""
+    return Times()
 
 
 def one_tensor(parts: list[Any], pinned: Any) -> torch.Tensor:
@@ -106,21 +128,32 @@ SETTINGS = {f"get_{name}": turned for name in (*GETTERS, *MORE_GETTERS)}
 UTILS = loader.UTILS | {"Range": Range, "flatten_arrays_to_pinned_cpu": one_tensor, "async_h2d": on_device}
 STAND_INS: dict[str, dict[str, Any]] = {
     "srt.runtime_context": SETTINGS
-    | {"attention_backends": lambda *arguments: ("torch_native", "torch_native"), "mamba_extra_buffer_enabled": no},
+    | {"attention_backends": lambda *arguments: ("torch_native", "torch_native"), "mamba_extra_buffer_enabled": no}
+    | {"mamba_extra_buffer_lazy_enabled": no},
     "srt.server_args": SETTINGS,
     "srt.utils": UTILS,
     "srt.utils.common": UTILS,
-    "srt.configs.model_config": {"is_minimax_sparse": no},
+    "srt.layers.dp_attention": {
+        "get_attention_cp_rank": zero,
+        "get_attention_cp_size": one,
+        "get_attention_dp_rank": zero,
+        "get_attention_dp_size": one,
+        "get_attention_tp_group": turned,
+        "get_attention_tp_rank": zero,
+        "get_attention_tp_size": one,
+    },
+    "srt.managers.io_struct": {"AbortReq": abort_of},
     "srt.managers.scheduler_components.logprob_result_processor": {"SchedulerLogprobResultProcessor": sink},
     "srt.managers.scheduler_components.metrics_reporter": {"PrefillStats": Sink()},
     "srt.metrics.collector": {"TimeStats": sink},
     "srt.observability.req_time_stats": {
-        "SchedulerReqTimeStats": sink,
-        "APIServerReqTimeStats": sink,
+        "SchedulerReqTimeStats": times,
+        "APIServerReqTimeStats": times,
         "set_schedule_time_batch": nothing,
         "set_time_batch": nothing,
     },
     "srt.observability.scheduler_stage_metrics": {"scheduler_stage_method": stage},
+    "srt.observability.scheduler_metrics_mixin": {"PrefillStats": Sink()},
     "srt.observability.trace": {"flush_trace_batch": nothing},
     "srt.state_capturer.indexer_topk": {"get_global_indexer_capturer": nothing},
     "srt.state_capturer.routed_experts": {"get_global_experts_capturer": nothing},
@@ -134,7 +167,7 @@ def import_modules(version: str) -> StubObject:
     os.environ["SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND"] = "python"  # the other one is compiled
     root = download.find(loader.PACKAGE, version) / loader.PACKAGE
     for package in ("zmq", "psutil", "setproctitle", "requests", "orjson"):
-        provide({package: {"__getattr__": Missing().__getattr__}})
+        provide({package: {"__getattr__": Missing(package).__getattr__}})
     stand_ins = {name: names for name, names in (loader.STAND_INS | STAND_INS).items() if name not in REAL}
     submodule = loader.mount(root, (*REAL, *loader.ALSO_REAL), stand_ins, Missing())
 
@@ -155,6 +188,8 @@ def import_modules(version: str) -> StubObject:
         memory=found[f"{loader.MEM_CACHE}.memory_pool"],
         allocator=found[f"{loader.MEM_CACHE}.allocator"],
         unified=found[f"{loader.MEM_CACHE}.unified_radix_cache"],
+        has_pages="use_triton_kernels"
+        in inspect.getsource(found[f"{loader.MEM_CACHE}.allocator"].PagedTokenToKVPoolAllocator),
         kv_args=found[f"{DISAGGREGATION}.base.conn"].KVArgs,
         defaults=defaults_of(root),
         tells_aborts="_send_abort_notification" in conn,

@@ -4,12 +4,14 @@ Real are both schedulers, with the queues of disaggregation, the pools and the p
 the transport is ours (`pd_wire`). The router gives a request to both sides at once, so that DECODE reserves pages
 before PREFILL computes; the first token comes with the KV.
 
-Limits: one rank on each side, full attention in one layer, no overlap of steps, no drafts, no host memory.
+Limits: one rank on each side, full attention in one layer, no overlap of steps, no drafts, no host memory. Before
+0.5.22 only a triton kernel can allocate pages of several slots, so a block has one.
 """
 
+from dataclasses import replace
 from typing import Any
 
-from kvproof.check.protocol.capabilities import PairCan
+from kvproof.check.protocol.capabilities import PairCan, whole
 from kvproof.check.protocol.manager import Assumption, Observation, Unsupported
 from kvproof.check.protocol.pair import (
     DECODE,
@@ -25,10 +27,12 @@ from kvproof.check.protocol.wire import Wire
 from kvproof.check.subjects.loading.strict import require_known
 from kvproof.check.subjects.sglang.pd_fakes import CURRENT
 from kvproof.check.subjects.sglang.pd_loader import import_modules
-from kvproof.check.subjects.sglang.pd_side import Side, options_of
+from kvproof.check.subjects.sglang.pd_scheduler import options_of
+from kvproof.check.subjects.sglang.pd_side import Side
 from kvproof.check.subjects.sglang.pd_wire import room_of
 
 REST_SECONDS = 400  # longer than every time that a side waits for
+SPARE_TOKENS = 6  # a prompt that leaves fewer slots of the whole pool is refused at the front end, which is not there
 PATIENCE_SECONDS = 30  # so long DECODE waits until nothing of an aborted transfer moves
 ASSUMPTIONS = (
     Assumption("one-clock", "Both engines have the same time."),
@@ -42,22 +46,27 @@ class SGLangPd(PairAdapter):
     """A pair."""
 
     assumptions = ASSUMPTIONS
-    capabilities = PairCan(
-        caching=True,
-        pushes=True,
-        withdraws=True,
-        claims_first=True,
-        sends_token=True,
-        local=False,
-        loses=False,
-        doubles=False,
-        rest_seconds=REST_SECONDS,
-        patience_seconds=PATIENCE_SECONDS,
+    capabilities = whole(
+        PairCan(
+            caching=True,
+            pushes=True,
+            withdraws=True,
+            claims_first=True,
+            sends_token=True,
+            local=False,
+            loses=False,
+            doubles=False,
+            spare_tokens=SPARE_TOKENS,
+            rest_seconds=REST_SECONDS,
+            patience_seconds=PATIENCE_SECONDS,
+        )
     )
 
     def __init__(self, version: str) -> None:
         self.name = f"sglang-pd {version}"
         self._modules = import_modules(version)
+        if not self._modules.has_pages:
+            self.capabilities = replace(self.capabilities, block_size_max=1)
         self._sides = [Side(self._modules) for _ in SIDES]
 
     def open(self, config: PairConfig) -> None:
