@@ -23,6 +23,7 @@ FACTORS = (1, 1, 2, 4)  # by which the blocks of the sides differ, where they ma
 NUM_BLOCKS_MIN = 5
 NUM_BLOCKS_MAX = 12
 LONGEST = 16  # tokens of a prompt
+NUM_NEW, NUM_NEW_BEHIND_ONE = 4, 8  # tokens to generate at DECODE, and where the first one comes with the KV
 NUM_REQUESTS = (1, 2, 4)  # of a side at a time, at most
 NUM_TOKENS = (1, 2, 3)  # different ones
 KNOWN_SHARE = 0.5  # of the prompts: those that a run uses again, whole, or with another end
@@ -88,6 +89,7 @@ class PairOperations(DrawnRun):
         self.draw_weights(self.judge.kinds, WEIGHTS, config, can, without)
         self.comes_to_rest = "rest" not in without
         self.num_requests_max, self.num_tokens = pick(NUM_REQUESTS), pick(NUM_TOKENS)
+        self.num_new_max = NUM_NEW_BEHIND_ONE if can.sends_token else NUM_NEW
         self.lease_seconds, self.forgotten_share = can.lease_seconds or 1, pick(FORGOTTEN_SHARES)
         self.is_stalled = config.has_weather(SLOW) and random.random() < STALLED_SHARE
         self.round: Iterator[Operation] = iter(())  # what a stalled run does after time has passed
@@ -145,7 +147,7 @@ class PairOperations(DrawnRun):
             case "local":
                 return kind, self._new_number(), self._tokens(), random.randint(1, 4), pick(SIDES)
             case "route":
-                return kind, pick(about), self._new_number(), random.randint(1, 4)
+                return kind, pick(about), self._new_number(), random.randint(1, self.num_new_max)
             case "pass":
                 self.round = self._round() if self.is_stalled else self.round
                 return kind, self._seconds()

@@ -136,7 +136,11 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "kernels.ops.quantization.fp8_kernel": {"is_fp8_fnuz": no},
     "srt.layers.quantization.fp8_kernel": {"is_fp8_fnuz": no},
     "srt.environ": {"envs": Environment()},
-    "srt.platforms": {"current_platform": StubObject(capabilities=StubObject(supports_triton=False), is_cuda_alike=no)},
+    "srt.platforms": {
+        "current_platform": StubObject(
+            capabilities=StubObject(supports_triton=False), is_cuda_alike=no, synchronize=stub_modules.nothing
+        )
+    },
     "srt.runtime_context": dict.fromkeys(SETTINGS, plain_settings),
     "srt.server_args": dict.fromkeys(SETTINGS, plain_settings),
     "srt.utils": UTILS,
