@@ -1,4 +1,4 @@
-"""SGLang up to 0.5.23: prefill gives the slots of a failed request back while its transfer reads them (PR 38961).
+"""SGLang 0.5.13 to 0.5.23: prefill gives the slots of a failed request back while its transfer reads them (PR 38961).
 
 Prefill sends the KV of a request, a thread of the transport reads it, and decode gives up. The sender says at once that
 the request has failed, and the queue of requests on the way gives their slots back. Nothing has stopped the thread: the

@@ -64,6 +64,7 @@ EFFORTS = {  # by subject; what is slower does less in the same budget
     "vllm-simple-offload": JudgingEffort(30_000, 0),
     "sglang": JudgingEffort(40_000, 2),
     "sglang-hicache": JudgingEffort(20_000, 0),
+    "sglang-pd": JudgingEffort(20_000, 0),
 }
 
 
