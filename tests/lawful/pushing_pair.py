@@ -3,7 +3,7 @@
 Small and right; what is wrong in a neighbour is a method of it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from kvproof.check.protocol.capabilities import PairCan
 from kvproof.check.protocol.manager import Observation
@@ -232,6 +232,7 @@ class PushingPair(PairAdapter):
         """It does nothing in the background."""
 
     def kept(self, side: int) -> dict[str, list[str]]:
+        found: dict[str, Collection[int]]
         found = {"targets": self.targets, "moving": self.moving} if side == PREFILL else {"loading": self.loading}
         return {name: [str(one) for one in record] for name, record in found.items() if record}
 
