@@ -356,7 +356,7 @@ SCHEDULER_WITNESSES: Witnesses = {
     "swap in beside others": lambda can: can.swap,
     "prompt in chunks": lambda can: can.chunked,
     "aborted within its prompt": lambda can: can.chunked and can.aborts,
-    "decodes and chunks in one step": lambda can: can.chunked,
+    "decodes and chunks in one step": lambda can: can.chunked and can.mixes_steps,
     "fork": lambda can: can.fork,
     "copy-on-write": lambda can: can.fork,
     "three holders": lambda can: can.fork or can.caching,

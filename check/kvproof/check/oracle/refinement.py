@@ -303,6 +303,16 @@ class Explainer(SpecRunner):
                 self.coverage["exchange after a step"] += 1
             self.compare_table(part, table, context)
 
+    def exchanged_before(self, seq: ExpectedSequence, context: str) -> None:
+        """Explain that entries were exchanged before the sequence got those that it shows in addition."""
+        for part in seq.parts:
+            old, table = part.observed_table, self.table_of(part, context)
+            part.observed_table = part.observed_table[: len(old)]
+            if len(table) >= len(old) and part.observed_table != old:
+                self.run(operations.exchange_entries(self.state, part.slot, table.__getitem__), context)
+                self.coverage["exchange when scheduled"] += 1
+                self.compare_table(part, table[: len(old)], context)
+
     def gave_back(self, seq: ExpectedSequence, context: str) -> None:
         """Explain that a sequence gave reserved entries back, from the last one on."""
         state = self.state

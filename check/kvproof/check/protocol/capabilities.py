@@ -147,6 +147,7 @@ class ManagerCan:
     loads: bool = False  # of a prompt KV may be elsewhere, which an admission takes: `new_elsewhere`
     block_events: bool = False  # it can report what it caches and forgets: `block_events`
     dedups_after_step: bool = False  # after a step, a filled block may be replaced by a cached block of equal content
+    dedups_when_scheduled: bool = False  # and when the next step is scheduled
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,7 @@ class SchedulerCan(ManagerCan):
     async_steps: int = 0  # steps that may be under way when the next one is scheduled
     staggers: bool = False  # with several of these, it can be set to leave a request out of the steps after its own
     aborts: bool = True  # a request may be aborted at any time
+    aborts_late: bool = False  # an aborted request that runs goes on until it is reported: `ended`
     preempts: bool = True  # it may take its blocks from a request that runs, which starts again later
     bounds_only_steps: bool = False  # `max_num_seqs` bounds the sequences of one step, not all that are running
     runs_ahead: bool = False  # a step is launched before the results of the previous one are read
@@ -178,6 +180,9 @@ class SchedulerCan(ManagerCan):
     long_prefills: bool = False  # it can bound the tokens of one prompt that a step computes
     partial_prefills: int = 1  # it can be set to compute so many prompts in part in one step, which share its tokens
     holds_longest: bool = False  # it refuses a pool in which a sequence of `max_model_len` does not fit
+    idles_once: bool = False  # one step may be empty though somebody waits: its loop schedules again at once
+    num_spare: int = 0  # blocks beyond such a sequence that its pool must have
+    mixes_steps: bool = True  # a step may compute decodes and parts of prompts
     max_loras: bool = False  # it can bound the LoRA adapters of one step
     speculative_tokens: int = 0  # drafts of one sequence that a step can verify
     pauses: bool = False  # it can be paused between steps, so that it lets nobody in, or serves nobody, and go on
@@ -186,6 +191,7 @@ class SchedulerCan(ManagerCan):
     fills_steps: bool = False  # a chunk ends before its prompt does only if its step has no token left
     begins_prompts: bool = False  # a prompt that waits is begun by a step that has a token, a place and blocks for it
     serves_running: bool = False  # who runs is in each step that ends with a token, a place and blocks left for it
+    requeues_last: bool = False  # who was preempted ranks as if it arrived then
     preempts_last: bool = False  # blocks are taken from those who rank last among the requests that run (`policies`)
     preempts_as_set: bool = False  # one sequence is swapped only if `preemption` says so, and never ended for room
     swaps_into_room: bool = False  # it swaps only whole prompts, and if the host has room for all that may run

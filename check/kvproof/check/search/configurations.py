@@ -95,7 +95,7 @@ def draw_for_scheduler(
     num_most = (num_entries_max(config) - NUM_ENTRIES_FOR_LOOKAHEAD) * min(config.block_sizes)
     longest = min(drawn["block_size"] * num_entries, num_most)
     longest = min(longest, NUM_TOKENS_MAX) if is_large else longest
-    held = longest_held(config, longest) if capabilities.holds_longest else longest
+    held = longest_held(config, longest, capabilities.num_spare) if capabilities.holds_longest else longest
     drawn["max_model_len"] = pick((held, longest if config.window else held, random.randint(1, held)))
     if capabilities.encodes_images:  # such a subject is there for its images
         drawn["images"] = drawn["images"] or pick((False, True, True, True))
@@ -205,9 +205,14 @@ def with_theme(random: Random, capabilities: Capabilities, fixed: dict[str, Any]
     return fixed if any(fixed.get(name, value) != value for name, value in theme.items()) else theme | fixed
 
 
-def longest_held(config: Config, longest: int) -> int:
-    """The longest sequence up to this length for which the pool has blocks in all groups, with some to spare."""
-    num_spare = 1 if config.kv_groups == (FULL,) and not config.window else 1 + len(config.kv_groups)
+def longest_held(config: Config, longest: int, num_more: int = 0) -> int:
+    """The longest sequence up to this length for which the pool has blocks in all groups, with some to spare.
+
+    num_more: blocks that the subject keeps in addition.
+    """
+    num_spare = (
+        num_more + 1 if config.kv_groups == (FULL,) and not config.window else num_more + 1 + len(config.kv_groups)
+    )
 
     def num_blocks(num_tokens: int) -> int:
         return sum(-(-(num_tokens + 1) // size) for size in config.block_sizes)

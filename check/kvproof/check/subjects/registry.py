@@ -192,6 +192,15 @@ ROWS = (
         needs="torch",
     ),
     Row(
+        "sglang-scheduler",
+        SCHEDULER,
+        "SGLang's scheduler with its pool and prefix cache",
+        _by("sglang.scheduler.SGLangScheduler"),
+        "sglang",
+        ("0.5.13", "0.5.23"),
+        needs="torch",
+    ),
+    Row(
         "transformers",
         SCHEDULER,
         "the loop of transformers' continuous batching",

@@ -101,9 +101,10 @@ class ArrivalJudge:
         else:
             self.scheduler.hold_until_complete(request, context)
         self.scheduler.ending[request_id] = (ABORTED,)
+        request.is_lingering = self.capabilities.aborts_late
         self.call("total-calls", "abort", request_id)
         self.scheduler.judge_ends(context)
-        if self.scheduler.under_way and first.status is not Status.WAITING:
+        if request.is_lingering or (self.scheduler.under_way and first.status is not Status.WAITING):
             request.is_doomed = True
             self.scheduler.observe_released(context)
         else:
@@ -125,7 +126,8 @@ class ArrivalJudge:
         self.sessions.close_all()
         if self.scheduler.paused:
             self._pause("")
-        config, num_gains = self.config, num_gains_max(unfinished(self.scheduler.requests))
+        alive = [one for one in self.scheduler.requests.values() if one.is_lingering or not one.is_doomed]
+        config, num_gains = self.config, num_gains_max(alive)
         num_tokens = config.max_num_batched_tokens // config.partial_prefills
         num_tokens = prompt_tokens_in_step(max(1, num_tokens), config.long_prefill_threshold)
         bound = num_steps_max(num_gains, config.max_model_len, num_tokens, config.async_steps)

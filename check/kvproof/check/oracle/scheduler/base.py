@@ -74,7 +74,8 @@ class Pending:
 class ExpectedRequest(Group):
     """A group of sequences, and how much it generates.
 
-    It is *doomed* when it is over but a step under way still uses its blocks.
+    It is *doomed* when it is over but a step under way still uses its blocks. It *lingers* if it was aborted, and its
+    scheduler has not reported that it is over (`aborts_late`).
     """
 
     __slots__ = (
@@ -83,6 +84,7 @@ class ExpectedRequest(Group):
         "is_closed",
         "is_doomed",
         "is_idle",
+        "is_lingering",
         "is_preempted",
         "is_sent",
         "is_session",
@@ -97,6 +99,7 @@ class ExpectedRequest(Group):
     def __init__(self, request_id: int, num_prompt: int, max_tokens: int) -> None:
         super().__init__(request_id)
         self.num_prompt, self.max_tokens, self.is_doomed = num_prompt, max_tokens, False
+        self.is_lingering = False
         self.arrival, self.priority = 0, 0  # its number among all requests, and how important it is: 0 is first
         self.newest_step = -1  # the number of the newest step that computes tokens of it
         self.num_overtaken = 0  # later requests that were let in since this one began to wait, or was swapped out
@@ -237,6 +240,11 @@ class SchedulerState:
         """Whether a step under way uses blocks of the request."""
         return any(seq.id in under.seqs for under in self.under_way for seq in request.everyone())
 
+    def no_longer_needed(self) -> list[ExpectedRequest]:
+        """The requests that are over, and that no step under way uses."""
+        over = [one for one in self.requests.values() if one.is_doomed and not one.is_lingering]
+        return [one for one in over if not self.is_in_flight(one)]
+
     def num_blocks_at_most(self, request: ExpectedRequest) -> int:
         """Blocks that are enough for the whole life of a request, however it shares, copies and preempts."""
         blocks_for = self.explainer.blocks_for
@@ -352,8 +360,12 @@ class SchedulerState:
                 )
         if reported and self.capabilities.reports_each_end:
             self._judge_each_end(reported, context)
-        if self.ending and not self.under_way:
-            request_id, expected = next(iter(self.ending.items()))
+        for request_id in reported:
+            if request_id in self.requests:
+                self.requests[request_id].is_lingering = False
+        late = [i for i in self.ending if not (i in self.requests and self.requests[i].is_lingering)]
+        if late and not self.under_way:
+            request_id, expected = late[0], self.ending[late[0]]
             raise Finding(
                 "progress",
                 f"request {request_id} is over, and that it is $expected is not reported to its user",
@@ -423,7 +435,8 @@ class SchedulerState:
         if not (self.under_way and self.is_launched):
             return False
         runs_ahead = self.capabilities.runs_ahead and self.config.async_steps
-        return not runs_ahead or len(self.under_way) > 1 or not any(unfinished(self.requests))
+        is_more = any(unfinished(self.requests)) or any(one.is_lingering for one in self.requests.values())
+        return not runs_ahead or len(self.under_way) > 1 or not is_more
 
     def may_preempt_all(self) -> bool:
         """Whether a reset may preempt those who run: none has KV under way, and no bound on the steps to come holds."""

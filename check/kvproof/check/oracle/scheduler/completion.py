@@ -183,6 +183,8 @@ class CompletionJudge:
         dropped = {i: t for i, t in under.dropped.items() if (s := self.seqs.get(i)) and not self.is_doomed(s)}
         refused = self.call("total-calls", "complete", sampled | dropped, forked, [seq.id for seq in ended]) or []
         self._judge_forks(too_many, refused)
+        if self.capabilities.aborts_late:
+            self._end_late([seq.group.id for seq in ended])
         if self.delivery:
             self.delivery.forked((parent.id, child.id) for parent, child in pairs)
             generated = self.delivery.generated(sampled, under.accepted)
@@ -198,6 +200,15 @@ class CompletionJudge:
             in_prompts = {chunk.seq for chunk in under.step.chunks if chunk.seq in self.seqs} - newer
             self.call("total-calls", "propose", self.drafts.propose(drafts, newer, in_prompts))
         return True
+
+    def _end_late(self, finished: Sequence[int]) -> None:
+        """Aborted requests may be over now. One that has finished by itself in time is over, and is not reported."""
+        if self.scheduler.ending:
+            self.scheduler.judge_ends(COMPLETE)
+        for request_id in finished:
+            if self.scheduler.requests[request_id].is_lingering:
+                self.scheduler.requests[request_id].is_lingering = False
+                del self.scheduler.ending[request_id]
 
     def _leave(self, over: Sequence[ExpectedSequence], lost: Collection[ExpectedSequence]) -> None:
         """Sequences are over; their KV is sent, but not of those that are lost, whose load failed."""
@@ -310,7 +321,7 @@ class CompletionJudge:
                     self.scheduler.finished.setdefault(request.id, []).append(seq.id)
                 del self.seqs[seq.id]
         shares = [(parent, child, parent.tables) for parent, child in pairs]
-        over = [r for r in self.scheduler.requests.values() if r.is_doomed and not self.scheduler.is_in_flight(r)]
+        over = self.scheduler.no_longer_needed()
         for request in over:
             self.scheduler.forget(request)
         verified = [self.seqs[i] for i in under.rejected if i in self.seqs and self.seqs[i].slot >= 0]

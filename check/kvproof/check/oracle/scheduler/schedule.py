@@ -51,6 +51,8 @@ class StepExplainer:
     def explain(self, step: ScheduledStep) -> bool:
         """Explain a step; return whether it changed anything or computes anything. Raises Finding."""
         chunks = self._chunks_by_sequence(step)
+        if self.capabilities.dedups_when_scheduled:
+            self._exchange()
         known = list(self.scheduler.requests.values()) if step.failed else []
         for request_id in (*step.ignored, *step.failed):
             self._end(request_id, chunks, known if request_id in step.failed else None)
@@ -74,6 +76,12 @@ class StepExplainer:
         self.left = self.left._replace(has_begun_again=has_begun_again)
         has_ended = bool(step.ignored or step.failed)
         return bool(chunks or self.left.num_seqs or has_ended or step.loads or has_begun_again)
+
+    def _exchange(self) -> None:
+        """Before anything else, what a step computed may have been exchanged for cached blocks of equal content."""
+        for seq in self.scheduler.seqs.values():
+            if seq.status is RUNNING and seq.slot >= 0 and self.explainer.observed.tables.get(seq.id):
+                self.explainer.exchanged_before(seq, SCHEDULE)
 
     def _chunks_by_sequence(self, step: ScheduledStep) -> dict[int, Chunk]:
         chunks: dict[int, Chunk] = {}
@@ -259,6 +267,9 @@ class StepExplainer:
             seq.status, seq.computed, seq.hit = WAITING, 0, 0
         self.scheduler.drop_sampled(request)
         request.is_preempted = True
+        if self.capabilities.requeues_last:
+            self.scheduler.num_arrived += 1
+            request.arrival = self.scheduler.num_arrived
         for under in self.scheduler.under_way:
             for seq in request.members:
                 under.rejected.pop(seq.id, None)

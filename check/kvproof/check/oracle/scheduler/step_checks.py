@@ -87,8 +87,9 @@ class Sampling:
                     under.over.add(seq.id)
 
     def is_doomed(self, seq: ExpectedSequence) -> bool:
-        """Whether the request of the sequence is over."""
-        return self.scheduler.requests[seq.group.id].is_doomed
+        """Whether the request of the sequence is over, and goes on in no step."""
+        request = self.scheduler.requests[seq.group.id]
+        return request.is_doomed and not request.is_lingering
 
     def _samples(self, seq: ExpectedSequence, stop: int) -> bool:
         return stop == len(seq.tokens) and not self.is_doomed(seq)

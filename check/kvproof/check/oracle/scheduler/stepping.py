@@ -63,6 +63,7 @@ class StepJudge:
         self.seqs, self.call = scheduler.seqs, scheduler.call
         self.steps, self.sampling, self.drafts = steps, sampling, drafts
         self.judges_waiting = judges_waiting(scheduler)
+        self.has_idled = False  # whether the last step was empty, and nothing was under way
         self.outputs = EncoderOutputs(scheduler) if scheduler.capabilities.encodes_images else None
 
     @enabled_when(lambda judge: judge.scheduler.may_schedule)
@@ -92,6 +93,8 @@ class StepJudge:
             self.scheduler.held.judge_named(SCHEDULE)
         if self.scheduler.ending:
             self.scheduler.judge_ends(SCHEDULE)
+        if self.capabilities.aborts_late:
+            self._forget_reported()
         self._judge_loads(step)
         if order is not None:
             order.used(
@@ -131,6 +134,17 @@ class StepJudge:
             check_pairs(f"schedule().{name}", pairs, num_most)
         if step.drafts:
             require_drafts(step.drafts)
+
+    def _forget_reported(self) -> None:
+        """Aborted requests that the scheduler reported with this step are over, unless a step still uses them."""
+        for request in self.scheduler.no_longer_needed():
+            if any(seq.id in self.scheduler.used_by_step for seq in request.everyone()):
+                sentence = f"request {request.id} is reported as aborted, and scheduled"
+                raise Finding("no-use-after-free", sentence, call=SCHEDULE)
+            self.scheduler.forget(request)
+            for seq in request.everyone():
+                if seq.slot >= 0:
+                    self.explainer.freed(seq, SCHEDULE)
 
     def _judge_loads(self, step: ScheduledStep) -> None:
         """A load that begins with a step may write its blocks before or after the step moves blocks."""
@@ -220,7 +234,11 @@ class StepJudge:
         is_idle = not (
             has_moved or scheduler.paused or scheduler.under_way or scheduler.is_transferring or scheduler.without_slot
         )
-        if is_idle and scheduler.requests:
+        may_idle, self.has_idled = self.capabilities.idles_once and not self.has_idled, is_idle
+        if is_idle and may_idle:
+            if scheduler.last_step is not None:
+                scheduler.last_step += 1  # as if the scheduler had been asked once
+        elif is_idle and scheduler.requests:
             waiting = [r for r in unfinished(scheduler.requests) if r.members[0].status is not Status.RUNNING]
             if len(waiting) == len(scheduler.requests):
                 first = waiting[0]

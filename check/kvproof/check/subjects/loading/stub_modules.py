@@ -85,6 +85,8 @@ class _Rest(MetaPathFinder, Loader):
         name = spec.name[len(self.package) + 1 :]
         if spec.submodule_search_locations:
             module = StandInModule(spec.name)
+        elif isinstance(self.filling, type) and issubclass(self.filling, StubModule):
+            module = self.filling(spec.name, None)
         else:
             module = StubModule(spec.name, self.filling)
         module.__dict__.update(self.stand_ins.get(name, {}))
@@ -103,8 +105,8 @@ def mount_real(
 ) -> Callable[[str], Any]:
     """Make `package` importable from the folder `root`, of which only the modules in `real` are its own.
 
-    stand_ins: names in modules that are not real. filling: what every other name in them is. Returns the function that
-    imports a submodule by its name.
+    stand_ins: names in modules that are not real. filling: what every other name in them is, or the class of those
+    modules. Returns the function that imports a submodule by its name.
 
     Raises EngineError if the package has been imported in this process from somewhere else.
     """

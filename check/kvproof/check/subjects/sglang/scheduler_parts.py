@@ -1,0 +1,166 @@
+"""Puts SGLang's scheduler together, without its constructor, which starts a model and processes.
+
+What the constructor sets is set here where the scheduler reads it. The batch result processor, the observer of the
+pools and the invariant checker are the release's own; they are made of the scheduler's attributes.
+"""
+
+import dataclasses
+from collections import deque
+from functools import cache
+from typing import Any
+
+from kvproof.check.protocol.fault_attribution import StandInError
+from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.check.subjects.loading.stub_modules import StubObject, no, nothing
+from kvproof.check.subjects.sglang.scheduler_fakes import VOCABULARY, Figures, NoSpeculation, Outputs
+from kvproof.spec.text.budgets import PRIORITY
+
+
+def zero(*arguments: Any, **options: Any) -> int:
+    """A number that is always zero."""
+    return 0
+
+
+def yes(*arguments: Any, **options: Any) -> bool:
+    """An answer that is always yes."""
+    return True
+
+
+def first(value: Any, *arguments: Any, **options: Any) -> Any:
+    """The first argument unchanged: a batch that needs no more preparation."""
+    return value
+
+
+MODEL = StubObject(
+    vocab_size=VOCABULARY,
+    is_encoder_decoder=False,
+    is_generation=True,
+    self_opened_think_start_ids=None,
+    think_end_id=None,
+    think_end_ids=None,
+)
+SPECULATION = NoSpeculation()
+ALONE = StubObject(maybe_prepare_mlp_sync_batch=first, maybe_convert_decode_to_extend=first)
+BEAMS = StubObject(pending_member_rows=zero, commit_decode=lambda batch: set(), retire_group=nothing)
+
+
+class Missing(StandInError, AttributeError):
+    """The scheduler reads an attribute that its constructor sets, and that is not set here."""
+
+
+@cache
+def kind_of(scheduler: Any) -> Any:
+    """The class of the scheduler, in which a missing attribute is a fault of kvproof."""
+
+    def missing(self: Any, name: str) -> Any:
+        raise Missing(f"the scheduler reads its attribute {name}")
+
+    return type("Scheduler", (scheduler,), {"__getattr__": missing, "__module__": scheduler.__module__})
+
+
+def make_scheduler(release: Any, config: SchedulerConfig, outputs: Outputs) -> Any:
+    """A scheduler without requests."""
+    num_tokens, size = config.num_gpu_blocks * config.block_size, config.block_size
+    table = release.memory.ReqToTokenPool(config.max_num_seqs, config.max_model_len + 8, "cpu", False)
+    pool, tree = release.pool_of(num_tokens, size), None
+    params = release.params.CacheInitParams(not config.caching, table, pool, size)
+    tree = release.tree_of(params, config.caching)
+    scheduler = object.__new__(kind_of(release.Scheduler))
+    is_ahead, has_priorities = config.async_steps > 0, config.policy == PRIORITY
+    vars(scheduler).update(
+        req_to_token_pool=table,
+        token_to_kv_pool_allocator=pool,
+        tree_cache=tree,
+        page_size=size,
+        max_total_num_tokens=num_tokens,
+        max_req_len=min(config.max_model_len + 1, num_tokens - 1),
+        max_running_requests=config.max_num_seqs,
+        max_prefill_tokens=config.max_num_batched_tokens,
+        chunked_prefill_size=config.max_num_batched_tokens // size * size if config.chunked else None,
+        waiting_queue=[],
+        running_batch=release.ScheduleBatch(reqs=[], batch_is_full=False),
+        last_batch=None,
+        cur_batch_for_debug=None,
+        cur_batch=None,
+        ps=StubObject(pp_size=1, pp_rank=0, tp_rank=0),
+        chunked_req=None,
+        _pending_chunked_abort_req=None,
+        device="cpu",
+        server_args=release.settings,
+        model_config=MODEL,
+        spec_algorithm=SPECULATION,
+        enable_overlap=is_ahead,
+        enable_skip_finishing_decode=is_ahead,
+        enable_overlap_mlx=False,
+        enable_priority_scheduling=has_priorities,
+        enable_priority_preemption=has_priorities,
+        schedule_low_priority_values_first=True,
+        priority_scheduling_preemption_threshold=0,
+        abort_on_priority_when_disabled=False,
+        disaggregation_mode=release.no_disaggregation,
+        metrics_reporter=Figures(),
+        metrics_collector=None,
+        output_streamer=outputs,
+        ipc_channels=StubObject(send_to_tokenizer=outputs),
+        beam_coordinator=BEAMS,
+        grammar_manager=StubObject(has_waiting_grammars=no, abort_requests=nothing),
+        dp_attn_adapter=ALONE,
+        ngram_embedding_manager=StubObject(prepare_for_forward=first),
+        load_inquirer=StubObject(_get_num_pending_tokens=zero),
+        tp_worker=StubObject(model_runner=StubObject(attn_backend=None, prefill_aware_swa=False)),
+        model_worker=None,
+        draft_worker=None,
+        mm_receiver=None,
+        rust_server=None,
+        processed_tokens_counter=0,
+        max_new_tokens_limit=None,
+        sliding_window_size=None,
+        max_queued_requests=None,
+        is_generation=True,
+        is_mixed_chunk=False,
+        is_hybrid_swa=False,
+        is_hybrid_ssm=False,
+        full_tokens_per_layer=None,
+        swa_tokens_per_layer=None,
+        session_controller=StubObject(sessions={}, is_empty=yes),
+        hisparse_coordinator=None,
+        decode_offload_manager=None,
+        scheduler_stage_metrics=None,
+        enable_hisparse=False,
+        enable_hierarchical_cache=False,
+        enable_hicache_storage=False,
+        enable_lmcache=False,
+        enable_lora=False,
+        enable_continuous_input_polling=False,
+        enable_fpm=False,
+        enable_unified_cache_external_linker=False,
+        enable_unified_memory=False,
+        dllm_config=None,
+        dynamic_chunk_sizer=None,
+        enable_dynamic_chunking=False,
+        min_free_slots_delayer=None,
+        prefill_delayer=None,
+        max_prefill_bs=0,
+        prefill_decode_interval=0,
+        _prefill_decode_interval_remaining=0,
+        require_mlp_sync=False,
+        use_ngram_embedding=False,
+        try_preemption=False,
+        truncation_align_size=None,
+        forward_ct=0,
+        result_queue=deque(),
+    )
+    scheduler.policy = release.SchedulePolicy("fcfs", tree, False, has_priorities, True)
+    tracker = release.NewTokenRatioTracker
+    given = (release.settings,) if hasattr(tracker, "from_server_args") else ()  # up to 0.5.15
+    scheduler.new_token_ratio_tracker = (tracker.from_server_args if given else tracker.from_config)(*given)
+    scheduler.init_pool_stats_observer()
+    scheduler.batch_result_processor = _made(release.BatchResultProcessor, scheduler, logprob_result_processor=None)
+    scheduler.init_invariant_checker()
+    return scheduler
+
+
+def _made(kind: Any, scheduler: Any, **more: Any) -> Any:
+    """A part of the scheduler, a data class whose fields are named like what the scheduler has."""
+    names = [one.name for one in dataclasses.fields(kind)]
+    return kind(**{name: more[name] if name in more else getattr(scheduler, name) for name in names})
