@@ -65,6 +65,7 @@ EFFORTS = {  # by subject; what is slower does less in the same budget
     "sglang": JudgingEffort(40_000, 2),
     "sglang-hicache": JudgingEffort(20_000, 0),
     "sglang-pd": JudgingEffort(20_000, 0),
+    "sglang-scheduler": JudgingEffort(30_000, 0),
 }
 
 

@@ -21,7 +21,7 @@ from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import NULL_BLOCK, Config, Observation, Pair
 from kvproof.spec.text import operations
 from kvproof.spec.text.identity import Identities
-from kvproof.spec.text.state import EVICTABLE, NONE
+from kvproof.spec.text.state import EVICTABLE, FREE, NONE
 
 
 class Explainer(SpecRunner):
@@ -304,11 +304,16 @@ class Explainer(SpecRunner):
             self.compare_table(part, table, context)
 
     def exchanged_before(self, seq: ExpectedSequence, context: str) -> None:
-        """Explain that entries were exchanged before the sequence got those that it shows in addition."""
+        """Explain that entries were exchanged before the sequence got those that it shows in addition.
+
+        A block that is free is no twin of any other; then this explains nothing, and the table is compared later.
+        """
         for part in seq.parts:
             old, table = part.observed_table, self.table_of(part, context)
-            part.observed_table = part.observed_table[: len(old)]
-            if len(table) >= len(old) and part.observed_table != old:
+            new, part.observed_table = part.observed_table[: len(old)], old
+            changed = [two for one, two in zip(old, new, strict=False) if one != two]
+            if changed and len(new) == len(old) and not any(self.state.status[block] == FREE for block in changed):
+                part.observed_table = new
                 self.run(operations.exchange_entries(self.state, part.slot, table.__getitem__), context)
                 self.coverage["exchange when scheduled"] += 1
                 self.compare_table(part, table[: len(old)], context)

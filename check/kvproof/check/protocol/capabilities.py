@@ -187,11 +187,12 @@ class SchedulerCan(ManagerCan):
     speculative_tokens: int = 0  # drafts of one sequence that a step can verify
     pauses: bool = False  # it can be paused between steps, so that it lets nobody in, or serves nobody, and go on
     sessions: bool = False  # requests may go on with further inputs when they have their tokens
+    unpublished: bool = False  # KV of some requests may be kept out of the prefix cache
     encodes_images: bool = False  # it says which images a step computes, and which outputs the worker drops
     fills_steps: bool = False  # a chunk ends before its prompt does only if its step has no token left
     begins_prompts: bool = False  # a prompt that waits is begun by a step that has a token, a place and blocks for it
     serves_running: bool = False  # who runs is in each step that ends with a token, a place and blocks left for it
-    requeues_last: bool = False  # who was preempted ranks as if it arrived then
+    requeues_last: bool = False  # who was preempted ranks as if it arrived then, in no order among those of one step
     preempts_last: bool = False  # blocks are taken from those who rank last among the requests that run (`policies`)
     preempts_as_set: bool = False  # one sequence is swapped only if `preemption` says so, and never ended for room
     swaps_into_room: bool = False  # it swaps only whole prompts, and if the host has room for all that may run

@@ -60,6 +60,7 @@ class SchedulerConfig(Config):
     sessions: bool = False  # some requests go on with further inputs
     pauses: bool = False  # between steps the scheduler is paused, and goes on
     resets: bool = False  # between steps its prefix cache is reset, with or without those who run
+    unpublished: bool = False  # KV of some requests must not come into the prefix cache
 
     @property
     def long_prompt(self) -> int:
@@ -95,6 +96,7 @@ LIMITS = (  # the settings that a scheduler has in addition to the features and 
     Setting("sessions", lambda config: (False,)),
     Setting("pauses", lambda config: (False,)),
     Setting("resets", lambda config: (False,)),
+    Setting("unpublished", lambda config: (False,)),
     Setting("sends_aborted", lambda config: (False,)),
     Setting("load_failures", lambda config: ("",), rank=lambda policy: policy != ""),
     Setting("loads_in_step", lambda config: (False,)),

@@ -167,6 +167,7 @@ def between_steps(
 ) -> dict[str, Any]:
     """Draw what the engine asks of its scheduler between steps, and what it does without for that."""
     possible = {"pauses": capabilities.pauses, "resets": capabilities.reset, "sessions": capabilities.sessions}
+    possible["unpublished"] = capabilities.unpublished
     asked: dict[str, Any] = {}
     for name, can_be_had in possible.items():
         if can_be_had:

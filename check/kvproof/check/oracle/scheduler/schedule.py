@@ -231,6 +231,7 @@ class StepExplainer:
         self.left = Left(num_tokens, len(members), tuple(leaving))
         going_out = [request for request in leaving if any(tables.get(seq.id) for seq in request.members)]
         begin_again = [(request, num_blocks_of(request)) for request in leaving if request not in going_out]
+        self.scheduler.num_arrived += bool(begin_again)  # those who are preempted in one step rank equally
         for request, _ in begin_again:
             self.preempt(request, SCHEDULE)
         for request in going_out:
@@ -268,7 +269,6 @@ class StepExplainer:
         self.scheduler.drop_sampled(request)
         request.is_preempted = True
         if self.capabilities.requeues_last:
-            self.scheduler.num_arrived += 1
             request.arrival = self.scheduler.num_arrived
         for under in self.scheduler.under_way:
             for seq in request.members:

@@ -54,6 +54,8 @@ def require_judged(config: SchedulerConfig, can: Capabilities) -> None:
         raise Unsupported(f"the subject does not declare the connector {config.connector}")
     require_loads(config, can)
     require_sessions(config, can)
+    if config.unpublished and not can.unpublished:
+        raise Unsupported("the subject keeps no KV out of its prefix cache")
     if config.pauses and not can.pauses:
         raise Unsupported("the subject cannot be paused")
     if config.resets and not can.reset:

@@ -11,8 +11,8 @@ computed in chunks when it schedules; the request is over when that is sent to i
 the end of the queue. After a step in which everybody ended, a step may be empty though somebody waits. Where the loop
 is idle, SGLang's own check of its pools runs too, and a leak that it reports is a finding.
 
-One request of four must not be published in the prefix cache (`skip_radix_cache_insert`), as one with overridden
-embeddings.
+Where the configuration says so, every other request must not be published in the prefix cache, as one with overridden
+embeddings (`skip_radix_cache_insert`).
 
 Limits: before 0.5.22 only a triton kernel can allocate pages of several slots, so a block of these releases has one
 slot. A step computes prompts or decodes, never both (`enable_mixed_chunk` is off). No windows, states, sessions,
@@ -38,7 +38,6 @@ from kvproof.check.subjects.sglang.scheduler_parts import make_scheduler
 from kvproof.spec.text.budgets import FCFS, PRIORITY
 
 FILLER = 0  # the token for whom nobody samples one
-PRIVATE = 4  # one request of so many must not be published in the prefix cache
 
 
 def row_of(request: Any) -> tuple[int, int]:
@@ -99,6 +98,7 @@ class SGLangScheduler(SchedulerAdapter):
             runs_ahead=True,
             policies=(FCFS, PRIORITY),
             requeues_last=True,
+            unpublished=True,
             block_size_max=None if release.has_large_pages else 1,
         )
         self._wanted = frozenset(inspect.signature(release.Req.__init__).parameters)
@@ -144,7 +144,7 @@ class SGLangScheduler(SchedulerAdapter):
         tokens = array("q", request.tokens) if self._release.has_arrays else list(request.tokens)
         sampling = sampling_of(self.num_to_generate(request))
         made = self._release.Req(f"{request.seq:08}", "", tokens, sampling, **given)
-        if request.number % PRIVATE == PRIVATE - 1 and hasattr(made, "skip_radix_cache_insert"):
+        if self.config.unpublished and request.number % 2:
             made.skip_radix_cache_insert = True
         self._requests[request.seq], self._numbers[request.seq] = made, request.number
         self.scheduler.init_req_max_new_tokens(made)
