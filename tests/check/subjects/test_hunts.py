@@ -65,6 +65,7 @@ def kvproof(*arguments: str) -> str:
         pytest.param("lmcache-l1==0.5.5", "lmcache-l1==0.5.6", "hit-written", "", id="4967-too"),
         pytest.param("sglang==0.5.23", None, "hit-computed", "admit: ", id="24638"),
         pytest.param("sglang-hicache==0.5.5", "sglang-hicache==0.5.6", "no-double-free", "report: ", id="13483"),
+        pytest.param("sglang-scheduler==0.5.21", "sglang-scheduler==0.5.22", "frame-kept", "schedule: ", id="36855"),
         pytest.param("vllm-offload==0.21.0", "vllm-offload==0.30.0", "refusal-needed", "begin_store: ", id="arc"),
     ],
 )
