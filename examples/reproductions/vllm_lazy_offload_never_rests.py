@@ -9,7 +9,8 @@ code 1 if the fault is there.
 """
 
 from on_any_engine import StandIn, fault_if, same
-from on_vllm_simple_offload import Offload, SimpleCPUOffloadWorkerMetadata
+from on_vllm_simple_offload import Offload
+from vllm.v1.simple_kv_offload.metadata import SimpleCPUOffloadWorkerMetadata
 
 NUM_CACHED, NUM_HOST_BLOCKS, NUM_STEPS = 4, 2, 1_000
 

@@ -23,11 +23,11 @@ def holding() -> tuple[HeldStores, HostMemory]:
     worker, coverage = Worker(3, 1), Counter[str]()
     runner = SpecRunner(Config(num_gpu_blocks=3, block_size=1, caching=True), Identities(), coverage, NUM_FLIGHTS)
     row = [1]
-    program = (
+    program: list[tuple[str, tuple[object, ...]]] = [
         *(("admit", (0, 0)), ("append", (0, CACHED, row, 1)), ("compute", (0, 1)), ("promote", (0, 0))),
         *(("mark_computed", (CACHED,)), ("begin_free", (0,)), ("drop_last", (0,)), ("finish", (0,))),
-    )
-    runner.run(program, "a request that is over")
+    ]
+    runner.run(iter(program), "a request that is over")
     host = HostMemory(worker, coverage)
     return HeldStores(host, runner, list(range(NUM_FLIGHTS))), host
 
@@ -70,4 +70,4 @@ def test_an_adapter_that_names_more_blocks_than_can_be_in_use_is_told_so() -> No
     with pytest.raises(AdapterError, match="read more blocks than stores_to_come may name"):
         held.look([[CACHED]] * (NUM_FLIGHTS + 1), "complete()")
     with pytest.raises(AdapterError, match="must be a list of ints"):
-        held.look(["1"], "complete()")
+        held.look([["1"]], "complete()")  # type: ignore[list-item]
