@@ -7,6 +7,7 @@ and what `pd_fakes` has.
 
 import inspect
 import os
+import sys
 import warnings
 from collections import namedtuple
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 from kvproof.check.subjects.loading import download
+from kvproof.check.subjects.loading.partial_import import StandInModule
 from kvproof.check.subjects.loading.stub_modules import StubObject, no, nothing, provide
 from kvproof.check.subjects.sglang import loader
 from kvproof.check.subjects.sglang.pd_fakes import CURRENT, TURNED, Log, Missing, Sink, Times, defaults_of
@@ -53,6 +55,7 @@ REAL = (
     "srt.model_executor.forward_batch_info",
     "srt.session.streaming_session",
 )
+PACKAGES = ("zmq", "psutil", "setproctitle", "requests", "orjson")  # that are imported, and not used
 GETTERS = ("context", "device", "disagg", "exec", "flags", "global_server_args", "lora", "memory", "mm", "model")
 MORE_GETTERS = ("observability", "parallel", "schedule", "server_args", "serving", "spec")
 
@@ -167,7 +170,8 @@ def import_modules(version: str) -> StubObject:
     """The modules of a release. Raises EngineError."""
     os.environ["SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND"] = "python"  # the other one is compiled
     root = download.find(loader.PACKAGE, version) / loader.PACKAGE
-    for package in ("zmq", "psutil", "setproctitle", "requests", "orjson"):
+    absent = [package for package in PACKAGES if package not in sys.modules]
+    for package in absent:
         provide({package: {"__getattr__": Missing(package).__getattr__}})
     stand_ins = {name: names for name, names in (loader.STAND_INS | STAND_INS).items() if name not in REAL}
     submodule = loader.mount(root, (*REAL, *loader.ALSO_REAL), stand_ins, Missing())
@@ -178,6 +182,9 @@ def import_modules(version: str) -> StubObject:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what torch and the engine deprecate is no concern of a judge
         found = {name: module(name) for name in (*REAL, *(f"{loader.MEM_CACHE}.{one}" for one in loader.REAL))}
+    for package in absent:
+        if isinstance(sys.modules.get(package), StandInModule):
+            del sys.modules[package]  # another engine in this process may want more of it
     Missing.is_importing = False
     _replace(found)
     conn = (root / "srt" / "disaggregation" / "common" / "conn.py").read_text("utf-8")
