@@ -101,7 +101,7 @@ class ArrivalJudge:
         else:
             self.scheduler.hold_until_complete(request, context)
         self.scheduler.ending[request_id] = (ABORTED,)
-        request.is_lingering = self.capabilities.aborts_late
+        request.is_lingering, request.aborted_after = self.capabilities.aborts_late, self.scheduler.num_steps
         self.call("total-calls", "abort", request_id)
         self.scheduler.judge_ends(context)
         if request.is_lingering or (self.scheduler.under_way and first.status is not Status.WAITING):

@@ -79,6 +79,7 @@ class ExpectedRequest(Group):
     """
 
     __slots__ = (
+        "aborted_after",
         "arrival",
         "inputs",
         "is_closed",
@@ -99,7 +100,7 @@ class ExpectedRequest(Group):
     def __init__(self, request_id: int, num_prompt: int, max_tokens: int) -> None:
         super().__init__(request_id)
         self.num_prompt, self.max_tokens, self.is_doomed = num_prompt, max_tokens, False
-        self.is_lingering = False
+        self.is_lingering, self.aborted_after = False, 0  # how many steps were scheduled when it was aborted
         self.arrival, self.priority = 0, 0  # its number among all requests, and how important it is: 0 is first
         self.newest_step = -1  # the number of the newest step that computes tokens of it
         self.num_overtaken = 0  # later requests that were let in since this one began to wait, or was swapped out
@@ -144,6 +145,7 @@ class UnderWay:
     step: ScheduledStep
     seqs: frozenset[int]  # whose blocks it uses
     flights: list[int]
+    number: int = 0  # among all steps
     is_launched: bool = False
     sampled: dict[int, int] = field(default_factory=dict)  # the token of each sequence that it computes to its end
     over: set[int] = field(default_factory=set)  # sequences that have all their tokens with that

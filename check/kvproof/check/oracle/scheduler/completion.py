@@ -184,7 +184,7 @@ class CompletionJudge:
         refused = self.call("total-calls", "complete", sampled | dropped, forked, [seq.id for seq in ended]) or []
         self._judge_forks(too_many, refused)
         if self.capabilities.aborts_late:
-            self._end_late([seq.group.id for seq in ended])
+            self._end_late(under, [seq.group.id for seq in ended])
         if self.delivery:
             self.delivery.forked((parent.id, child.id) for parent, child in pairs)
             generated = self.delivery.generated(sampled, under.accepted)
@@ -201,10 +201,18 @@ class CompletionJudge:
             self.call("total-calls", "propose", self.drafts.propose(drafts, newer, in_prompts))
         return True
 
-    def _end_late(self, finished: Sequence[int]) -> None:
-        """Aborted requests may be over now. One that has finished by itself in time is over, and is not reported."""
+    def _end_late(self, under: UnderWay, finished: Sequence[int]) -> None:
+        """Aborted requests may be over now, and are if the step was scheduled after the abort and samples for them.
+
+        One that has finished by itself in time is over, and is not reported.
+        """
         if self.scheduler.ending:
             self.scheduler.judge_ends(COMPLETE)
+        for seq_id in under.sampled:
+            request = self.scheduler.requests[self.seqs[seq_id].group.id] if seq_id in self.seqs else None
+            if request and request.is_lingering and under.number > request.aborted_after:
+                sentence = f"request {request.id} was aborted, and gets a token of a step that was scheduled later"
+                raise Finding("progress", sentence, call=COMPLETE, sequence=f"sequence {seq_id}")
         for request_id in finished:
             if self.scheduler.requests[request_id].is_lingering:
                 self.scheduler.requests[request_id].is_lingering = False

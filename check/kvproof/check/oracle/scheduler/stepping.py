@@ -115,7 +115,7 @@ class StepJudge:
         if held_up and self.judges_waiting and not (self.steps.left.num_seqs or self.scheduler.paused):
             judge_left_waiting(self.scheduler, step, held_up, num_unused)
         used = self.scheduler.used_by_step
-        under = UnderWay(outcome, frozenset(used), [])
+        under = UnderWay(outcome, frozenset(used), [], self.scheduler.num_steps)
         under.flights += self.scheduler.pending.launch(used.values(), SCHEDULE, under.starts)
         if self.drafts:
             under.accepted, under.rejected = self.drafts.accepted, self.scheduler.num_rejected
