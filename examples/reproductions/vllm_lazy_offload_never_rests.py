@@ -29,5 +29,5 @@ while num_steps < 2 or (offload.connector.has_pending_stores() and num_steps < N
     under_way = [jobs.store_event] if jobs.store_gpu_blocks else []
     stored += len(jobs.store_gpu_blocks)
     num_steps += 1
-print(f"{NUM_CACHED} blocks are cached, and the host has room for {NUM_HOST_BLOCKS}: {num_steps} steps, {stored} copies")
+print(f"{NUM_CACHED} blocks are cached, the host has room for {NUM_HOST_BLOCKS}: {num_steps} steps, {stored} copies")
 fault_if(num_steps == NUM_STEPS, "without a request, the engine goes on and copies the same blocks again and again")

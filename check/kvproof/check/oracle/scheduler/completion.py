@@ -196,10 +196,13 @@ class CompletionJudge:
         self._leave([*ended, *lost], lost)
         self._completed(under, pairs, children, [*ended, *lost])
         if self.drafts and not self.config.async_steps:
-            newer = {seq_id for seq_id in sampled if seq_id in self.seqs}
-            in_prompts = {chunk.seq for chunk in under.step.chunks if chunk.seq in self.seqs} - newer
-            self.call("total-calls", "propose", self.drafts.propose(drafts, newer, in_prompts))
+            self._propose(self.drafts, drafts, under, {seq_id for seq_id in sampled if seq_id in self.seqs})
         return True
+
+    def _propose(self, model: DraftModel, drafts: Sequence[Drafts], under: UnderWay, newer: set[int]) -> None:
+        """The draft model guesses what comes next. newer: the sequences that have a new token."""
+        in_prompts = {chunk.seq for chunk in under.step.chunks if chunk.seq in self.seqs} - newer
+        self.call("total-calls", "propose", model.propose(drafts, newer, in_prompts))
 
     def _end_late(self, under: UnderWay, finished: Sequence[int]) -> None:
         """Aborted requests may be over now, and are if the step was scheduled after the abort and samples for them.

@@ -111,28 +111,14 @@ def new_scheduler(modules: StubObject, side: int, config: PairConfig, wire: Wire
 
 
 def _around() -> dict[str, Any]:
-    """What is around a scheduler: what it reports to, and what is off."""
-    policy = StubObject(calc_priority=no, shortest_prefill_chunk_limit=nothing)
+    """What is around a scheduler."""
+    return _reports() | _ranks() | _parts()
+
+
+def _reports() -> dict[str, Any]:
+    """What it reports to, and its figures; some of them, up to 0.5.12, are the scheduler's own."""
     return {
-        "_prefill_decode_interval_remaining": 0,
-        "_engine_paused": False,
-        "attn_cp_cpu_group": None,
-        "attn_tp_cpu_group": None,
-        "attn_tp_group": StubObject(cpu_group=None),
-        "attn_tp_rank": 0,
-        "attn_tp_size": 1,
-        "beam_coordinator": StubObject(
-            pending_member_rows=lambda *arguments: 0, retire_group=nothing, commit_decode=lambda batch: set()
-        ),
-        "device": "cpu",
-        "dp_attn_adapter": StubObject(maybe_convert_decode_to_extend=its_batch, maybe_prepare_mlp_sync_batch=its_batch),
         "forward_ct": 0,
-        "future_map": Sink(),
-        "gpu_id": 0,
-        "grammar_manager": StubObject(has_waiting_grammars=no, abort_requests=nothing),
-        "is_generation": True,
-        "kv_checksum_computer": None,
-        "kv_shard_widening": 1,
         "ipc_channels": Sink(),
         "load_inquirer": Sink(),
         "metrics_reporter": StubObject(
@@ -144,6 +130,61 @@ def _around() -> dict[str, Any]:
             report_prefill_stats=nothing,
             report_decode_stats=nothing,
         ),
+        "output_streamer": Sink(),
+        "return_health_check_ipcs": [],
+        "scheduler_stage_metrics": Sink(),
+        "send_abort_output": nothing,
+        "new_token_ratio": 0.0,
+        "new_token_ratio_decay": 0.0,
+        "min_new_token_ratio": 0.0,
+        "forward_ct_decode": 0,
+        "num_generated_tokens": 0,
+        "num_retracted_reqs": 0,
+        "send_to_tokenizer": Sink(),
+        "_get_num_pending_tokens": nothing,
+        "stream_output": nothing,
+        "report_prefill_stats": nothing,
+        "report_decode_stats": nothing,
+        "maybe_send_health_check_signal": nothing,
+    }
+
+
+def _ranks() -> dict[str, Any]:
+    """It is alone: no other rank, and no parallelism."""
+    return {
+        "attn_cp_cpu_group": None,
+        "attn_tp_cpu_group": None,
+        "attn_tp_group": StubObject(cpu_group=None),
+        "attn_tp_rank": 0,
+        "attn_tp_size": 1,
+        "dp_attn_adapter": StubObject(maybe_convert_decode_to_extend=its_batch, maybe_prepare_mlp_sync_batch=its_batch),
+        "gpu_id": 0,
+        "kv_shard_widening": 1,
+        "ps": TURNED,
+        "pp_rank": 0,
+        "pp_size": 1,
+        "tp_rank": 0,
+        "tp_size": 1,
+        "attn_dp_rank": 0,
+        "dp_rank": None,
+        "maybe_prepare_mlp_sync_batch": its_batch,  # up to 0.5.12 it is the scheduler's own
+    }
+
+
+def _parts() -> dict[str, Any]:
+    """Its parts that are off, or that belong to the model."""
+    policy = StubObject(calc_priority=no, shortest_prefill_chunk_limit=nothing)
+    return {
+        "_prefill_decode_interval_remaining": 0,
+        "_engine_paused": False,
+        "beam_coordinator": StubObject(
+            pending_member_rows=lambda *arguments: 0, retire_group=nothing, commit_decode=lambda batch: set()
+        ),
+        "device": "cpu",
+        "future_map": Sink(),
+        "grammar_manager": StubObject(has_waiting_grammars=no, abort_requests=nothing),
+        "is_generation": True,
+        "kv_checksum_computer": None,
         "model_config": StubObject(
             vocab_size=VOCABULARY,
             is_encoder_decoder=False,
@@ -161,34 +202,10 @@ def _around() -> dict[str, Any]:
         "model_worker": Sink(),
         "new_token_ratio_tracker": StubObject(current=0.0, decay_step=nothing, reset=nothing),
         "ngram_embedding_manager": StubObject(prepare_for_forward=its_batch),
-        "output_streamer": Sink(),
         "policy": policy,
         "prefill_decode_interval": 0,
         "priority_scheduling_preemption_threshold": 0,
-        "ps": TURNED,
-        "pp_rank": 0,
-        "pp_size": 1,
-        "tp_rank": 0,
-        "tp_size": 1,
-        "attn_dp_rank": 0,
-        "dp_rank": None,
         "random_seed": 0,
-        "return_health_check_ipcs": [],
-        "scheduler_stage_metrics": Sink(),
-        "send_abort_output": nothing,
-        "maybe_prepare_mlp_sync_batch": its_batch,  # these, up to 0.5.12, are the scheduler's own
-        "new_token_ratio": 0.0,
-        "new_token_ratio_decay": 0.0,
-        "min_new_token_ratio": 0.0,
-        "forward_ct_decode": 0,
-        "num_generated_tokens": 0,
-        "num_retracted_reqs": 0,
-        "send_to_tokenizer": Sink(),
-        "_get_num_pending_tokens": nothing,
-        "stream_output": nothing,
-        "report_prefill_stats": nothing,
-        "report_decode_stats": nothing,
-        "maybe_send_health_check_signal": nothing,
         "spec_algorithm": StubObject(
             is_none=lambda: True,
             is_eagle=no,
