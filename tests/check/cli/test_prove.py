@@ -362,7 +362,7 @@ def test_a_pinned_name_that_is_no_longer_made_is_not_selected(monkeypatch: pytes
         ("specification/evict/status_*", 1),
         ("specification/evi*", 1),
         ("specification/e?ict/*", 7),
-        ("specification/[ae]vict", 73),
+        ("specification/[ae]vict", 74),
         ("operations", 0),
     ],
 )
