@@ -103,6 +103,9 @@ class WillingScheduler(Willing):
 
     being_sent = delivered = each_ended = ended
 
+    def stores_to_come(self) -> list[list[int]]:
+        return []
+
 
 class WillingPool(Willing):
     share = free = cache = Willing._call

@@ -34,7 +34,7 @@ STEPS_OF_ONE_WALK = 80
 DRAWS = 120  # of arguments for one rule in one state
 NUM_IDENTITIES = 2  # few, so that contents are often equal
 WEIGHTS = {  # of a rule against the others, which have 1; so that states stay full, and rare situations are used
-    **dict.fromkeys(("set_aside", "widen", "skip", "copy_out"), 0.2),
+    **dict.fromkeys(("set_aside", "widen", "skip", "copy_out"), 0.25),
     **dict.fromkeys(("begin_free", "drop_last", "finish", "slide", "launch", "land"), 0.3),
     **dict.fromkeys(("append", "compute", "promote", "mark_computed"), 3.0),
     **dict.fromkeys(("hit", "share", "exchange", "follow_entry", "rehit_entry", "evict"), 30.0),

@@ -203,13 +203,9 @@ def prompt_tokens_in_step(max_num_batched_tokens: int, long_prefill_threshold: i
 
 
 @function
-def num_steps_of_stores_max(num_blocks: int, num_under_way: int) -> int:
-    """The most steps, with no request, until what the device has cached is stored elsewhere.
-
-    A store is named by one step and over with a later one: so each block may be stored twice, one after another.
-    `num_under_way`: steps under way when one is scheduled.
-    """
-    return (4 * num_blocks + 4) * (1 + num_under_way) + num_under_way
+def num_stored_idly_max(num_blocks: int) -> int:
+    """The most blocks of the device that are stored elsewhere while there is no request: each of them twice."""
+    return 2 * num_blocks
 
 
 @function

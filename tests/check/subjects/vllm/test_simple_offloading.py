@@ -59,7 +59,7 @@ def test_the_lazy_mode_of_a_small_host_stores_for_ever() -> None:
         num_gpu_blocks=5, block_size=2, caching=True, max_model_len=5, max_num_seqs=2, connector="lazy", host_slots=2
     )
     run = (("add", 1, (1,), (0,), 3), ("schedule",), ("add", 2, (2,), (1, 1), 3), ("drain", (0,)))
-    with pytest.raises(Finding, match="the connector still stores") as caught:
+    with pytest.raises(Finding, match="no request is left, and the connector has stored") as caught:
         judged(config, *run)
     assert caught.value.property == "progress"
 

@@ -17,7 +17,7 @@ from kvproof.check.protocol.adapter_check import capabilities_of, check_adapter
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.scheduler import FINISHED, SCHEDULER_CALLS, ScheduledStep, SchedulerConfig, SchedulerSubject
 from kvproof.spec.text import operations
-from kvproof.spec.text.budgets import num_steps_of_stores_max
+from kvproof.spec.text.budgets import num_stored_idly_max
 from kvproof.spec.text.identity import Identities
 
 STEPS_MAX = 3  # under way at once, the one being scheduled included
@@ -186,7 +186,7 @@ class SchedulerState:
         self.used_by_step: dict[int, ExpectedSequence] = {}  # sequences whose blocks the explained step uses
         self.num_steps = self.num_arrived = 0
         self.paused = ""  # how the scheduler is paused, one of `PAUSES`; empty: it is not
-        self.num_steps_of_stores = 0  # since the last request was over: steps that were scheduled for transfers alone
+        self.num_stored_idly = 0  # since the last request was over: blocks that steps named for stores
         self.last_step: int | None = None  # after the last arrival: the step by which all requests must be over
         # Loads from elsewhere write in no order with the steps: then a step uses its blocks until it is complete.
         self.steps_in_order = capabilities_of(subject).steps_in_order and not (self.moves_kv and config.async_steps)
@@ -218,12 +218,12 @@ class SchedulerState:
         """Whether every request is over, and no step or transfer is under way; stores may go on without end."""
         if self.under_way or self.requests:
             return False
-        return not self.is_transferring or self.num_steps_of_stores > self.num_steps_of_stores_max
+        return not self.is_transferring or self.stores_idly
 
     @property
-    def num_steps_of_stores_max(self) -> int:
-        """How many steps without a request the stores to host memory may take."""
-        return num_steps_of_stores_max(self.config.num_gpu_blocks, self.config.async_steps)
+    def stores_idly(self) -> bool:
+        """Whether stores to host memory go on without end, although no request is left."""
+        return self.num_stored_idly > num_stored_idly_max(self.config.num_gpu_blocks)
 
     @property
     def is_transferring(self) -> bool:

@@ -112,6 +112,7 @@ class StepJudge:
         judge_order(self.scheduler, held_up)
         judge_preempted(self.scheduler, held_up, self.steps.left.requests)
         self._judge_progress(has_moved)
+        self._judge_stores(step)
         if held_up and self.judges_waiting and not (self.steps.left.num_seqs or self.scheduler.paused):
             judge_left_waiting(self.scheduler, step, held_up, num_unused)
         used = self.scheduler.used_by_step
@@ -220,15 +221,6 @@ class StepJudge:
 
     def _judge_progress(self, has_moved: bool) -> None:
         scheduler = self.scheduler
-        scheduler.num_steps_of_stores = 0 if scheduler.requests else scheduler.num_steps_of_stores + 1
-        num_most = scheduler.num_steps_of_stores_max
-        if (
-            self.capabilities.steps_for_stores
-            and scheduler.is_transferring
-            and scheduler.num_steps_of_stores > num_most
-        ):
-            sentence = "no request is left, and after $observed more steps the connector still stores"
-            raise Finding("progress", sentence, call=SCHEDULE, expected=num_most, observed=num_most + 1)
         if scheduler.last_step is not None and scheduler.is_transferring:
             scheduler.last_step += 1  # waiting for a transfer is no fault of the scheduler
         is_idle = not (
@@ -253,6 +245,16 @@ class StepJudge:
             states = ", ".join(f"request {r.id} {r.members[0].status.value}" for r in scheduler.requests.values())
             sentence = f"$observed steps, and not all is done; there is {states}"  # a signature ends at the semicolon
             raise Finding("progress", sentence, expected=scheduler.last_step, observed=scheduler.num_steps)
+
+    def _judge_stores(self, step: ScheduledStep) -> None:
+        """With no request left, an engine that goes on for its stores comes to rest."""
+        scheduler = self.scheduler
+        num_stored = sum(len(store.pairs) for store in step.stores)
+        scheduler.num_stored_idly = 0 if scheduler.requests else scheduler.num_stored_idly + num_stored
+        if self.capabilities.steps_for_stores and scheduler.stores_idly:
+            sentence = "no request is left, and the connector has stored $observed blocks since; the pool has $expected"
+            num_stored, num_blocks = scheduler.num_stored_idly, self.config.num_gpu_blocks
+            raise Finding("progress", sentence, call=SCHEDULE, expected=num_blocks, observed=num_stored)
 
     def _note_mixture(self, step: ScheduledStep) -> None:
         is_decode = [self._is_decode(self.seqs[chunk.seq]) for chunk in step.chunks]
