@@ -109,15 +109,18 @@ from kvproof.check.search.strategies import SCHEDULERS
 from kvproof.check.subjects.registry import find
 
 fixed = {"async_steps": 0, "keys": 1, "policy": "fcfs", "kv_groups": ["full", "window"]}
-done = walk(SCHEDULERS, find("vllm-offloading==" + sys.argv[1])(), 1, max_operations=2_000, seconds=120, fixed=fixed)
+subject, effort = find("vllm-offloading==" + sys.argv[1])(), int(sys.argv[2])
+done = walk(SCHEDULERS, subject, 1, max_operations=effort, seconds=120, fixed=fixed)
 print(done.finding, done.coverage["load from host memory"] > 10)
 """
 
 
-def walked(release: str) -> subprocess.CompletedProcess[str]:
+def walked(release: str, effort: int = 2_000) -> subprocess.CompletedProcess[str]:
     """What a walk of a release printed, in a process of its own."""
     download.add(f"vllm=={release}")
-    return subprocess.run([sys.executable, "-c", WALK, release], capture_output=True, text=True, timeout=200)
+    return subprocess.run(
+        [sys.executable, "-c", WALK, release, str(effort)], capture_output=True, text=True, timeout=200
+    )
 
 
 def test_a_connector_with_a_window_beside_full_attention_is_not_refuted() -> None:
@@ -125,7 +128,7 @@ def test_a_connector_with_a_window_beside_full_attention_is_not_refuted() -> Non
 
 
 def test_the_oldest_connector_gives_away_what_a_store_reads_when_a_reset_preempts() -> None:
-    assert walked("0.21.0").stdout.startswith("('source-held', 'launch(): block ")
+    assert walked("0.21.0", 20_000).stdout.startswith("('source-held', 'launch(): block ")
 
 
 def test_a_connector_whose_worker_reports_requests_is_not_driven() -> None:
