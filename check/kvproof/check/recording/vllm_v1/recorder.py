@@ -17,7 +17,13 @@ from kvproof.check.recording.sequence_lines import RawSequence, SequenceCall
 FULL_SPECS = ("FullAttentionSpec", "MLAAttentionSpec")
 WINDOW_SPECS = ("SlidingWindowSpec", "SlidingWindowMLASpec")
 LOCAL_SPECS = ("ChunkedLocalAttentionSpec",)
-UNJUDGED = ("external tokens", "delayed caching", "encoder tokens", "reserved blocks")  # if an allocation asks for them
+UNJUDGED = (  # what an allocation may ask for, or come beside
+    "external tokens",
+    "delayed caching",
+    "encoder tokens",
+    "reserved blocks",
+    "steps under way that it does not count",
+)
 NUM_DIGESTS_KEPT = 1 << 12  # of salts and images, which many lines name
 block_id_of = attrgetter("block_id")
 
@@ -54,6 +60,11 @@ class V1Recorder(SequenceRecorder):
         specs = [group.kv_cache_spec for group in config.kv_cache_groups]
         windows = [spec.sliding_window for spec in specs if type(spec).__name__ in WINDOW_SPECS]
         chunks = [spec.attention_chunk_size for spec in specs if type(spec).__name__ in LOCAL_SPECS]
+        self._leaves_entries = bool(windows or chunks)
+        kinds = [_kind_of(spec, specs[0].block_size, windows, chunks) for spec in specs]
+        for place, (one, spec) in enumerate(zip(inner, specs, strict=False)):
+            if (num_slots := getattr(one, "block_size", spec.block_size)) != spec.block_size:  # context parallelism
+                kinds[place] = f"{type(spec).__name__} whose blocks of {spec.block_size} hold {num_slots} tokens"
         free = self.free()
         return Header(
             kvproof_recording=SCHEMA_VERSION,
@@ -64,7 +75,7 @@ class V1Recorder(SequenceRecorder):
             window=windows[0] if windows else None,
             local_chunk=chunks[0] if chunks else None,
             caching=bool(manager.enable_caching),
-            kv_groups=tuple(_kind_of(spec, specs[0].block_size, windows, chunks) for spec in specs),
+            kv_groups=tuple(kinds),
             free=free,
             reserved=[self._null_id],
             is_fresh=free[0] == len(self._pool.blocks) - 1 and all(b.block_hash is None for b in self._pool.blocks),
@@ -143,9 +154,14 @@ class V1Recorder(SequenceRecorder):
     ) -> SequenceCall:
         """The line of an allocation; the answer is whether blocks were returned."""
         line = self._line(request, answer is not None, with_tokens=True)
-        line.num_tokens, line.num_hit, line.lookahead = num_new_tokens, num_new_computed_tokens, num_lookahead_tokens
-        if num_external_computed_tokens or delay_cache_blocks or num_encoder_tokens or reserved_blocks:
-            asked = (num_external_computed_tokens, delay_cache_blocks, num_encoder_tokens, reserved_blocks)
+        line.num_tokens, line.num_hit = num_new_tokens, num_new_computed_tokens
+        num_known = request.num_computed_tokens + num_new_computed_tokens + num_new_tokens
+        longest: int = getattr(self.manager, "max_model_len", num_known + num_lookahead_tokens)
+        line.lookahead = max(0, min(num_lookahead_tokens, longest - num_known))  # no token has a slot beyond the model
+        is_ahead = self._leaves_entries and not hasattr(request, "num_in_flight_tokens")
+        num_ahead = getattr(request, "num_output_placeholders", 0) if is_ahead else 0  # of asynchronous scheduling
+        asked = (num_external_computed_tokens, delay_cache_blocks, num_encoder_tokens, reserved_blocks, num_ahead)
+        if any(asked):
             line.unjudged = [name for name, value in zip(UNJUDGED, asked, strict=True) if value]
         if not line.seqs[0].tables:
             self._forget(line.group, line.seqs[0])
