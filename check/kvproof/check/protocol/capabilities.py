@@ -83,7 +83,7 @@ class PairCan:
     weathers: tuple[str, ...] = ("calm", "slow", "lossy")  # those in which it is judged: of `protocol.pair`
     lease_seconds: int = 0  # how long an offer is held for a reader who says nothing; 0: for ever
     ends_leases: bool = False  # an offer that is over and that nothing reads is given back in the next step of its side
-    rest_seconds: int = 0  # within so many seconds after its request ended, nothing is left of it on either side
+    rest_seconds: int = 0  # after this time, neither side has anything left of a request that ended
 
 
 @dataclass(frozen=True)
@@ -122,11 +122,11 @@ class ManagerCan:
     steps_in_order: bool = False  # the device starts no step before the previous one has ended
     steps_are_certain: bool = False  # an admission is always computed: no release before its step, no step that fails
     lost_hits: int | None = None  # blocks of a cached prefix that a look-up may miss; None: any number
-    hits_whole_prompts: bool = False  # a hit can have a prompt's last token, which is computed again; else none has
+    hits_whole_prompts: bool = False  # a hit may have a prompt's last token, which is then computed again
     records_kept: int | None = None  # of earlier requests, when idle with an empty prefix cache; None: any number
     refusal_slack: int | None = None  # blocks beyond its own that may be free if a call is refused; None: any, NEVER: 0
-    counts_touched_blocks: bool = False  # a refusal counts each block that a growth writes, as if all had to be new
-    counts_hit_blocks: bool = False  # a refusal counts each block that a look-up finds, as if all had to be new
+    counts_touched_blocks: bool = False  # the bound of a refusal counts each block that a growth writes as new
+    counts_hit_blocks: bool = False  # the bound of a refusal counts each block that a look-up finds as new
     admits_lookahead: bool = False  # `can_admit` also asks for the lookahead slots
     reserves_once: bool = False  # lookahead slots are reserved when a sequence starts; its tokens use them up
     looks_up_running: bool = False  # a sequence that runs can be looked up too
@@ -178,7 +178,7 @@ class SchedulerCan(ManagerCan):
     reports_tokens: bool = False  # it reports which tokens users get
     policies: tuple[str, ...] = ()  # the orders of `spec.text.budgets` that it lets requests in; empty: any order
     long_prefills: bool = False  # it can bound the tokens of one prompt that a step computes
-    partial_prefills: int = 1  # it can be set to compute so many prompts in part in one step, which share its tokens
+    partial_prefills: int = 1  # how many prompts a step may compute in part; they share its tokens
     holds_longest: bool = False  # it refuses a pool in which a sequence of `max_model_len` does not fit
     idles_once: bool = False  # one step may be empty though somebody waits: its loop schedules again at once
     num_spare: int = 0  # blocks beyond such a sequence that its pool must have

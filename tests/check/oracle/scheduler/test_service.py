@@ -298,7 +298,7 @@ def test_prompts_that_share_a_step_are_drawn_and_refused_by_what_is_declared() -
 
     assert {config.partial_prefills for config in drawn if config.chunked} == {1, 2, 3}
     assert {config.partial_prefills for config in drawn if not config.chunked} == {1}
-    with pytest.raises(Unsupported, match="does not compute so many prompts in part"):
+    with pytest.raises(Unsupported, match="does not compute that many prompts in part"):
         SchedulerJudge(BuiltInScheduler(), SchedulerConfig(chunked=True, partial_prefills=2))
 
 

@@ -49,7 +49,7 @@ def require_judged(config: SchedulerConfig, can: Capabilities) -> None:
     if config.long_prefill_threshold and not can.long_prefills:
         raise Unsupported("the subject does not bound the tokens of one prompt in a step")
     if config.partial_prefills > can.partial_prefills:
-        raise Unsupported("the subject does not compute so many prompts in part in one step")
+        raise Unsupported("the subject does not compute that many prompts in part in one step")
     if config.connector and config.connector not in can.connectors:
         raise Unsupported(f"the subject does not declare the connector {config.connector}")
     require_loads(config, can)
