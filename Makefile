@@ -79,8 +79,9 @@ docs: $(READY) ## build the documentation site in build/site, and check its link
 docs-commands: $(READY) ## run what the documents show, and print what they print otherwise
 	$(BIN)/python -m docs.generate.commands $(DOCUMENTS)
 
-docs-reference: $(READY) ## write docs/adapter-reference.md from the protocol
+docs-reference: $(READY) ## write docs/adapter-reference.md from the protocol, and docs/reference/python.md
 	$(BIN)/python -m kvproof.check.protocol.reference >docs/adapter-reference.md
+	$(BIN)/python -m docs.generate.reference >docs/reference/python.md
 
 pictures: $(READY) ## draw docs/pictures from runs of today; needs Chromium
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m docs.pictures.draw docs/pictures

@@ -69,7 +69,11 @@ def schema_text(name: str) -> str:
 
 def python_names() -> str:
     """The public names of `kvproof.check`."""
-    parts = ["# Python names", "`from kvproof.check import …`; these names stay, and all others may change."]
+    parts = [
+        "# Python names",
+        "`from kvproof.check import …`; these names stay, and all others may change.",
+        "`make docs-reference` makes this page from the sources.",
+    ]
     for name in kvproof.check.HOMES:
         one = getattr(kvproof.check, name)
         parts += [f"## {name}", f"```python\n{_signature(name, one)}\n```", inspect.cleandoc(one.__doc__ or "")]
@@ -133,3 +137,7 @@ def _cell(text: str) -> str:
 def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [heads, tuple("---" for _ in heads), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    print(python_names(), end="")

@@ -27,7 +27,6 @@ GENERATED: dict[str, Callable[[], str]] = {
     "reference/properties.md": properties.page,
     "reference/result.md": lambda: reference.file_format("result"),
     "reference/trace.md": lambda: reference.file_format("trace"),
-    "reference/python.md": reference.python_names,
     "reference/result.schema.json": lambda: reference.schema_text("result"),
     "reference/trace.schema.json": lambda: reference.schema_text("trace"),
 }
