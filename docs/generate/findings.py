@@ -26,6 +26,7 @@ has a file in `examples/corpus/`, which says where it is, how it happens and how
 
 ```sh
 kvproof corpus list --affects vllm==0.31.0     # is this release affected?
+kvproof corpus list --affects vllm==0.24.0 --class prefix-keys    # by wrong hits of adapters, images or salts?
 kvproof corpus show F20                        # all that is known of a fault
 kvproof corpus reproduce F20                   # shown in a bad release, and not in a good one
 ```

@@ -31,6 +31,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "reference/trace.schema.json": lambda: reference.schema_text("trace"),
 }
 RECORDS = "examples/corpus/"  # a record has a page on the site
+BEHIND_OTHERS = "---\nsearch:\n  boost: 0.5\n---\n\n"  # so many pages would hide the others in a search
 LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -39,7 +40,9 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     for path, make in GENERATED.items():
         files.append(File.generated(config, path, content=make()))
     for fault in read_all(findings.RECORDS):
-        files.append(File.generated(config, f"findings/{fault.id}.md", content=findings.record_page(fault)))
+        files.append(
+            File.generated(config, f"findings/{fault.id}.md", content=BEHIND_OTHERS + findings.record_page(fault))
+        )
     for name, path in ROOT_PAGES.items():
         files.append(File.generated(config, path, content=(TREE / name).read_text(encoding="utf-8")))
     return files

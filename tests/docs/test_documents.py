@@ -192,6 +192,25 @@ def test_every_page_of_the_site_fits_a_narrow_window_and_asks_no_other_host(site
     assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
+@pytest.mark.browser
+@pytest.mark.timeout(900)  # it builds the site
+@pytest.mark.skipif(chromium.PROGRAM is None, reason="there is no Chromium on this machine")
+def test_a_search_finds_the_page_of_a_word_without_a_server(site: list[Path]) -> None:
+    driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    (home,) = (page for page in site if page.name == "index.html" and (page.parent / "why.html").exists())
+    with driver.sync_playwright() as started:
+        browser = chromium.launch(started)
+        tab = browser.new_page(viewport={"width": 1280, "height": 800})
+        tab.goto(home.as_uri())
+        tab.locator("input[name=query]").click()
+        tab.keyboard.type("recording tokens")
+        first = tab.locator(".md-search-result__item a").first
+        first.wait_for(timeout=60_000)
+        found = first.get_attribute("href") or ""
+        browser.close()
+    assert "/recording.html" in found
+
+
 def test_the_tables_of_gpus_are_those_of_their_result_documents() -> None:
     assert set(gpu.MACHINES) == {folder.name for folder in (DOCS / "gpu").iterdir() if folder.is_dir()}
     assert gpu.PAGE.read_text(encoding="utf-8") == gpu.page(), "write it with `python -m docs.generate.gpu`"
