@@ -8,6 +8,7 @@ from kvproof.check.oracle.firing import SpecRunner
 from kvproof.check.oracle.ghost_worker import Worker
 from kvproof.check.oracle.scheduler.held_stores import HeldStores
 from kvproof.check.oracle.scheduler.host_memory import HostMemory
+from kvproof.check.oracle.scheduler.pending import Pending
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.protocol.scheduler import HostStore, ScheduledStep
@@ -29,24 +30,24 @@ def holding() -> tuple[HeldStores, HostMemory]:
     ]
     runner.run(iter(program), "a request that is over")
     host = HostMemory(worker, coverage)
-    return HeldStores(host, runner, list(range(NUM_FLIGHTS))), host
+    return HeldStores(host, Pending(runner, NUM_FLIGHTS)), host
 
 
 def test_a_store_holds_its_block_until_it_is_over() -> None:
     held, host = holding()
-    state = held.explainer.state
+    state = held.pending.explainer.state
     assert state.status[CACHED] == EVICTABLE
     host.schedule(ScheduledStep(stores=[HostStore(1, [(CACHED, 0)])]))
     held.look([], "schedule()")
     assert (state.status[CACHED], state.pins[CACHED]) == (USED, 1)
     host.copies.clear()
     held.look([], "complete()")
-    assert (state.status[CACHED], state.pins[CACHED], len(held.idle)) == (EVICTABLE, 0, NUM_FLIGHTS)
+    assert (state.status[CACHED], state.pins[CACHED], len(held.pending.idle)) == (EVICTABLE, 0, NUM_FLIGHTS)
 
 
 def test_a_store_to_come_holds_its_block_until_a_step_names_it_and_then_the_step_does() -> None:
     held, host = holding()
-    state = held.explainer.state
+    state = held.pending.explainer.state
     held.look([[CACHED]], "complete()")
     held.look([[CACHED]], "abort()")
     assert (state.status[CACHED], state.pins[CACHED]) == (USED, 1)

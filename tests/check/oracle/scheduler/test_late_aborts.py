@@ -31,7 +31,7 @@ class Late(SchedulerAdapter):
         idles_once=True,
         dedups_when_scheduled=True,
     )
-    num_idle = 0  # steps that are empty, whoever waits
+    num_idle = 0  # steps that are empty though requests wait
     is_silent = keeps_blocks = ignores_aborts = False
     exchanges: ClassVar[dict[int, int]] = {}  # by block of a running request: the block that takes its place
 

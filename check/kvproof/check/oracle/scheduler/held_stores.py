@@ -7,8 +7,8 @@ connector may decide on a store between two steps, as when a request ends; then 
 
 from collections.abc import Sequence
 
-from kvproof.check.oracle.firing import SpecRunner
 from kvproof.check.oracle.scheduler.host_memory import HostMemory
+from kvproof.check.oracle.scheduler.pending import Pending
 from kvproof.check.protocol.adapter_check import check_answer, check_ids
 from kvproof.check.protocol.finding import AdapterError, Finding
 
@@ -18,9 +18,8 @@ CALL = "stores_to_come"
 class HeldStores:
     """The flights of the stores under way, and of those that the next step will name."""
 
-    def __init__(self, host: HostMemory, explainer: SpecRunner, idle: list[int]) -> None:
-        """idle: the flights that are not under way, which others use too."""
-        self.host, self.explainer, self.idle = host, explainer, idle
+    def __init__(self, host: HostMemory, pending: Pending) -> None:
+        self.host, self.pending = host, pending
         self.named: dict[int, list[int]] = {}  # by job
         self.to_come: list[tuple[list[int], list[int]]] = []  # blocks and flights of each
 
@@ -31,19 +30,18 @@ class HeldStores:
         """
         check_answer(CALL, to_come, list)
         for blocks in to_come:
-            check_ids(CALL, blocks, self.explainer.num_blocks, CALL)
+            check_ids(CALL, blocks, self.pending.explainer.num_blocks, CALL)
         stores = {job: copy for job, copy in self.host.copies.items() if copy.seq is None}
-        for job in stores.keys() - self.named.keys():
+        for job in [job for job in stores if job not in self.named]:
             self.named[job] = self._begin([source for source, _ in stores[job].pairs], context)
         kept = [one for one in self.to_come if one[0] in to_come]
-        ended = [flights for one in self.to_come if one not in kept for flights in [one[1]]]
         known = [blocks for blocks, _ in kept]
-        kept += [([*blocks], self._begin(blocks, context)) for blocks in to_come if blocks not in known]
+        begun = [([*blocks], self._begin(blocks, context)) for blocks in to_come if blocks not in known]
+        ended = [flights for blocks, flights in self.to_come if blocks not in known]
         ended += [self.named.pop(job) for job in [*self.named] if job not in stores]
-        self.to_come = kept
+        self.to_come = kept + begun
         for flights in ended:
-            self.explainer.run((("land", (flight,)) for flight in flights), context)
-            self.idle += flights
+            self.pending.land(flights, context)
 
     def judge_named(self, context: str) -> None:
         """A step has been scheduled: no store is left that it should have named. Raises Finding."""
@@ -53,8 +51,6 @@ class HeldStores:
             raise Finding("progress", sentence, call=context, observed=blocks, blocks=blocks)
 
     def _begin(self, blocks: Sequence[int], context: str) -> list[int]:
-        if len(blocks) > len(self.idle):
+        if len(blocks) > len(self.pending.idle):
             raise AdapterError(f"the stores under way read more blocks than {CALL} may name", CALL)
-        flights = [self.idle.pop() for _ in blocks]
-        self.explainer.run((("copy_out", pair) for pair in zip(flights, blocks, strict=True)), context)
-        return flights
+        return self.pending.copy_out(blocks, context)
