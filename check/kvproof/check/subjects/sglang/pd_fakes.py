@@ -74,7 +74,7 @@ class Missing(Named):
 
 
 class Sink:
-    """Something that is told of what happens, and whose answers nobody needs: times, metrics, outputs."""
+    """Something that hears of what happens, and whose answers nobody needs: times, metrics, outputs."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

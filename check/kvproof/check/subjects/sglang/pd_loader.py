@@ -228,7 +228,7 @@ def _replace(found: dict[str, Any]) -> None:
         "logger": Log(),
         "dist": Distributed,
         "get_kv_class": class_of,
-        "_make_abort_req": nothing,  # what the user's process is told
+        "_make_abort_req": nothing,  # what the process of the user hears
     }
     for part in found.values():
         for name, thing in stand_ins.items():

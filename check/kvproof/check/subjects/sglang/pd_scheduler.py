@@ -13,19 +13,13 @@ from kvproof.check.protocol.pair import DECODE, PairConfig
 from kvproof.check.protocol.wire import BYTES, Wire
 from kvproof.check.subjects.loading.stub_modules import StubObject, no, nothing
 from kvproof.check.subjects.sglang.pd_fakes import CURRENT, TURNED, Settings, Sink, given_to
+from kvproof.check.subjects.sglang.scheduler_parts import OFF_ANYWHERE, first
 
 NUM_ROWS, ROW_LENGTH = 16, 128  # requests that run, and tokens of one; beyond any run
 VOCABULARY = 10_000
 OFF = (  # attributes of the scheduler that are None: each is an option, or a state that is not reached
+    *OFF_ANYWHERE,
     "_chunked_req_scheduled_last_iter",
-    "_pending_chunked_abort_req",
-    "chunked_req",
-    "cur_batch",
-    "cur_batch_for_debug",
-    "decode_offload_manager",
-    "dllm_config",
-    "draft_worker",
-    "dynamic_chunk_sizer",
     "enable_decode_hicache",
     "enable_dynamic_chunking",
     "enable_fpm",
@@ -44,26 +38,12 @@ OFF = (  # attributes of the scheduler that are None: each is an option, or a st
     "enable_skip_finishing_decode",
     "enable_unified_memory",
     "enable_continuous_input_polling",
-    "hisparse_coordinator",
     "is_hybrid_swa",
     "is_mixed_chunk",
-    "last_batch",
     "lora_drainer",
-    "metrics_collector",
-    "min_free_slots_delayer",
-    "mm_receiver",
-    "prefill_delayer",
     "processed_tokens_counter",
     "require_mlp_sync",
-    "rust_server",
-    "sliding_window_size",
-    "truncation_align_size",
 )
-
-
-def its_batch(batch: Any, **options: Any) -> Any:
-    """A batch as it is."""
-    return batch
 
 
 def of_ours(name: str, kind: Any, **methods: Any) -> Any:
@@ -157,7 +137,7 @@ def _ranks() -> dict[str, Any]:
         "attn_tp_group": StubObject(cpu_group=None),
         "attn_tp_rank": 0,
         "attn_tp_size": 1,
-        "dp_attn_adapter": StubObject(maybe_convert_decode_to_extend=its_batch, maybe_prepare_mlp_sync_batch=its_batch),
+        "dp_attn_adapter": StubObject(maybe_convert_decode_to_extend=first, maybe_prepare_mlp_sync_batch=first),
         "gpu_id": 0,
         "kv_shard_widening": 1,
         "ps": TURNED,
@@ -167,7 +147,7 @@ def _ranks() -> dict[str, Any]:
         "tp_size": 1,
         "attn_dp_rank": 0,
         "dp_rank": None,
-        "maybe_prepare_mlp_sync_batch": its_batch,  # up to 0.5.12 it is the scheduler's own
+        "maybe_prepare_mlp_sync_batch": first,  # up to 0.5.12 it is the scheduler's own
     }
 
 
@@ -201,7 +181,7 @@ def _parts() -> dict[str, Any]:
         ),
         "model_worker": Sink(),
         "new_token_ratio_tracker": StubObject(current=0.0, decay_step=nothing, reset=nothing),
-        "ngram_embedding_manager": StubObject(prepare_for_forward=its_batch),
+        "ngram_embedding_manager": StubObject(prepare_for_forward=first),
         "policy": policy,
         "prefill_decode_interval": 0,
         "priority_scheduling_preemption_threshold": 0,

@@ -58,7 +58,7 @@ def kind_of(scheduler: Any) -> Any:
     return type("Scheduler", (scheduler,), {"__getattr__": missing, "__module__": scheduler.__module__})
 
 
-OFF = (  # options and parts that a plain server lacks: None
+OFF_ANYWHERE = (  # options and parts that a plain server lacks, also one of a pair: None
     "_pending_chunked_abort_req",
     "chunked_req",
     "cur_batch",
@@ -67,21 +67,24 @@ OFF = (  # options and parts that a plain server lacks: None
     "dllm_config",
     "draft_worker",
     "dynamic_chunk_sizer",
-    "full_tokens_per_layer",
     "hisparse_coordinator",
     "last_batch",
-    "max_new_tokens_limit",
-    "max_queued_requests",
     "metrics_collector",
     "min_free_slots_delayer",
     "mm_receiver",
-    "model_worker",
     "prefill_delayer",
     "rust_server",
-    "scheduler_stage_metrics",
     "sliding_window_size",
-    "swa_tokens_per_layer",
     "truncation_align_size",
+)
+OFF = (  # and that one alone lacks
+    *OFF_ANYWHERE,
+    "full_tokens_per_layer",
+    "max_new_tokens_limit",
+    "max_queued_requests",
+    "model_worker",
+    "scheduler_stage_metrics",
+    "swa_tokens_per_layer",
 )
 NO = (  # flags that are off
     "abort_on_priority_when_disabled",
