@@ -11,35 +11,22 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Protocol
 
-from kvproof.check.oracle.coverage import (
-    CACHE,
-    COPIES_ALL,
-    ENDS_LEASES,
-    EVENTS,
-    EVICTION,
-    HITS,
-    LOST_HITS,
-    NOTHING,
-    PROPERTIES,
-    REFCOUNTS,
-    REFUSALS,
-    REMOTE_LOADS,
-    REPEATED,
-    SHARING,
-    Facts,
-    Need,
-)
+from kvproof.check.oracle.coverage import PROPERTIES, Facts, Need
 from kvproof.check.oracle.encoder.coverage import ENCODER_NEEDS, ENCODER_WITNESSES
 from kvproof.check.oracle.encoder.judge import EncoderJudge, frame_of_encoder
 from kvproof.check.oracle.encoder.rules import EncoderRules
 from kvproof.check.oracle.firing import LONG_TABLE, SpecRunner
 from kvproof.check.oracle.frame import frame_of, frame_of_pool
 from kvproof.check.oracle.manager import ManagerJudge
+from kvproof.check.oracle.manager.coverage import MANAGER_WITNESSES
 from kvproof.check.oracle.pair.coverage import PAIR_NEEDS, PAIR_WITNESSES
 from kvproof.check.oracle.pair.judge import PairJudge, frame_of_pair
 from kvproof.check.oracle.pair.rules import PairRules
 from kvproof.check.oracle.pool import PoolJudge
+from kvproof.check.oracle.pool_coverage import POOL_NEEDS, POOL_WITNESSES
+from kvproof.check.oracle.scheduler.coverage import SCHEDULER_WITNESSES
 from kvproof.check.oracle.scheduler.judge import SchedulerJudge
+from kvproof.check.oracle.store.coverage import STORE_NEEDS, STORE_WITNESSES
 from kvproof.check.oracle.store.judge import StoreJudge, frame_of_store
 from kvproof.check.oracle.store.rules import StoreRules
 from kvproof.check.protocol import features
@@ -172,13 +159,13 @@ class Level:
     name: as results and users write it. config: the type of its configurations. kinds: its operations, by name. calls:
     what its subjects must have. open: opens a subject in a configuration and returns its judge; a third argument gives
     the identities that several judges share. frame: draws the state of a judge, and the finding that ended its run.
-    witnesses: situations, each with the condition under which a long walk of
-    a subject with some capabilities must reach it; a walk that does not reach them proves nothing. begins_with: the
-    witness that every walk reaches. needs: of the properties whose row in `coverage` does not name the level.
-    other_needs: why it does not decide the properties without a need. settings: fields of a configuration that can be
-    shrunk, in addition to features and sizes. answers: the types of tuples that its subjects return. other_name: a
-    second name of the level. replay_seconds_max: the time limit of one run that is repeated. compile: compiles the
-    rules that its judges run, for all sizes. system: the specification that it is judged by, and that is proved for it.
+    witnesses: situations, each with the condition under which a long walk of a subject with some capabilities must
+    reach it; a walk that does not reach them proves nothing. begins_with: the witness that every walk reaches. needs:
+    of the properties whose row in `coverage` does not name the level. other_needs: why it does not decide the
+    properties without a need. settings: fields of a configuration that can be shrunk, in addition to features and
+    sizes. answers: the types of tuples that its subjects return. other_name: a second name of the level.
+    replay_seconds_max: the time limit of one run that is repeated. compile: compiles the rules that its judges run, for
+    all sizes. system: the specification that it is judged by, and that is proved for it.
     """
 
     name: str
@@ -243,12 +230,12 @@ class Level:
         check_adapter(subject, self.calls, hint, name)
 
 
-# The least values of fields without which a witness is impossible; nearly all have at most two holders or two blocks.
 def _is_less(value: Any, least: int | str) -> bool:
     """Whether a value of a field is less than what a witness needs. Weathers have an order too."""
     return bool(WEATHERS.index(value) < WEATHERS.index(least) if isinstance(least, str) else value < least)
 
 
+# The least values of fields without which a witness is impossible; nearly all have at most two holders or two blocks.
 LEAST_OF_WITNESSES: Mapping[str, Mapping[str, int | str]] = {
     LONG_TABLE: {"num_gpu_blocks": 2},
     "copy-on-write": {"num_gpu_blocks": 2},
@@ -284,173 +271,6 @@ LEAST_OF_WITNESSES: Mapping[str, Mapping[str, int | str]] = {
     "died": {"weather": DEADLY},
     "evict beside a load": {"num_gpu_blocks": 2},
     "a key of the call is there, and another is evicted": {"num_gpu_blocks": 2},
-}
-# Other witnesses (such as a copy-on-write into the very last block) are counted too, but some managers rule them out by
-# their own caution.
-MANAGER_WITNESSES: Witnesses = {
-    "admitted": lambda can: True,
-    "pool full": lambda can: True,
-    LONG_TABLE: lambda can: True,
-    "append": lambda can: True,
-    "compute": lambda can: True,
-    "drop_last": lambda can: True,
-    "preempted": lambda can: True,
-    "fork": lambda can: can.fork,
-    "three holders": lambda can: can.fork or can.caching,
-    "copy-on-write": lambda can: can.fork,
-    "reserve": lambda can: can.lookahead,
-    "slide": lambda can: can.window,
-    "local attention left an entry": lambda can: can.local_attention,
-    "hit past a window": lambda can: can.window_with_caching and can.window and can.caching,
-    "state left an entry": lambda can: can.states and can.caching,
-    "hit of a state": lambda can: can.states and can.caching,
-    "hit in blocks of different sizes": lambda can: can.block_sizes and can.caching,
-    "promote": lambda can: can.caching,
-    "mark_computed": lambda can: can.caching,
-    "hit": lambda can: can.caching,
-    "hit on an evictable block": lambda can: can.caching,
-    "hit within a block": lambda can: can.hits_within_blocks and can.caching,
-    "evict": lambda can: can.caching,
-    "eviction with a choice": lambda can: can.caching and bool(can.eviction),
-    "loaded from elsewhere": lambda can: can.loads,
-    "reset": lambda can: can.reset and can.caching,
-    "begin_swap": lambda can: can.swap,
-    "move_entry": lambda can: can.swap,
-    "end_swap": lambda can: can.swap,
-}
-SCHEDULER_WITNESSES: Witnesses = {
-    "admitted": lambda can: True,
-    "finished": lambda can: True,
-    "pool full": lambda can: True,
-    LONG_TABLE: lambda can: True,
-    "preempted": lambda can: can.preempts,
-    "ignored while waiting": lambda can: True,
-    "aborted while waiting": lambda can: can.aborts,
-    "aborted while running": lambda can: can.aborts,
-    "aborted in flight": lambda can: can.aborts,
-    "load": lambda can: can.transfers,
-    "loaded in vain": lambda can: can.transfers,
-    "send": lambda can: can.transfers,
-    "load within a step": lambda can: can.transfers and can.loads_in_step,
-    "load reported again": lambda can: can.transfers and can.repeated_reports,
-    "load failed": lambda can: can.transfers and bool(can.load_failures),
-    "computed in vain": lambda can: can.transfers and can.loads_in_step and bool(can.load_failures),
-    "store to host memory": lambda can: bool(can.connectors),
-    "load from host memory": lambda can: bool(can.connectors),
-    "scheduled while another is under way": lambda can: can.async_steps > 0,
-    "token dropped": lambda can: can.runs_ahead,
-    "waits for a place for its adapter": lambda can: can.max_loras,
-    "scheduled while paused": lambda can: can.pauses,
-    "session went on": lambda can: can.sessions,
-    "reset, and those who run begin again": lambda can: can.reset,
-    "image computed": lambda can: can.encodes_images,
-    "image read": lambda can: can.encodes_images,
-    "output dropped": lambda can: can.encodes_images,
-    "draft accepted": lambda can: can.speculative_tokens > 0,
-    "draft rejected": lambda can: can.speculative_tokens > 0,
-    "forked by itself": lambda can: can.forks_itself,
-    "forked, and waits": lambda can: can.forks_itself,
-    "aborted while swapped": lambda can: can.swap and can.aborts,
-    "swap_out": lambda can: can.swap,
-    "swap_in": lambda can: can.swap,
-    "swap in beside others": lambda can: can.swap,
-    "prompt in chunks": lambda can: can.chunked,
-    "aborted within its prompt": lambda can: can.chunked and can.aborts,
-    "decodes and chunks in one step": lambda can: can.chunked and can.mixes_steps,
-    "fork": lambda can: can.fork,
-    "copy-on-write": lambda can: can.fork,
-    "three holders": lambda can: can.fork or can.caching,
-    "reserve": lambda can: can.lookahead,
-    "slide": lambda can: can.window,
-    "local attention left an entry": lambda can: can.local_attention,
-    "hit": lambda can: can.caching,
-    "hit on an evictable block": lambda can: can.caching,
-    "evict": lambda can: can.caching,
-    "cross-attention table": lambda can: can.cross,
-}
-POOL_WITNESSES: Witnesses = {
-    "reserve": lambda can: True,
-    "append": lambda can: True,
-    "drop_last": lambda can: True,
-    "pool full": lambda can: True,
-    "refused": lambda can: True,
-    "fork": lambda can: can.fork,
-    "a block twice in one call": lambda can: can.fork or can.caching,
-    "three holders": lambda can: can.fork or can.caching,
-    "hit": lambda can: can.caching,
-    "hit on an evictable block": lambda can: can.caching,
-    "evict": lambda can: can.caching,
-    "reset": lambda can: can.caching and can.reset,
-    "given up twice": lambda can: can.ignores_double_free,
-    "a content in two blocks": lambda can: can.events and can.caching and can.lost_hits == 0,
-}
-POOL_NEEDS = {
-    "refcount-exact": REFCOUNTS,
-    "no-double-free": NOTHING,
-    "no-use-after-free": NOTHING,
-    "conservation": NOTHING,
-    "no-leak-at-rest": NOTHING,
-    "hit-computed": CACHE,
-    "hit-complete": CACHE,
-    "hit-found": HITS,
-    "sharing-equal": SHARING,
-    "evict-unreferenced": CACHE,
-    "eviction-order": EVICTION,
-    "events-agree": EVENTS,
-    "lists-agree": NOTHING,
-    "admission-sound": NOTHING,
-    "failed-call-changes-nothing": NOTHING,
-    "total-calls": NOTHING,
-    "nondeterministic": REPEATED,
-}
-STORE_WITNESSES: Witnesses = {
-    "begin_store": lambda can: True,
-    "commit": lambda can: True,
-    "abort": lambda can: not can.never_fails,
-    "begin_load": lambda can: True,
-    "two loads of a key": lambda can: True,
-    "hit": lambda can: True,
-    "evict": lambda can: True,
-    "eviction with a choice": lambda can: bool(can.eviction),
-    "evict beside a load": lambda can: True,
-    "a key of the call is there, and another is evicted": lambda can: not can.evicts_on_call,
-    "pool full": lambda can: True,
-    "refused": lambda can: can.refusal_slack is not None,
-    "reported before an older one": lambda can: True,
-    "finished with a transfer under way": lambda can: True,
-    "cleared with a transfer under way": lambda can: can.reset,
-    "advance": lambda can: can.leases,
-    "expire": lambda can: can.leases,
-    "ended after its lease": lambda can: can.leases,
-    "lost its source": lambda can: can.leases and can.remote_loads,
-    "noticed again": lambda can: can.parts,
-}
-STORE_NEEDS = {
-    "refcount-exact": REFCOUNTS,
-    "no-double-free": NOTHING,
-    "no-use-after-free": NOTHING,
-    "conservation": NOTHING,
-    "no-leak-at-rest": NOTHING,
-    "hit-complete": NOTHING,
-    "hit-found": LOST_HITS,
-    "evict-unreferenced": NOTHING,
-    "eviction-order": EVICTION,
-    "lists-agree": NOTHING,
-    "failed-call-changes-nothing": NOTHING,
-    "frame-kept": NOTHING,
-    "total-calls": NOTHING,
-    "hit-written": NOTHING,
-    "promise-kept": NOTHING,
-    "pin-own": NOTHING,
-    "one-writer": NOTHING,
-    "arrived-whole": NOTHING,
-    "abort-unseen": NOTHING,
-    "source-held": NOTHING,
-    "void-told": REMOTE_LOADS,
-    "lease-ends": ENDS_LEASES,
-    "tiers-agree": COPIES_ALL,
-    "refusal-needed": REFUSALS,
-    "nondeterministic": REPEATED,
 }
 
 MANAGER = Level(

@@ -1,0 +1,67 @@
+"""What a long walk of a store must reach, and what each property needs of it."""
+
+from collections.abc import Callable, Mapping
+
+from kvproof.check.oracle.coverage import (
+    COPIES_ALL,
+    ENDS_LEASES,
+    EVICTION,
+    LOST_HITS,
+    NOTHING,
+    REFCOUNTS,
+    REFUSALS,
+    REMOTE_LOADS,
+    REPEATED,
+    Need,
+)
+from kvproof.check.protocol.capabilities import Capabilities
+
+STORE_WITNESSES: Mapping[str, Callable[[Capabilities], bool]] = {
+    "begin_store": lambda can: True,
+    "commit": lambda can: True,
+    "abort": lambda can: not can.never_fails,
+    "begin_load": lambda can: True,
+    "two loads of a key": lambda can: True,
+    "hit": lambda can: True,
+    "evict": lambda can: True,
+    "eviction with a choice": lambda can: bool(can.eviction),
+    "evict beside a load": lambda can: True,
+    "a key of the call is there, and another is evicted": lambda can: not can.evicts_on_call,
+    "pool full": lambda can: True,
+    "refused": lambda can: can.refusal_slack is not None,
+    "reported before an older one": lambda can: True,
+    "finished with a transfer under way": lambda can: True,
+    "cleared with a transfer under way": lambda can: can.reset,
+    "advance": lambda can: can.leases,
+    "expire": lambda can: can.leases,
+    "ended after its lease": lambda can: can.leases,
+    "lost its source": lambda can: can.leases and can.remote_loads,
+    "noticed again": lambda can: can.parts,
+}
+STORE_NEEDS: Mapping[str, Need] = {
+    "refcount-exact": REFCOUNTS,
+    "no-double-free": NOTHING,
+    "no-use-after-free": NOTHING,
+    "conservation": NOTHING,
+    "no-leak-at-rest": NOTHING,
+    "hit-complete": NOTHING,
+    "hit-found": LOST_HITS,
+    "evict-unreferenced": NOTHING,
+    "eviction-order": EVICTION,
+    "lists-agree": NOTHING,
+    "failed-call-changes-nothing": NOTHING,
+    "frame-kept": NOTHING,
+    "total-calls": NOTHING,
+    "hit-written": NOTHING,
+    "promise-kept": NOTHING,
+    "pin-own": NOTHING,
+    "one-writer": NOTHING,
+    "arrived-whole": NOTHING,
+    "abort-unseen": NOTHING,
+    "source-held": NOTHING,
+    "void-told": REMOTE_LOADS,
+    "lease-ends": ENDS_LEASES,
+    "tiers-agree": COPIES_ALL,
+    "refusal-needed": REFUSALS,
+    "nondeterministic": REPEATED,
+}
