@@ -35,7 +35,7 @@ unexport PYTHONUNBUFFERED
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: verify test soak soak-memory faults corpus proofs-accept proofs-record docs docs-commands docs-reference pictures browser-test check-certificates lint format typecheck bench engines-matrix false-alarms engines-test ray-test everything lock install-test peers clean help .venv
+.PHONY: verify test soak soak-memory faults corpus proofs-accept proofs-record docs docs-commands docs-reference pictures browser-test check-certificates lint format typecheck bench engines-matrix false-alarms engines-test engines-check ray-test everything lock install-test peers clean help .venv
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[.a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -125,6 +125,9 @@ gpu: ## check the data plane on a GPU, in less than nine minutes; GPU=simulated 
 
 gpu-carry: ## fetch the packages that `make gpu` needs on a machine without a network; PYTHONS="3.13" for another Python
 	$(PYTHON) -m benchmarks.gpu carry $(if $(PYTHONS),--python $(PYTHONS))
+
+engines-check: $(READY) ## hunt newer releases of engines beside those that were judged; build/ageing/ageing.md says what differs
+	$(BIN)/kvproof engines check --out build/ageing
 
 # A process can import one release, so each file has its own.
 engines-test: $(READY) ## the tests that download engine releases

@@ -1,11 +1,13 @@
 """`kvproof subjects` and `kvproof engines`: what can be checked, and the downloaded releases of engines."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kvproof.check.cli.options import LikeOption
+from kvproof.check.cli.options import LikeOption, OutOption
 from kvproof.check.runs.errors import UsageError, error_boundary
+from kvproof.check.runs.number_limits import SEED_MAX
 
 
 def subjects() -> None:
@@ -27,7 +29,10 @@ def subjects() -> None:
             say(console, f"{name:<{width}}  {level:<9}  {text}")
 
 
-engines = typer.Typer(no_args_is_help=True, help="Download a release of an engine, or list the downloaded ones.")
+engines = typer.Typer(
+    no_args_is_help=True, help="Download a release of an engine, list the downloaded ones, or check newer ones."
+)
+DEFAULT_FOLDER = Path(".kvproof/ageing")
 
 
 @engines.command()
@@ -70,3 +75,39 @@ def list_engines() -> None:
             say(console, f"{engine.name}=={engine.version}  {folder}")
         if not found:
             say(console, "None yet: `kvproof engines add vllm==0.9.2` downloads one.")
+
+
+@engines.command("check")
+def check_engines(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SUBJECT]...", help="As vllm-v1, without a release. Default: all that go on."),
+    ] = None,
+    before: Annotated[
+        str | None,
+        typer.Option("--from", metavar="RELEASE", help="Default: the newest release that the subject was judged with."),
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option("--to", metavar="RELEASE", help="Default: the newest that the package index offers.")
+    ] = None,
+    effort: Annotated[
+        str,
+        typer.Option("--effort", metavar="quick|normal|long|N", help="How much each hunt does, as for `hunt`."),
+    ] = "100000",
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, max=SEED_MAX, help="Seed of both hunts.")] = 1,
+    out: OutOption = DEFAULT_FOLDER,
+) -> None:
+    """Hunt newer releases beside those that were judged, and write one page of what differs.
+
+    For each subject: the findings that came and went, the functions of the engine that its adapter plays itself or that
+    ran and that differ, and options with another default. Exit codes: 0 if nothing is added, 6 if a finding is, if less
+    was judged or if a release cannot be driven, 4 if a hunt left something open.
+    """
+    with error_boundary():
+        from kvproof.check.hunting.ageing.check import AgeingOptions, check
+        from kvproof.check.runs.effort import effort_of
+
+        if len(names or []) != 1 and (before or after):
+            raise UsageError("--from and --to name releases of one engine; name one subject with them")
+        kind = effort_of(effort, None).name
+        raise typer.Exit(check(AgeingOptions(list(names or []), before, after, seed, kind, out)))

@@ -15,7 +15,7 @@ from typing import Any
 from kvproof.check.hosts.interrupt import is_from_outside
 from kvproof.check.protocol.finding import error_text
 from kvproof.check.protocol.manager import ManagerSubject
-from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects import UnknownSubject, replaced
 from kvproof.check.subjects.loading import EngineError, download
 from kvproof.check.subjects.loading.checkouts import AT, Checkout, checkout, digest_of, is_path, names_checkout, path_in
 from kvproof.check.subjects.loading.download import order_of
@@ -35,7 +35,7 @@ class Row:
     level: one of those above. sentence: what it is. make: returns the subject; its argument is the release, or the path
     of a checkout, or missing if the subject has neither. engine: the package that the releases are of. releases: the
     oldest and the newest release that was judged. default: the release that is taken if none is named. needs: a module
-    of an extra of kvproof that the adapter imports.
+    of an extra of kvproof that the adapter imports. is_over: later releases of the engine do not have it any more.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Row:
     default: str = ""
     is_checkout: bool = False
     needs: str = ""
+    is_over: bool = False
 
     @property
     def usage(self) -> str:
@@ -56,6 +57,11 @@ class Row:
         if self.releases is None:
             return ""
         return f"releases {_span(self)}, default {self.default_release}"
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether new releases of an engine may have it."""
+        return self.releases is not None and not self.is_over
 
     @property
     def default_release(self) -> str:
@@ -275,7 +281,16 @@ ROWS = (
         ("0.26.0", "0.33.0"),
         needs="torch",
     ),
-    Row("vllm-v0", MANAGER, "vLLM's V0 block manager", _vllm_v0(), "vllm", ("0.2.0", V0_NEWEST), V0_DEFAULT),
+    Row(
+        "vllm-v0",
+        MANAGER,
+        "vLLM's V0 block manager",
+        _vllm_v0(),
+        "vllm",
+        ("0.2.0", V0_NEWEST),
+        V0_DEFAULT,
+        is_over=True,
+    ),
     Row(
         "vllm-v0-generation1",
         MANAGER,
@@ -283,6 +298,7 @@ ROWS = (
         _vllm_v0(generation=1),
         "vllm",
         ("0.4.0", "0.6.3"),
+        is_over=True,
     ),
     Row(
         "vllm-v0-scheduler",
@@ -292,6 +308,7 @@ ROWS = (
         "vllm",
         ("0.6.5", V0_NEWEST),
         V0_DEFAULT,
+        is_over=True,
     ),
     Row("vllm-v1", MANAGER, "vLLM's V1 KV cache manager", _by("vllm.v1_manager.VllmV1"), "vllm", ("0.6.5", "0.33.0")),
     Row(
@@ -420,14 +437,21 @@ def outside_table(name: str) -> str:
         return ""
     if names_checkout(release):
         try:
-            like = checkout(row.engine, release).release
+            found = checkout(row.engine, release)
         except EngineError:
             return ""
-        return f"{name} is a checkout that is driven as release {like} of {row.engine}"
+        text = f"{name} is a checkout that is driven as release {found.release} of {row.engine}"
+        return "; ".join(filter(None, (text, replaced.sentence(row.engine, known, found.release, found.root))))
     oldest, newest = row.releases
     if order_of(oldest) <= order_of(release) <= order_of(newest):
         return ""
-    return f"{name} lies outside the releases of {row.engine} that {known} was judged with ({_span(row)})"
+    text = f"{name} lies outside the releases of {row.engine} that {known} was judged with ({_span(row)})"
+    if order_of(release) < order_of(oldest):
+        return text
+    with suppress(EngineError):
+        folder = download.find(row.engine, release)
+        text = "; ".join(filter(None, (text, replaced.sentence(row.engine, known, newest, folder))))
+    return text
 
 
 def _span(row: Row) -> str:

@@ -63,7 +63,21 @@ def gate(given: GateOptions) -> Exit:
     whole = Side(WORKING_TREE, repo.root, is_copy=False)
     head = whole if given.head is None else side_of(repo, given.head, trees / "head")
     kept = out / "bases" / _key(repo.commit(given.base), given)
-    how = hunted(repo, base, given.subject, given.like, links / "base")
+    how, then = (hunted(repo, one, given.subject, given.like, links / n) for one, n in ((base, "base"), (head, "head")))
+    code, change = compared(base, how, head, then, given, kept)
+    with explained(out / COMMENT):
+        write_atomically(out / COMMENT, comment(change, out / "head").encode("utf-8", "backslashreplace"))
+    shutil.rmtree(base.tree, ignore_errors=True)
+    say(console, f"The comment for the pull request: {out / COMMENT}")
+    return code
+
+
+def compared(base: Side, how: Hunted, head: Side, then: Hunted, given: GateOptions, kept: Path) -> tuple[Exit, Change]:
+    """Hunt both sides, and print and return what the second adds, repairs and leaves. Raises UsageError, StoreError.
+
+    how, then: the first and the second are hunted. kept: the folder in which the result of the first is kept.
+    """
+    console, out = output(), given.out.resolve()
     before = _kept(kept)
     if before is None:
         say(console, f"{base.name} is hunted; what is printed goes to {kept / SAID}")
@@ -71,7 +85,6 @@ def gate(given: GateOptions) -> Exit:
     else:
         say(console, f"{base.name} was hunted before; its result is in {kept}")
     say(console, f"{base.name}: {number(len(findings(before)), 'finding', 'findings')}. {head.name} is hunted.")
-    then = hunted(repo, head, given.subject, given.like, links / "head")
     for _ in range(ROUNDS_MAX):
         code, now = _head_of(head, then, given, before, out)
         if not (older := _older(now, how, out)):
@@ -83,11 +96,7 @@ def gate(given: GateOptions) -> Exit:
     change = Change(given.subject, base.name, head.name, _words(given), now, _fates(before, now, then, kept))
     for line, style in lines(change):
         say(console, line, style)
-    with explained(out / COMMENT):
-        write_atomically(out / COMMENT, comment(change, out / "head").encode("utf-8", "backslashreplace"))
-    shutil.rmtree(base.tree, ignore_errors=True)
-    say(console, f"The comment for the pull request: {out / COMMENT}")
-    return code
+    return code, change
 
 
 def _words(given: GateOptions) -> list[str]:

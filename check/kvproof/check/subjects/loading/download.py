@@ -78,7 +78,7 @@ def fetch(requirement: str, scratch: Path) -> Iterator[Path]:
     for wheel in wheels:
         yield _unpacked(wheel, scratch / "wheel")
     if not trees and not wheels:
-        raise EngineError(_reason(requirement, output))
+        raise EngineError(reason(requirement, output))
 
 
 def _run(requirement: str, scratch: Path, options: tuple[str, ...]) -> str:
@@ -88,7 +88,7 @@ def _run(requirement: str, scratch: Path, options: tuple[str, ...]) -> str:
     output = done.output + done.errors
     # What the network or the disk refused once, a wheel would be refused as well.
     if done.code and any(sign in output for sign in (*NO_SPACE, *NO_NETWORK)):
-        raise EngineError(_reason(requirement, output))
+        raise EngineError(reason(requirement, output))
     return output
 
 
@@ -100,7 +100,7 @@ def _unpacked(wheel: Path, into: Path) -> Path:
     return into
 
 
-def _reason(requirement: str, output: str) -> str:
+def reason(requirement: str, output: str) -> str:
     """Why pip downloaded nothing, in one line."""
     if any(sign in output for sign in NO_SPACE):
         return f"no space left while downloading {requirement}; free some, or set KVPROOF_CACHE to another disk"
