@@ -37,8 +37,6 @@ from kvproof.check.subjects.vllm.v1_connector import Connector
 from kvproof.check.subjects.vllm.v1_drafts import (
     PIPELINED,
     blocks_of_drafts,
-    drafting,
-    num_stages,
     require_slots_of_drafts,
 )
 from kvproof.check.subjects.vllm.v1_events import (
@@ -63,8 +61,9 @@ from kvproof.check.subjects.vllm.v1_observation import (
     state_size,
     with_groups,
 )
+from kvproof.check.subjects.vllm.v1_options import blocks_for_one, options_of
 from kvproof.check.subjects.vllm.v1_scheduler_loader import NoStructure, Options, import_modules, import_offloading
-from kvproof.check.subjects.vllm.v1_states import STATE_MODES, check_states, cuts_at_states, loads_groups
+from kvproof.check.subjects.vllm.v1_states import check_states, cuts_at_states, loads_groups
 from kvproof.spec.text.budgets import FCFS, PAUSED_ALL, PAUSED_NEW, PRIORITY
 from kvproof.spec.text.eviction_policy import SEQUENCE_LRU
 from kvproof.spec.text.identity import Image, Key
@@ -259,54 +258,8 @@ class VllmV1Scheduler(SchedulerAdapter):
         return OffloadingConnector(modules, config, options, groups)
 
     def _options(self, config: SchedulerConfig) -> Options:
-        """What the scheduler reads of vLLM's configuration; every option that is not given is off."""
-        return Options(
-            scheduler_config=Options(
-                max_num_seqs=config.max_num_seqs,
-                max_num_batched_tokens=config.max_num_batched_tokens,
-                max_model_len=self._length,
-                policy=config.policy,
-                async_scheduling=config.async_steps > 0,
-                chunked_prefill_enabled=config.chunked,
-                enable_chunked_prefill=config.chunked,
-                long_prefill_token_threshold=config.long_prefill_threshold,
-                prefill_schedule_interval=1,
-                watermark=0.0,
-                scheduler_reserve_full_isl=True,
-            ),
-            cache_config=Options(
-                num_gpu_blocks=config.num_gpu_blocks,
-                block_size=min(config.block_sizes),  # as the engine core sets it
-                enable_prefix_caching=config.caching,
-                mamba_cache_mode=STATE_MODES[config.caching],
-                enable_mamba_shared_prefix_checkpoint=False,
-                prefix_cache_retention_interval=config.retention,
-            ),
-            model_config=Options(max_model_len=self._length, runner_type="generate"),
-            parallel_config=Options(
-                decode_context_parallel_size=1,
-                prefill_context_parallel_size=1,
-                pipeline_parallel_size=num_stages(config),
-                data_parallel_size=1,
-                world_size=1,
-                data_parallel_rank=0,
-                data_parallel_index=0,
-            ),
-            aux_output_config=Options(),
-            observability_config=Options(per_request_spec_decode_metrics="none"),
-            kv_transfer_config=self._transfers(config),
-            kv_events_config=Options(enable_kv_cache_events=True) if config.events else None,
-            lora_config=Options(max_loras=config.max_loras) if config.max_loras else None,
-            speculative_config=drafting(config),
-            ec_manager_config=Options(get_encoder_cache_manager_obj=lambda: None),
-            num_speculative_tokens=config.speculative_tokens,
-            use_v2_model_runner=config.staggered,
-            num_lookahead_tokens=config.lookahead,
-            num_prefill_lookahead_tokens=int(config.drafting),
-            num_hash_lookahead_tokens=0,
-            max_in_flight_tokens=config.max_num_batched_tokens * (1 + config.async_steps),
-            max_concurrent_batches=1 + config.async_steps,
-        )
+        """What the scheduler reads of vLLM's configuration."""
+        return options_of(config, self._length, self._transfers(config))
 
     def _transfers(self, config: SchedulerConfig) -> Options | None:
         if not (config.transfers or config.connector):
@@ -527,9 +480,3 @@ class VllmV1Scheduler(SchedulerAdapter):
         for name in [name for name in found.tables if name not in self._requests]:
             del found.tables[name]
         return found
-
-
-def blocks_for_one(options: Options, config: Any) -> int:
-    """Blocks that one sequence of the greatest length takes at most in all groups, as the engine sizes its pool."""
-    specs = [group.kv_cache_spec for group in config.kv_cache_groups]
-    return sum(-(-spec.max_memory_usage_bytes(options) // spec.page_size_bytes) for spec in specs)
