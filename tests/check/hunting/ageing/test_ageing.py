@@ -119,6 +119,21 @@ def test_a_release_that_cannot_be_driven_is_worse(made: dict[str, Callable[[], A
     assert f"the hunt of {NAME}=={NEW} ended with exit code 2" in page()
 
 
+@pytest.mark.usefixtures("few_scopes")
+def test_an_older_release_that_cannot_be_driven_is_no_difference(
+    made: dict[str, Callable[[], Any]], tmp_path: Path
+) -> None:
+    releases(tmp_path / "cache")
+
+    def broken() -> None:
+        raise UnknownSubject("this release has no such module")
+
+    made[OLD] = broken
+    done = check(NAME, "--to", NEW)
+    assert done.exit_code == Exit.USAGE, done.output
+    assert not Path(".kvproof/ageing/ageing.md").exists()
+
+
 def test_nothing_is_hunted_where_the_newest_release_was_judged(
     made: dict[str, Callable[[], Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,10 +15,10 @@ import msgspec
 
 from kvproof.check.hosts.workers import code_digest
 from kvproof.check.hunting.ageing.differences import changed_defaults, functions_that_ran
-from kvproof.check.hunting.gate.judged import GateOptions, compared
+from kvproof.check.hunting.gate.judged import GateOptions, compared, kept_result
 from kvproof.check.hunting.gate.sides import Hunted, Side
 from kvproof.check.runs.errors import UsageError
-from kvproof.check.runs.store import RESULT, explained
+from kvproof.check.runs.store import explained
 from kvproof.check.runs.terminal import output, say
 from kvproof.check.subjects.content import installed
 from kvproof.check.subjects.loading import EngineError, download
@@ -26,9 +26,8 @@ from kvproof.check.subjects.loading.newest import newest_release
 from kvproof.check.subjects.registry import NAMED, Row
 from kvproof.check.subjects.replaced import changed, table_of
 from kvproof.reports.ageing_page import Aged, page
-from kvproof.reports.document import read, write_atomically
+from kvproof.reports.document import write_atomically
 from kvproof.reports.gate_comment import Change
-from kvproof.reports.result import Result
 from kvproof.spec.verdict import Exit
 
 PAGE = "ageing.md"
@@ -109,11 +108,12 @@ def _compared(row: Row, before: str, after: str, given: AgeingOptions) -> tuple[
     try:
         code, change = compared(sides[0], first, sides[1], second, how, kept)
     except UsageError as error:  # the adapter does not drive the release any more: this is the difference
-        if not (kept / RESULT).is_file():
+        if kept_result(kept) is None:
             raise
         code, why = Exit.WORSE_THAN_BASELINE, str(error)
         say(output(), why)
-    ran = read(kept / RESULT, Result).code
+    result = kept_result(kept)
+    ran = result.code if result else None
     found = Aged(row.name, before, after, change, why, why_unknown=ran.why_unknown if ran else "")
     found.played = _listed(changed(row.engine, row.name, before, new))
     found.ran = _listed(functions_that_ran(ran, old, new) if ran else ())

@@ -78,7 +78,7 @@ def compared(base: Side, how: Hunted, head: Side, then: Hunted, given: GateOptio
     how, then: the first and the second are hunted. kept: the folder in which the result of the first is kept.
     """
     console, out = output(), given.out.resolve()
-    before = _kept(kept)
+    before = kept_result(kept)
     if before is None:
         say(console, f"{base.name} is hunted; what is printed goes to {kept / SAID}")
         before = _base_of(base, how, given, kept)
@@ -109,7 +109,7 @@ def _key(commit: str, given: GateOptions) -> str:
     return f"{commit[:NAME_CHARACTERS]}-{hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:12]}"
 
 
-def _kept(folder: Path) -> Result | None:
+def kept_result(folder: Path) -> Result | None:
     """The result that is kept in a folder; None if there is none that finished."""
     try:
         return read_baseline(folder / RESULT)
