@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 
 from kvproof.check.protocol.fault_attribution import StandInError
 from kvproof.check.subjects.loading import download
+from kvproof.check.subjects.loading.strict import require_known
 from kvproof.check.subjects.sglang import scheduler_stubs
 from kvproof.check.subjects.sglang.scheduler import row_of
 from kvproof.check.subjects.sglang.scheduler_fakes import Outputs, Times
 from kvproof.check.subjects.sglang.scheduler_parts import Missing, kind_of
+from kvproof.check.subjects.sglang.scheduler_settings import Clock, Settings, defaults_of
 from kvproof.check.subjects.sglang.scheduler_stubs import Stubs, seal
 
 WALK = """
@@ -129,6 +132,30 @@ def test_a_row_is_found_where_each_release_keeps_it() -> None:
     assert row_of(SimpleNamespace(req_pool_idx=0, kv_allocated_len=3)) == (0, 3)
     assert row_of(SimpleNamespace(req_pool_idx=2, kv=SimpleNamespace(kv_allocated_len=3))) == (2, 3)
     assert row_of(SimpleNamespace(kv=SimpleNamespace(req_pool_idx=2, kv_allocated_len=3))) == (2, 3)
+
+
+def test_the_clock_of_the_engines_is_later_each_time_it_is_looked_at() -> None:
+    clock = Clock()
+    first, second = clock.monotonic(), clock.time()
+
+    assert first < second < first + 0.001
+
+
+def test_an_option_is_the_one_given_or_the_default_and_another_is_a_fault_of_kvproof() -> None:
+    settings = Settings({"page_size": 4}, {"page_size": None, "tp_size": 1})
+
+    assert (settings.page_size, settings.tp_size) == (4, 1)
+    with pytest.raises(AttributeError):
+        _ = settings.unknown
+    with pytest.raises(StandInError, match=r"Settings\.unknown"):
+        require_known()
+
+
+def test_the_defaults_of_a_release_are_those_that_are_constants(tmp_path: Path) -> None:
+    (tmp_path / "srt").mkdir()
+    (tmp_path / "srt" / "server_args.py").write_text("class Args:\n    size: int = 3\n    made: int = f()\n")
+
+    assert defaults_of(tmp_path) == {"size": 3}
 
 
 @pytest.mark.engine

@@ -37,16 +37,8 @@ class StandInModule(ModuleType):
     """A module of an engine that kvproof replaces. Its type shows that it is ours if a name is missing in it."""
 
 
-class Named:
-    """What fills a stub module with something of its own for each name."""
-
-    def of(self, name: str) -> Any:
-        """What has this name."""
-        raise NotImplementedError
-
-
 class StubModule(StandInModule):
-    """A module in which every name that is asked for is one and the same thing, or what a `Named` makes of it."""
+    """A module in which every name that is asked for is one and the same thing."""
 
     def __init__(self, name: str, filling: Any) -> None:
         super().__init__(name)
@@ -55,9 +47,6 @@ class StubModule(StandInModule):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if isinstance(self.filling, Named):
-            self.__dict__[name] = self.filling.of(f"{self.__name__}.{name}")
-            return self.__dict__[name]
         return self.filling
 
 

@@ -1,8 +1,8 @@
 """Two of SGLang's engines with a transport between them, as a pair.
 
-Real are both schedulers, with the queues of disaggregation, the pools and the prefix caches (`pd_loader`, `pd_side`);
-the transport is ours (`pd_wire`). The router gives a request to both sides at once, so that DECODE reserves pages
-before PREFILL computes; the first token comes with the KV.
+Real are both schedulers (`scheduler_loader`, `pd_side`), with the queues of disaggregation, the pools and the prefix
+caches; the transport is ours (`pd_wire`). The router gives a request to both sides at once, so that DECODE reserves
+pages before PREFILL computes; the first token comes with the KV.
 
 Limits: one rank on each side, full attention in one layer, no overlap of steps, no drafts, no host memory. Before
 0.5.22 only a triton kernel can allocate pages of several slots, so a block has one.
@@ -25,11 +25,11 @@ from kvproof.check.protocol.pair import (
 )
 from kvproof.check.protocol.wire import Wire
 from kvproof.check.subjects.loading.strict import require_known
-from kvproof.check.subjects.sglang.pd_fakes import CURRENT
-from kvproof.check.subjects.sglang.pd_loader import import_modules
 from kvproof.check.subjects.sglang.pd_scheduler import options_of
 from kvproof.check.subjects.sglang.pd_side import Side
-from kvproof.check.subjects.sglang.pd_wire import room_of
+from kvproof.check.subjects.sglang.pd_wire import connect, room_of
+from kvproof.check.subjects.sglang.scheduler_loader import ABORTS, DISAGGREGATION, import_scheduler
+from kvproof.check.subjects.sglang.scheduler_settings import CURRENT
 
 REST_SECONDS = 400  # longer than every time that a side waits for
 SPARE_TOKENS = 6  # a prompt that leaves fewer slots of the whole pool is refused at the front end, which is not there
@@ -64,16 +64,20 @@ class SGLangPd(PairAdapter):
 
     def __init__(self, version: str) -> None:
         self.name = f"sglang-pd {version}"
-        self._modules = import_modules(version)
-        if not self._modules.has_pages:
+        self._release = release = import_scheduler(version)
+        connect(release.of)
+        if not release.has_large_pages:
             self.capabilities = replace(self.capabilities, block_size_max=1)
-        self._sides = [Side(self._modules) for _ in SIDES]
+        self._sides = [Side(release) for _ in SIDES]
+        conn = (release.root / "srt" / "disaggregation" / "common" / "conn.py").read_text("utf-8")
+        flag = getattr(release.of["srt.environ"].envs, ABORTS, None)
+        self._features = "_send_abort_notification" in conn, flag is not None and bool(flag.get())
 
     def open(self, config: PairConfig) -> None:
         if config.slots(DECODE) != config.slots(PREFILL):
             raise Unsupported("blocks of two sizes")
         self.wire, self._managers = Wire(), dict[int, Any]()
-        prefill, decode = (options_of(self._modules, side, config) for side in SIDES)
+        prefill, decode = (options_of(self._release, side, config) for side in SIDES)
         self._settings = prefill, decode
         for side in SIDES:
             self._turn(side)
@@ -83,8 +87,8 @@ class SGLangPd(PairAdapter):
     def _turn(self, side: int) -> None:
         """Let the clock, the options and the transport be those of this side of this pair."""
         CURRENT.wire, CURRENT.side, CURRENT.managers = self.wire, side, self._managers
-        CURRENT.settings, CURRENT.kv_args = self._settings, self._modules.kv_args
-        CURRENT.features = self._modules.tells_aborts, self._modules.acknowledges
+        CURRENT.settings, CURRENT.features = self._settings, self._features
+        CURRENT.kv_args = self._release.of[f"{DISAGGREGATION}.base.conn"].KVArgs
 
     def add_request(
         self, side: int, request: int, tokens: list[int], max_tokens: int, is_offered: bool, offer: int | None

@@ -8,79 +8,95 @@ from typing import Any
 
 import torch
 
-from kvproof.check.protocol.manager import Unsupported
-from kvproof.check.protocol.pair import DECODE, PairConfig
+from kvproof.check.protocol.pair import DECODE, SIDE_NAMES, PairConfig
 from kvproof.check.protocol.wire import BYTES, Wire
-from kvproof.check.subjects.loading.stub_modules import StubObject, no, nothing
-from kvproof.check.subjects.sglang.pd_fakes import CURRENT, TURNED, Settings, Sink, given_to
-from kvproof.check.subjects.sglang.scheduler_parts import OFF_ANYWHERE, first
+from kvproof.check.subjects.loading.stub_modules import StubObject, nothing
+from kvproof.check.subjects.sglang.scheduler_fakes import Figures, Outputs
+from kvproof.check.subjects.sglang.scheduler_loader import DISAGGREGATION, MEM_CACHE, pool_of, tree_of
+from kvproof.check.subjects.sglang.scheduler_parts import MODEL, bare_scheduler, first
+from kvproof.check.subjects.sglang.scheduler_settings import CURRENT, Settings
 
 NUM_ROWS, ROW_LENGTH = 16, 128  # requests that run, and tokens of one; beyond any run
-VOCABULARY = 10_000
-OFF = (  # attributes of the scheduler that are None: each is an option, or a state that is not reached
-    *OFF_ANYWHERE,
+OFF = (  # attributes of a scheduler of a pair that are None: each is an option, or a state that is not reached
     "_chunked_req_scheduled_last_iter",
+    "_engine_paused",
+    "attn_cp_cpu_group",
+    "attn_tp_cpu_group",
+    "dp_rank",
     "enable_decode_hicache",
-    "enable_dynamic_chunking",
-    "enable_fpm",
-    "enable_hicache_storage",
-    "enable_hierarchical_cache",
-    "enable_hisparse",
-    "enable_lmcache",
-    "enable_lora",
     "enable_lora_overlap_loading",
     "enable_metrics",
     "enable_overlap",
-    "enable_overlap_mlx",
     "enable_priority_preemption",
     "enable_priority_scheduling",
-    "enable_unified_cache_external_linker",
     "enable_skip_finishing_decode",
-    "enable_unified_memory",
-    "enable_continuous_input_polling",
-    "is_hybrid_swa",
-    "is_mixed_chunk",
+    "kv_checksum_computer",
     "lora_drainer",
-    "processed_tokens_counter",
-    "require_mlp_sync",
+)
+ZERO = (  # ranks, and figures that up to 0.5.12 are the scheduler's own
+    "attn_dp_rank",
+    "attn_tp_rank",
+    "forward_ct_decode",
+    "gpu_id",
+    "min_new_token_ratio",
+    "new_token_ratio",
+    "new_token_ratio_decay",
+    "num_generated_tokens",
+    "num_retracted_reqs",
+    "pp_rank",
+    "random_seed",
+    "tp_rank",
+)
+ONE = ("attn_tp_size", "kv_shard_widening", "pp_size", "tp_size")
+SAYS_NOTHING = (  # methods whose answers nobody needs, most of them the scheduler's own up to 0.5.12
+    "_get_num_pending_tokens",
+    "maybe_send_health_check_signal",
+    "report_decode_stats",
+    "report_prefill_stats",
+    "send_abort_output",
+    "stream_output",
 )
 
 
-def of_ours(name: str, kind: Any, **methods: Any) -> Any:
-    """An object of a class of the release, without its constructor. What it lacks is a fault of ours."""
-    return object.__new__(type(name, (kind,), {"__module__": __name__} | methods))
-
-
-def new_scheduler(modules: StubObject, side: int, config: PairConfig, wire: Wire) -> Any:
+def new_scheduler(release: StubObject, side: int, config: PairConfig, wire: Wire) -> Any:
     """A scheduler with an empty pool. Raises Unsupported."""
     page = config.slots(side)
     size = (config.num_blocks(side) - 1) * page
-    scheduler = of_ours("Engine", modules.scheduler.Scheduler)
-    table = _table(modules, side)
-    allocator = _allocator(modules, page, size, _kv_pool(modules, config, side, wire))
-    runner = StubObject(
-        attn_backend=None,
-        prefill_aware_swa=False,
-        kv_cache_dtype_str="auto",
-        effective_logical_max_total_num_tokens=size,
-        effective_max_total_num_tokens=size,
-        max_token_pool_size=size,
+    table = _table(release, side)
+    pool = pool_of(release, size, page, torch.int32, _kv_pool(release, config, side, wire))
+    outputs, policy = Outputs(), release.of["srt.managers.schedule_policy"].SchedulePolicy
+    sizes = dict.fromkeys(
+        ("effective_logical_max_total_num_tokens", "effective_max_total_num_tokens", "max_token_pool_size"), size
     )
-    scheduler.__dict__.update(dict.fromkeys(OFF))
-    scheduler.__dict__.update(
-        **_around(),
-        req_to_token_pool=table,
-        token_to_kv_pool_allocator=allocator,
-        tree_cache=_cache(modules, config, page, table, allocator),
-        max_total_num_tokens=size,
+    runner = StubObject(attn_backend=None, prefill_aware_swa=False, kv_cache_dtype_str="auto", **sizes)
+    tree = tree_of(release, config.caching, table, pool, page)
+    plain = dict.fromkeys(OFF) | dict.fromkeys(ZERO, 0) | dict.fromkeys(ONE, 1) | dict.fromkeys(SAYS_NOTHING, nothing)
+    scheduler = bare_scheduler(
+        release,
+        **plain,
+        attn_tp_group=StubObject(cpu_group=None),
         chunked_prefill_size=config.max_num_batched_tokens,
+        future_map=StubObject(stash=nothing),
+        ipc_channels=StubObject(send_to_tokenizer=outputs),
         max_prefill_bs=NUM_ROWS,
         max_prefill_tokens=config.max_num_batched_tokens,
         max_running_requests=NUM_ROWS,
+        max_total_num_tokens=size,
+        maybe_prepare_mlp_sync_batch=first,  # up to 0.5.12 it is the scheduler's own
+        metrics_reporter=Figures(),
+        model_config=ONE_LAYER,
+        new_token_ratio_tracker=StubObject(current=0.0, decay_step=nothing, reset=nothing),
+        output_streamer=outputs,
         page_size=page,
-        running_batch=modules.batch.ScheduleBatch(reqs=[], batch_is_full=False),
+        policy=policy("fcfs", tree, False, False, True),
+        req_to_token_pool=table,
+        return_health_check_ipcs=[],
+        running_batch=release.ScheduleBatch(reqs=[], batch_is_full=False),
+        send_to_tokenizer=outputs,
         server_args=CURRENT.settings[side],
+        token_to_kv_pool_allocator=pool,
         tp_worker=StubObject(is_hybrid_swa=False, model_runner=runner),
+        tree_cache=tree,
         waiting_queue=[],
     )
     scheduler.init_disaggregation()
@@ -90,123 +106,26 @@ def new_scheduler(modules: StubObject, side: int, config: PairConfig, wire: Wire
     return scheduler
 
 
-def _around() -> dict[str, Any]:
-    """What is around a scheduler."""
-    return _reports() | _ranks() | _parts()
+ONE_LAYER = StubObject(
+    **vars(MODEL),
+    is_matryoshka=False,
+    is_hybrid_swa=False,
+    hf_config=StubObject(),
+    hf_text_config=StubObject(),
+    num_hidden_layers=1,
+    num_key_value_heads=1,
+    get_total_num_kv_heads=lambda: 1,
+)
 
 
-def _reports() -> dict[str, Any]:
-    """What it reports to, and its figures; some of them, up to 0.5.12, are the scheduler's own."""
-    return {
-        "forward_ct": 0,
-        "ipc_channels": Sink(),
-        "load_inquirer": Sink(),
-        "metrics_reporter": StubObject(
-            enable_metrics=False,
-            current_scheduler_metrics_enabled=False,
-            num_generated_tokens=0,
-            forward_ct_decode=0,
-            num_retracted_reqs=0,
-            report_prefill_stats=nothing,
-            report_decode_stats=nothing,
-        ),
-        "output_streamer": Sink(),
-        "return_health_check_ipcs": [],
-        "scheduler_stage_metrics": Sink(),
-        "send_abort_output": nothing,
-        "new_token_ratio": 0.0,
-        "new_token_ratio_decay": 0.0,
-        "min_new_token_ratio": 0.0,
-        "forward_ct_decode": 0,
-        "num_generated_tokens": 0,
-        "num_retracted_reqs": 0,
-        "send_to_tokenizer": Sink(),
-        "_get_num_pending_tokens": nothing,
-        "stream_output": nothing,
-        "report_prefill_stats": nothing,
-        "report_decode_stats": nothing,
-        "maybe_send_health_check_signal": nothing,
-    }
-
-
-def _ranks() -> dict[str, Any]:
-    """It is alone: no other rank, and no parallelism."""
-    return {
-        "attn_cp_cpu_group": None,
-        "attn_tp_cpu_group": None,
-        "attn_tp_group": StubObject(cpu_group=None),
-        "attn_tp_rank": 0,
-        "attn_tp_size": 1,
-        "dp_attn_adapter": StubObject(maybe_convert_decode_to_extend=first, maybe_prepare_mlp_sync_batch=first),
-        "gpu_id": 0,
-        "kv_shard_widening": 1,
-        "ps": TURNED,
-        "pp_rank": 0,
-        "pp_size": 1,
-        "tp_rank": 0,
-        "tp_size": 1,
-        "attn_dp_rank": 0,
-        "dp_rank": None,
-        "maybe_prepare_mlp_sync_batch": first,  # up to 0.5.12 it is the scheduler's own
-    }
-
-
-def _parts() -> dict[str, Any]:
-    """Its parts that are off, or that belong to the model."""
-    policy = StubObject(calc_priority=no, shortest_prefill_chunk_limit=nothing)
-    return {
-        "_prefill_decode_interval_remaining": 0,
-        "_engine_paused": False,
-        "beam_coordinator": StubObject(
-            pending_member_rows=lambda *arguments: 0, retire_group=nothing, commit_decode=lambda batch: set()
-        ),
-        "device": "cpu",
-        "future_map": Sink(),
-        "grammar_manager": StubObject(has_waiting_grammars=no, abort_requests=nothing),
-        "is_generation": True,
-        "kv_checksum_computer": None,
-        "model_config": StubObject(
-            vocab_size=VOCABULARY,
-            is_encoder_decoder=False,
-            is_matryoshka=False,
-            is_hybrid_swa=False,
-            hf_config=StubObject(),
-            hf_text_config=StubObject(),
-            num_hidden_layers=1,
-            num_key_value_heads=1,
-            self_opened_think_start_ids=None,
-            think_end_id=None,
-            think_end_ids=None,
-            get_total_num_kv_heads=lambda: 1,
-        ),
-        "model_worker": Sink(),
-        "new_token_ratio_tracker": StubObject(current=0.0, decay_step=nothing, reset=nothing),
-        "ngram_embedding_manager": StubObject(prepare_for_forward=first),
-        "policy": policy,
-        "prefill_decode_interval": 0,
-        "priority_scheduling_preemption_threshold": 0,
-        "random_seed": 0,
-        "spec_algorithm": StubObject(
-            is_none=lambda: True,
-            is_eagle=no,
-            is_dflash=no,
-            is_standalone=no,
-            supports_spec_v2=no,
-            is_ngram=no,
-            carries_draft_hidden_states=no,
-            build_disagg_draft_input=nothing,
-        ),
-    }
-
-
-def _table(modules: StubObject, side: int) -> Any:
+def _table(release: StubObject, side: int) -> Any:
     """The rows of requests."""
     if side == DECODE:
-        return modules.decode.DecodeReqToTokenPool(NUM_ROWS, ROW_LENGTH, "cpu", False, NUM_ROWS)
-    return modules.memory.ReqToTokenPool(NUM_ROWS, ROW_LENGTH, "cpu", False)
+        return release.of[f"{DISAGGREGATION}.decode"].DecodeReqToTokenPool(NUM_ROWS, ROW_LENGTH, "cpu", False, NUM_ROWS)
+    return release.of[f"{MEM_CACHE}.memory_pool"].ReqToTokenPool(NUM_ROWS, ROW_LENGTH, "cpu", False)
 
 
-def _kv_pool(modules: StubObject, config: PairConfig, side: int, wire: Wire) -> Any:
+def _kv_pool(release: StubObject, config: PairConfig, side: int, wire: Wire) -> Any:
     """The release's pool of keys and values of one layer, over the memory of the wire."""
     page, num_pages = config.slots(side), config.num_blocks(side)
     memories = [wire.memory(side, num_pages, page) for _ in range(2)]
@@ -214,7 +133,11 @@ def _kv_pool(modules: StubObject, config: PairConfig, side: int, wire: Wire) -> 
     tensors = [torch.frombuffer(memory.buffer, dtype=torch.int32).view(shape) for memory in memories]
     sizes = [one.nbytes for one in tensors], [page * BYTES] * len(tensors)
     places = [one.data_ptr() for one in tensors], *sizes
-    pool = of_ours("KvPool", modules.memory.MHATokenToKVPool, get_contiguous_buf_infos=lambda pool: places)
+    kind = release.of[f"{MEM_CACHE}.memory_pool"].MHATokenToKVPool
+    methods = {"__module__": __name__, "get_contiguous_buf_infos": lambda pool: places}
+    pool: Any = object.__new__(
+        type("KvPool", (kind,), methods)
+    )  # without its constructor; what it lacks is a fault of ours
     pool.__dict__.update(
         use_hnd=False,
         size=(num_pages - 1) * page,
@@ -237,29 +160,17 @@ def _kv_pool(modules: StubObject, config: PairConfig, side: int, wire: Wire) -> 
     return pool
 
 
-def _allocator(modules: StubObject, page: int, size: int, pool: Any) -> Any:
-    kinds = modules.allocator
-    if page == 1:
-        return kinds.TokenToKVPoolAllocator(size, torch.int32, "cpu", pool, False)
-    if not modules.has_pages:
-        raise Unsupported("only a triton kernel of this release can allocate pages of several slots")
-    return kinds.PagedTokenToKVPoolAllocator(size, page, torch.int32, "cpu", pool, False)
-
-
-def _cache(modules: StubObject, config: PairConfig, page: int, table: Any, allocator: Any) -> Any:
-    of = modules.of
-    params = of["srt.mem_cache.cache_init_params"].CacheInitParams(not config.caching, table, allocator, page)
-    if of["srt.mem_cache.unified_cache.tree_core_registry"] is not None:
-        params.tree_components = (of["srt.mem_cache.unified_cache.components"].ComponentType.FULL,)
-        return modules.unified.UnifiedRadixCache(params)
-    return (
-        of["srt.mem_cache.radix_cache"].RadixCache(params)
-        if config.caching
-        else (of["srt.mem_cache.chunk_cache"].ChunkCache(params))
-    )
-
-
-def options_of(modules: StubObject, side: int, config: PairConfig) -> Settings:
-    """The options of a side."""
-    given = given_to(side, config.slots(side), config.caching, config.max_num_batched_tokens)
-    return Settings(given, modules.defaults)
+def options_of(release: StubObject, side: int, config: PairConfig) -> Settings:
+    """The options of a side that are not the release's defaults."""
+    given = {
+        "disaggregation_mode": SIDE_NAMES[side],
+        "disaggregation_transfer_backend": "mooncake",
+        "disaggregation_decode_enable_radix_cache": config.caching and side == DECODE,
+        "disaggregation_decode_retraction_backup": "cpu_tensor",
+        "disable_radix_cache": not config.caching,
+        "page_size": config.slots(side),
+        "chunked_prefill_size": config.max_num_batched_tokens,
+        "max_prefill_tokens": config.max_num_batched_tokens,
+        "num_reserved_decode_tokens": 1,
+    }
+    return Settings(given, release.defaults)

@@ -18,19 +18,18 @@ from kvproof.check.protocol.pair import DECODE, PREFILL, Offer, PairConfig, Pair
 from kvproof.check.protocol.scheduler import Chunk
 from kvproof.check.protocol.wire import Wire
 from kvproof.check.subjects.loading.stub_modules import StubObject
-from kvproof.check.subjects.sglang.pd_fakes import CURRENT, Settings
-from kvproof.check.subjects.sglang.pd_loader import abort_of
-from kvproof.check.subjects.sglang.pd_scheduler import NUM_ROWS, VOCABULARY, new_scheduler
+from kvproof.check.subjects.sglang.pd_scheduler import NUM_ROWS, new_scheduler
 from kvproof.check.subjects.sglang.pd_wire import Manager
+from kvproof.check.subjects.sglang.scheduler_fakes import VOCABULARY, AbortReq, Result, sampling_of
+from kvproof.check.subjects.sglang.scheduler_settings import CURRENT
 
 
 class Side:
     """One engine of a pair."""
 
-    def __init__(self, modules: StubObject) -> None:
-        self._modules = modules
-        self._has_arrays = hasattr(modules.of["srt.mem_cache.radix_cache"], "array")  # from 0.5.13
-        decide = modules.scheduler.Scheduler.get_next_disagg_decode_batch_to_run
+    def __init__(self, release: StubObject) -> None:
+        self._release = release
+        decide = release.Scheduler.get_next_disagg_decode_batch_to_run
         self._has_plans = "running_batch" in inspect.signature(decide).parameters
 
     # Making it ------------------------------------------------------------------------------------------------------
@@ -42,20 +41,18 @@ class Side:
         self._left: set[int] = set()  # whose user has left
         self._loads: list[PairLoad] = []
         self._batch: Any = None
-        self.scheduler = new_scheduler(self._modules, side, config, wire)
+        self.scheduler = new_scheduler(self._release, side, config, wire)
 
     # Requests -------------------------------------------------------------------------------------------------------
 
     def come(self, request: int, room: int, tokens: list[int], max_tokens: int) -> None:
         """A request comes, for a room."""
-        sampling = Settings(
-            {"max_new_tokens": max_tokens, "ignore_eos": True, "n": 1, "stop_strs": (), "stop_regex_strs": ()},
-            dict.fromkeys(("min_new_tokens", "stop_token_ids", "custom_params", "beam_width", "stop_regex_max_len")),
-        )
-        self.requests[request] = req = self._modules.batch.Req(
-            f"request {request}.",
+        sampling = sampling_of(max_tokens)
+        sampling.ignore_eos = True
+        self.requests[request] = req = self._release.Req(
+            f"{request:08}",
             "",
-            array("q", tokens) if self._has_arrays else tokens,
+            array("q", tokens) if self._release.has_arrays else tokens,
             sampling,
             eos_token_ids=set(),
             bootstrap_host="prefill",
@@ -70,7 +67,7 @@ class Side:
     def abort(self, request: int) -> None:
         """The user of a request leaves."""
         self._left.add(request)
-        self.scheduler.abort_request(abort_of(self.requests[request].rid))
+        self.scheduler.abort_request(AbortReq(self.requests[request].rid))
 
     # Steps ----------------------------------------------------------------------------------------------------------
 
@@ -132,7 +129,7 @@ class Side:
         if batch is not None:
             tokens = [sampled.get(self.number_of(req), 0) for req in batch.reqs]
             batch.output_ids = torch.tensor(tokens)  # as `run_batch` sets it; from 0.5.13 on nobody reads it
-            result = self._modules.results.GenerationBatchResult(next_token_ids=batch.output_ids)
+            result = Result(batch.output_ids)
             if self.side == PREFILL:
                 scheduler.process_batch_result_disagg_prefill(batch, result)
             else:
@@ -171,7 +168,9 @@ class Side:
         row = self.scheduler.req_to_token_pool.req_to_token.numpy()[number, : num_allocated(req)]
         for place, slot in enumerate(row):
             if slot != row[place - place % self._page] + place % self._page:
-                raise EngineFailure(f"position {place} of {req.rid} is in slot {slot}, not in its page: {row.tolist()}")
+                raise EngineFailure(
+                    f"position {place} of {name_of(req)} is in slot {slot}, not in its page: {row.tolist()}"
+                )
         return [int(slot) // self._page for slot in row[:: self._page]]
 
     def observe(self) -> Observation:
@@ -206,7 +205,7 @@ class Side:
     def kept(self) -> dict[str, list[str]]:
         """The queues that are not empty, and the rows and slots for metadata that are in use."""
         scheduler = self.scheduler
-        found = {name: [req.rid for req in queue] for name, queue in self._queues().items() if queue}
+        found = {name: [name_of(req) for req in queue] for name, queue in self._queues().items() if queue}
         metadata = scheduler.req_to_metadata_buffer_idx_allocator
         if number := metadata.size - metadata.available_size():
             found["slots for metadata"] = [str(number)]
@@ -214,6 +213,11 @@ class Side:
         if number := NUM_ROWS * (1 + self.side) - table.available_size():
             found["rows of requests"] = [str(number)]
         return found
+
+
+def name_of(req: Any) -> str:
+    """The name of a request."""
+    return f"request {int(req.rid)}"
 
 
 def row_of(req: Any) -> int | None:

@@ -14,8 +14,8 @@ from kvproof.check.protocol.pair import DECODE, PREFILL
 from kvproof.check.protocol.wire import FAILED as COPY_FAILED
 from kvproof.check.protocol.wire import Copy, Message
 from kvproof.check.subjects.loading.strict import Strict
-from kvproof.check.subjects.loading.stub_modules import StubObject
-from kvproof.check.subjects.sglang.pd_fakes import CURRENT, GivenUp
+from kvproof.check.subjects.loading.stub_modules import StubObject, nothing
+from kvproof.check.subjects.sglang.scheduler_settings import CURRENT, GivenUp
 
 FAILED, BOOTSTRAPPING, WAITING_FOR_INPUT, _, SUCCESS = range(5)  # of SGLang's `KVPoll`
 TIMEOUT_SECONDS = 300  # of a room that waits for the other side: SGLang's default for both
@@ -336,6 +336,14 @@ class Receiver(End):
             generation = self.kv_mgr.expect_ack(self.room)
         self.kv_mgr.say(Body(ABORT, self.room, generation=generation))
         self.abort_notified = True
+
+
+def connect(of: dict[str, Any]) -> None:
+    """Let the modules of a release have this transport."""
+    for module in of.values():
+        for name, thing in (("get_kv_class", class_of), ("_make_abort_req", nothing)):  # nobody hears of aborts
+            if hasattr(module, name):
+                setattr(module, name, thing)
 
 
 def class_of(backend: Any, kind: Any) -> Any:

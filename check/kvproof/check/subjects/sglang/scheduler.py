@@ -30,6 +30,7 @@ from kvproof.check.protocol.fault_attribution import EngineFailure
 from kvproof.check.protocol.manager import Assumption, Observation, Unsupported
 from kvproof.check.protocol.scheduler import ABORTED, Access, Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
+from kvproof.check.subjects.loading.strict import require_known
 from kvproof.check.subjects.sglang.manager import first_slots
 from kvproof.check.subjects.sglang.request_key import keys_given
 from kvproof.check.subjects.sglang.scheduler_fakes import VOCABULARY, AbortReq, Outputs, Result, sampling_of
@@ -136,7 +137,7 @@ class SGLangScheduler(SchedulerAdapter):
             "cache_salt": salt,
             "lora_id": adapter,
             "vocab_size": VOCABULARY,
-            "disagg_mode": self._release.no_disaggregation,
+            "disagg_mode": self._release.modes.NULL,
             "eos_token_ids": set(),
             "priority": self._priorities.pop(request.number, None),
         }
@@ -183,6 +184,7 @@ class SGLangScheduler(SchedulerAdapter):
         if batch is None and scheduler.last_batch is None:
             self._idle()
         scheduler.last_batch = batch
+        require_known()
         if batch is None:
             return Step(None), ScheduledStep(prompts=[])
         chunks, prompts = [], []
@@ -233,6 +235,7 @@ class SGLangScheduler(SchedulerAdapter):
             processor.process_batch_result_prefill(batch, result)
         else:
             processor.process_batch_result_decode(batch, result)
+        require_known()
         self._forget(finished)
 
     # Observation ------------------------------------------------------------------------------------------------------

@@ -9,13 +9,14 @@ from typing import Any
 from kvproof.check.subjects.loading.stub_modules import StubObject, no, nothing
 
 VOCABULARY = 1 << 62
-PASSED_ON = ("set_", "observe_")  # how the names of those methods begin by which times are noted
+PASSED_ON = ("set_", "observe_", "compute_")  # how the names of those methods begin by which times are noted
 
 
 class Times:
     """The times of a request, which nobody reads but the order of the waiting requests: a clock that counts."""
 
     trace_ctx = StubObject(abort=nothing)
+    prefill_retry_count = 0
     clock = 0
 
     def __init__(self, **options: Any) -> None:
@@ -37,6 +38,13 @@ class AbortReq:
     def __init__(self, rid: str = "", abort_all: bool = False, **others: Any) -> None:
         self.rid, self.abort_all = rid, abort_all
         self.abort_message = self.finished_reason = None
+
+
+class NoLogprobs:
+    """What computes the probabilities of tokens, for which nobody asks."""
+
+    def __init__(self, **options: Any) -> None:
+        """There are no options."""
 
 
 class Sampling:
@@ -99,7 +107,9 @@ class Result:
 
     num_correct_drafts_per_req_cpu = None
     num_correct_drafts = 0
-    auxiliary_host_output = copy_done = indexer_topk_output = logits_output = routed_experts_output = None
+    next_draft_input = auxiliary_host_output = copy_done = indexer_topk_output = logits_output = (
+        routed_experts_output
+    ) = None
     extend_input_len_per_req = extend_logprob_start_len_per_req = None
     can_run_cuda_graph = grammar_advanced = skipped_output_comm = False
 
@@ -113,11 +123,13 @@ class Result:
 class NoSpeculation:
     """The algorithm that proposes drafts: there is none, so it is none of those that the engine knows."""
 
+    build_disagg_draft_input = staticmethod(nothing)
+
     def is_none(self) -> bool:
         return True
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith(("is_", "supports_")):
+        if not name.startswith(("is_", "supports_", "carries_")):
             raise AttributeError(name)
         return no
 

@@ -1,35 +1,47 @@
-"""SGLang's own scheduler, importable with torch and numpy, without a device, a tokenizer, other processes and metrics.
+"""SGLang's own scheduler, also with its disaggregation, importable with torch and numpy alone.
 
 Real are the scheduler, its batches, requests and policies, what a result does to a request, the allocation for a
-batch, the invariant checker, and what `loader` imports. Every other module is a stub in which each name is a type of
-its own that cannot be instantiated, called or read: a part of the engine that is used and not stood in for fails by
-its name. What is used when the modules are imported, or while the scheduler runs, is named below.
+batch, the invariant checker, the queues of disaggregation, and what `loader` imports. Every other module is a stub in
+which each name is a type of its own that cannot be instantiated, called or read: a part of the engine that is used and
+not stood in for fails by its name. What is used when the modules are imported, or while the scheduler runs, is below.
 """
 
 import inspect
 import logging
+import os
+import sys
+import warnings
 from collections import namedtuple
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.subjects.loading import download, stub_modules
+from kvproof.check.subjects.loading.partial_import import StandInModule
 from kvproof.check.subjects.loading.stub_modules import StubObject, no, nothing
 from kvproof.check.subjects.sglang import loader
-from kvproof.check.subjects.sglang.scheduler_fakes import AbortReq, Sampling, Times
+from kvproof.check.subjects.sglang.scheduler_fakes import AbortReq, NoLogprobs, Sampling, Times
+from kvproof.check.subjects.sglang.scheduler_settings import CURRENT, Distributed, Log, defaults_of, turned
 from kvproof.check.subjects.sglang.scheduler_stubs import Stubs, seal
 
-MEM_CACHE = loader.MEM_CACHE
-CORE = "SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND"  # of the unified tree, from 0.5.20 on in Python and in Rust
-CONSERVATIVENESS = 0.3  # as servers are set that shall admit much, and retract some
-
+MEM_CACHE, DISAGGREGATION = loader.MEM_CACHE, "srt.disaggregation"
+PARTS = "srt.managers.scheduler_components"
+ABORTS = "SGLANG_DISAGGREGATION_DEFERRED_DECODE_KV_RELEASE"
 REAL = (
-    *(f"srt.mem_cache.{name}" for name in loader.REAL),
+    *(f"{MEM_CACHE}.{name}" for name in loader.REAL),
     *loader.ALSO_REAL,
     "srt.beam_search.batch_tail",
     "srt.beam_search.fork",
-    "srt.disaggregation.decode_schedule_batch_mixin",
-    "srt.disaggregation.utils",
+    f"{DISAGGREGATION}.base",
+    f"{DISAGGREGATION}.base.conn",
+    f"{DISAGGREGATION}.decode",
+    f"{DISAGGREGATION}.decode_hicache_mixin",
+    f"{DISAGGREGATION}.decode_schedule_batch_mixin",
+    f"{DISAGGREGATION}.prefill",
+    f"{DISAGGREGATION}.utils",
     "srt.dllm.mixin.req",
     "srt.environ",
     "srt.managers.batch_tail",
@@ -37,17 +49,21 @@ REAL = (
     "srt.managers.schedule_batch",
     "srt.managers.schedule_policy",
     "srt.managers.scheduler",
-    "srt.managers.scheduler_components.batch_result_processor",
-    "srt.managers.scheduler_components.invariant_checker",
-    "srt.managers.scheduler_components.new_token_ratio_tracker",
-    "srt.managers.scheduler_components.pool_stats_observer",
-    "srt.mem_cache.allocation",
-    "srt.mem_cache.allocation_sizing",
-    "srt.mem_cache.allocator.prefill_budget",
-    "srt.mem_cache.allocator.swa",
-    "srt.mem_cache.base_swa_memory_pool",
-    "srt.mem_cache.memory_budget",
-    "srt.mem_cache.prefill_budget",
+    f"{PARTS}.batch_result_processor",
+    f"{PARTS}.invariant_checker",
+    f"{PARTS}.new_token_ratio_tracker",
+    f"{PARTS}.pool_stats_observer",
+    "srt.managers.scheduler_output_processor_mixin",
+    "srt.managers.utils",
+    f"{MEM_CACHE}.allocation",
+    f"{MEM_CACHE}.allocation_sizing",
+    f"{MEM_CACHE}.allocator.prefill_budget",
+    f"{MEM_CACHE}.allocator.swa",
+    f"{MEM_CACHE}.base_swa_memory_pool",
+    f"{MEM_CACHE}.kv_cache_builder",
+    f"{MEM_CACHE}.memory_budget",
+    f"{MEM_CACHE}.prefill_budget",
+    f"{MEM_CACHE}.swa_memory_pool",
     "srt.model_executor.forward_batch_info",
 )
 OUTSIDE = (  # packages that the engine imports around its scheduler
@@ -67,69 +83,17 @@ OUTSIDE = (  # packages that the engine imports around its scheduler
     "xgrammar",
     "zmq",
 )
-
-
-def yes(*arguments: Any) -> bool:
-    """A stub function that says that something is there."""
-    return True
-
-
-class Settings(StubObject):
-    """The settings of a server without options that change what is driven; one that is missing fails by its name."""
-
-
-FEATURES = StubObject(
-    enable_encoder_swa_bounded_replay=False, enable_return_hidden_states=False, return_hidden_states_mode=None
-)
-SETTINGS = Settings(
-    **vars(loader.plain_settings()),
-    schedule_conservativeness=CONSERVATIVENESS,
-    enable_flexkv=False,
-    enable_hisparse=False,
-    enable_metrics=False,
-    pp_size=1,
-    pp_max_micro_batch_size=1 << 10,
-    prefill_max_requests=None,
-    radix_eviction_policy="lru",
-    retraction_policy="length",
-    schedule_low_priority_values_first=True,
-    schedule_policy="fcfs",
-    attention_backend="torch_native",
-    attn=StubObject(backend="torch_native"),
-    disable_overlap_schedule=False,
-    enable_mamba_extra_buffer=no,
-    enable_mamba_extra_buffer_lazy=no,
-    attn_dcp_size=1,
-    dcp_enabled=False,
-    dcp_size=1,
-    weight_version=None,
-    decode_log_interval=1 << 30,
-    disaggregation_decode_enable_offload_kvcache=False,
-    is_config_namespace_published=yes,
-    features=FEATURES,
-    mamba=StubObject(enable_mamba_extra_buffer=False, enable_mamba_extra_buffer_lazy=False),
-)
 GIVES = (
     "get_context",
     "get_device",
     "get_exec",
-    "get_global_server_args",
+    "get_flags",
     "get_lora",
     "get_mm",
     "get_parallel",
     "get_schedule",
     *loader.SETTINGS,
 )
-
-
-def number_of(request: Any) -> int:
-    """A hash that does not depend on addresses, so that sets of requests have the same order each time."""
-    return int(request.rid)
-
-
-def settings(*arguments: Any) -> Settings:
-    """What any part of the engine gets as its settings."""
-    return SETTINGS
 
 
 def backends(*arguments: Any) -> tuple[str, str]:
@@ -145,96 +109,153 @@ class Range(namedtuple("Range", "start end")):
         return int(self.end - self.start)
 
 
+class Address(namedtuple("Address", "host port")):
+    """The address of a host and a port."""
+
+    def to_host_port_str(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
 def flattened(arrays: list[Any], pinned: bool) -> Any:
     """The numbers of all arrays as one tensor."""
-    import torch
-
     return torch.tensor([*chain.from_iterable(arrays)], dtype=torch.int64)
 
 
-UTILS = loader.UTILS | {"Range": Range, "flatten_arrays_to_pinned_cpu": flattened}
-CONTEXT: dict[str, Any] = dict.fromkeys(GIVES, settings) | {
+def on_device(data: Any, *, dtype: Any = None, **options: Any) -> torch.Tensor:
+    """A tensor of these numbers: a stand-in for a copy to the device."""
+    return torch.as_tensor(data, dtype=dtype)
+
+
+def zero(*arguments: Any) -> int:
+    """The rank among all of a kind."""
+    return 0
+
+
+def one(*arguments: Any) -> int:
+    """The number of ranks of a kind."""
+    return 1
+
+
+UTILS = loader.UTILS | {"Range": Range, "flatten_arrays_to_pinned_cpu": flattened, "async_h2d": on_device}
+CONTEXT: dict[str, Any] = dict.fromkeys(GIVES, turned) | {
     "attention_backends": backends,
-    "get_flags": settings,
     "mamba_extra_buffer_enabled": no,
     "mamba_extra_buffer_lazy_enabled": no,
 }
-STAND_INS: dict[str, dict[str, Any]] = {
-    **{name: names for name, names in loader.STAND_INS.items() if name != "srt.environ"},
+RANKS = {
+    f"get_attention_{kind}_{what}": answer
+    for kind in ("cp", "dp", "tp")
+    for what, answer in (("rank", zero), ("size", one))
+}
+STAND_INS: dict[str, dict[str, Any]] = loader.STAND_INS | {
+    "srt.configs.model_config": {"is_minimax_sparse": no},
     "srt.layers.attention.dsa.utils": {"is_dsa_prefill_cp_in_seq_split": no},
+    "srt.layers.attention.nsa.utils": {"is_nsa_prefill_cp_in_seq_split": no},
+    "srt.layers.dp_attention": RANKS | {"get_attention_tp_group": turned},
     "srt.layers.utils.cp_utils": {"is_prefill_context_parallel_enabled": no},
     "srt.managers.io_struct": {"AbortReq": AbortReq},
-    "srt.managers.scheduler_components.metrics_reporter": {"PrefillStats": StubObject(from_adder=nothing)},
+    f"{PARTS}.logprob_result_processor": {"SchedulerLogprobResultProcessor": NoLogprobs},
+    f"{PARTS}.metrics_reporter": {"PrefillStats": StubObject(from_adder=nothing)},
+    "srt.metrics.collector": {"TimeStats": Times},
     "srt.observability.req_time_stats": {
         "SchedulerReqTimeStats": Times,
+        "APIServerReqTimeStats": Times,
         "set_schedule_time_batch": nothing,
         "set_time_batch": nothing,
     },
+    "srt.observability.scheduler_metrics_mixin": {"PrefillStats": StubObject(from_adder=nothing)},
+    "srt.observability.trace": {"flush_trace_batch": nothing},
     "srt.runtime_context": CONTEXT,
     "srt.sampling.sampling_batch_info": {"SamplingBatchInfo": Sampling},
     "srt.server_args": CONTEXT,
     "srt.state_capturer.indexer_topk": {"get_global_indexer_capturer": nothing},
     "srt.state_capturer.routed_experts": {"get_global_experts_capturer": nothing},
     "srt.utils": UTILS,
-    "srt.utils.weight_versions": {"compute_weight_version_spans": nothing},
     "srt.utils.common": UTILS,
+    "srt.utils.network": {"NetworkAddress": Address},
+    "srt.utils.weight_versions": {"compute_weight_version_spans": nothing},
 }
 
 
 def import_scheduler(version: str, cache: Path | None = None) -> StubObject:
-    """Import what the adapter uses of a release, from its sources. Raises EngineError if it was not downloaded."""
+    """Import what the adapters use of a release, from its sources. Raises EngineError if it was not downloaded."""
+    os.environ["SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND"] = "python"  # the other one, from 0.5.20 on, is in Rust
     root = download.find(loader.PACKAGE, version, cache) / loader.PACKAGE
-    for package in OUTSIDE:
+    absent = [package for package in OUTSIDE if package not in sys.modules]
+    for package in absent:
         stub_modules.provide({package: {"__getattr__": Stubs(package, None).__getattr__}})
-    submodule = loader.mount(root, [name for name in REAL if loader.is_there(root, name)], STAND_INS, Stubs)
-
-    def module(name: str) -> Any:
-        return submodule(name) if loader.is_there(root, name) else None
-
-    scheduler, batch = module("srt.managers.scheduler"), module("srt.managers.schedule_batch")
-    memory, allocator = module(f"{MEM_CACHE}.memory_pool"), module(f"{MEM_CACHE}.allocator")
-    components = "srt.managers.scheduler_components"
-    radix = module(f"{MEM_CACHE}.radix_cache")
-    is_unified = loader.is_there(root, f"{MEM_CACHE}.unified_cache.tree_core_registry")
-    unified = module(f"{MEM_CACHE}.unified_radix_cache") if is_unified else None
-    parts = module(f"{MEM_CACHE}.unified_cache.components")
-    chunk = module(f"{MEM_CACHE}.chunk_cache")
-    variables = module("srt.environ").envs
-    if hasattr(variables, CORE):
-        getattr(variables, CORE).set("python")
-    import torch
-
-    def pool_of(num_tokens: int, size: int) -> Any:
-        if size == 1:
-            return allocator.TokenToKVPoolAllocator(num_tokens, torch.float16, "cpu", None, False)
-        return allocator.PagedTokenToKVPoolAllocator(num_tokens, size, torch.float16, "cpu", None, False)
-
-    def tree_of(params: Any, caching: bool) -> Any:
-        if chunk is not None and not caching:
-            return chunk.ChunkCache(params)
-        if unified is not None:
-            params.tree_components = (parts.ComponentType.FULL,)
-            return unified.UnifiedRadixCache(params)
-        return radix.RadixCache(params)
-
-    release = StubObject(
+    stand_ins = {name: names for name, names in STAND_INS.items() if name not in REAL}
+    submodule = loader.mount(root, REAL, stand_ins, Stubs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what torch and the engine deprecate is no concern of a judge
+        found: dict[str, Any] = {name: submodule(name) if loader.is_there(root, name) else None for name in REAL}
+    for package in absent:
+        if isinstance(sys.modules.get(package), StandInModule):
+            del sys.modules[package]  # another engine in this process may want more of it
+    _replace(found)
+    logging.getLogger(loader.PACKAGE).setLevel(logging.CRITICAL)
+    seal()
+    scheduler, batch = found["srt.managers.scheduler"], found["srt.managers.schedule_batch"]
+    radix, allocator = found[f"{MEM_CACHE}.radix_cache"], found[f"{MEM_CACHE}.allocator"]
+    plans = inspect.signature(scheduler.Scheduler.get_next_batch_to_run).parameters
+    return StubObject(
+        of=found,
+        root=root,
+        defaults=defaults_of(root),
         Scheduler=scheduler.Scheduler,
         Req=type("Req", (batch.Req,), {"__hash__": number_of, "__module__": batch.__name__}),
         ScheduleBatch=batch.ScheduleBatch,
         RadixKey=radix.RadixKey,
-        has_arrays=hasattr(radix, "array"),
-        has_plans=len(inspect.signature(scheduler.Scheduler.get_next_batch_to_run).parameters) > 1,  # from 0.5.16 on
-        SchedulePolicy=module("srt.managers.schedule_policy").SchedulePolicy,
-        NewTokenRatioTracker=module(f"{components}.new_token_ratio_tracker").NewTokenRatioTracker,
-        settings=SETTINGS,
+        has_arrays=hasattr(radix, "array"),  # from 0.5.13
+        has_plans=len(plans) > 1,  # from 0.5.16
         has_large_pages="use_triton_kernels" in inspect.getsource(allocator.PagedTokenToKVPoolAllocator),  # from 0.5.22
-        BatchResultProcessor=module(f"{components}.batch_result_processor").SchedulerBatchResultProcessor,
-        no_disaggregation=scheduler.DisaggregationMode.NULL,
-        memory=memory,
-        params=module(f"{MEM_CACHE}.cache_init_params"),
-        pool_of=pool_of,
-        tree_of=tree_of,
+        modes=scheduler.DisaggregationMode,
     )
-    logging.getLogger(loader.PACKAGE).setLevel(logging.CRITICAL)
-    seal()
-    return release
+
+
+def number_of(request: Any) -> int:
+    """A hash that does not depend on addresses, so that sets of requests have the same order each time."""
+    return int(request.rid)
+
+
+class WithoutDevice:
+    """torch, on a machine whose device never has anything to do."""
+
+    cuda = StubObject(synchronize=nothing)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+
+def _replace(found: dict[str, Any]) -> None:
+    """Put into the modules what stands in for time, logs, other ranks and the user. `CURRENT` says who asks."""
+    stand_ins = {"time": CURRENT.clock, "logger": Log(), "dist": Distributed}
+    for part in found.values():
+        for name, thing in stand_ins.items():
+            if part is not None and hasattr(part, name):
+                setattr(part, name, thing)
+    memory = found[f"{MEM_CACHE}.memory_pool"]
+    if "torch.cuda.synchronize()" in inspect.getsource(memory.MHATokenToKVPool):
+        memory.torch = WithoutDevice()
+
+
+def pool_of(release: StubObject, num_tokens: int, size: int, dtype: Any = torch.float16, memory: Any = None) -> Any:
+    """An allocator of pages of so many slots, over a memory of keys and values. Raises Unsupported."""
+    kinds = release.of[f"{MEM_CACHE}.allocator"]
+    if size == 1:
+        return kinds.TokenToKVPoolAllocator(num_tokens, dtype, "cpu", memory, False)
+    if not release.has_large_pages:
+        raise Unsupported("only a triton kernel of this release can allocate pages of several slots")
+    return kinds.PagedTokenToKVPoolAllocator(num_tokens, size, dtype, "cpu", memory, False)
+
+
+def tree_of(release: StubObject, caching: bool, table: Any, pool: Any, size: int) -> Any:
+    """The cache that the release itself would make, over a table of rows and an allocator."""
+    of = release.of
+    params = of[f"{MEM_CACHE}.cache_init_params"].CacheInitParams(not caching, table, pool, size)
+    if of[f"{MEM_CACHE}.chunk_cache"] is not None and not caching:
+        return of[f"{MEM_CACHE}.chunk_cache"].ChunkCache(params)
+    if of[f"{MEM_CACHE}.unified_cache.tree_core_registry"] is not None:
+        params.tree_components = (of[f"{MEM_CACHE}.unified_cache.components"].ComponentType.FULL,)
+        return of[f"{MEM_CACHE}.unified_radix_cache"].UnifiedRadixCache(params)
+    return of[f"{MEM_CACHE}.radix_cache"].RadixCache(params)

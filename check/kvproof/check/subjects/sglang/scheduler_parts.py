@@ -13,6 +13,9 @@ from kvproof.check.protocol.fault_attribution import StandInError
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.subjects.loading.stub_modules import StubObject, no, nothing
 from kvproof.check.subjects.sglang.scheduler_fakes import VOCABULARY, Figures, NoSpeculation, Outputs
+from kvproof.check.subjects.sglang.scheduler_loader import MEM_CACHE, pool_of, tree_of
+from kvproof.check.subjects.sglang.scheduler_loader import PARTS as COMPONENTS
+from kvproof.check.subjects.sglang.scheduler_settings import CURRENT, TURNED, Settings
 from kvproof.spec.text.budgets import PRIORITY
 
 
@@ -40,6 +43,12 @@ MODEL = StubObject(
     think_end_ids=None,
 )
 SPECULATION = NoSpeculation()
+OPTIONS = {  # that are not the release's defaults
+    "disaggregation_mode": "null",
+    "schedule_conservativeness": 0.3,  # as servers are set that shall admit much, and retract some
+    "schedule_low_priority_values_first": True,
+    "decode_log_interval": 1 << 30,
+}
 ALONE = StubObject(maybe_prepare_mlp_sync_batch=first, maybe_convert_decode_to_extend=first)
 BEAMS = StubObject(pending_member_rows=zero, commit_decode=lambda batch: set(), retire_group=nothing)
 
@@ -58,7 +67,7 @@ def kind_of(scheduler: Any) -> Any:
     return type("Scheduler", (scheduler,), {"__getattr__": missing, "__module__": scheduler.__module__})
 
 
-OFF_ANYWHERE = (  # options and parts that a plain server lacks, also one of a pair: None
+OFF = (  # options and parts that a plain server lacks: None
     "_pending_chunked_abort_req",
     "chunked_req",
     "cur_batch",
@@ -67,24 +76,21 @@ OFF_ANYWHERE = (  # options and parts that a plain server lacks, also one of a p
     "dllm_config",
     "draft_worker",
     "dynamic_chunk_sizer",
+    "full_tokens_per_layer",
     "hisparse_coordinator",
     "last_batch",
+    "max_new_tokens_limit",
+    "max_queued_requests",
     "metrics_collector",
     "min_free_slots_delayer",
     "mm_receiver",
+    "model_worker",
     "prefill_delayer",
     "rust_server",
-    "sliding_window_size",
-    "truncation_align_size",
-)
-OFF = (  # and that one alone lacks
-    *OFF_ANYWHERE,
-    "full_tokens_per_layer",
-    "max_new_tokens_limit",
-    "max_queued_requests",
-    "model_worker",
     "scheduler_stage_metrics",
+    "sliding_window_size",
     "swa_tokens_per_layer",
+    "truncation_align_size",
 )
 NO = (  # flags that are off
     "abort_on_priority_when_disabled",
@@ -123,7 +129,7 @@ PARTS: dict[str, Any] = {
     "load_inquirer": StubObject(_get_num_pending_tokens=zero),
     "model_config": MODEL,
     "ngram_embedding_manager": StubObject(prepare_for_forward=first),
-    "ps": StubObject(pp_size=1, pp_rank=0, tp_rank=0),
+    "ps": TURNED,
     "schedule_low_priority_values_first": True,
     "session_controller": StubObject(sessions={}, is_empty=yes),
     "spec_algorithm": SPECULATION,
@@ -131,17 +137,26 @@ PARTS: dict[str, Any] = {
 }
 
 
-def make_scheduler(release: Any, config: SchedulerConfig, outputs: Outputs) -> Any:
+def bare_scheduler(release: StubObject, **given: Any) -> Any:
+    """A scheduler of which nothing is set but what is given, and what is off."""
+    scheduler = object.__new__(kind_of(release.Scheduler))
+    vars(scheduler).update(dict.fromkeys(OFF) | dict.fromkeys(NO, False) | dict.fromkeys(ZERO, 0) | PARTS | given)
+    return scheduler
+
+
+def make_scheduler(release: StubObject, config: SchedulerConfig, outputs: Outputs) -> Any:
     """A scheduler without requests."""
     num_tokens, size = config.num_gpu_blocks * config.block_size, config.block_size
-    table = release.memory.ReqToTokenPool(config.max_num_seqs, config.max_model_len + 8, "cpu", False)
-    pool = release.pool_of(num_tokens, size)
-    tree = release.tree_of(release.params.CacheInitParams(not config.caching, table, pool, size), config.caching)
-    scheduler = object.__new__(kind_of(release.Scheduler))
+    table = release.of[f"{MEM_CACHE}.memory_pool"].ReqToTokenPool(
+        config.max_num_seqs, config.max_model_len + 8, "cpu", False
+    )
+    pool = pool_of(release, num_tokens, size)
+    tree = tree_of(release, config.caching, table, pool, size)
     is_ahead, has_priorities = config.async_steps > 0, config.policy == PRIORITY
-    plain = dict.fromkeys(OFF) | dict.fromkeys(NO, False) | dict.fromkeys(ZERO, 0) | PARTS
-    vars(scheduler).update(
-        plain,
+    settings = Settings(OPTIONS | {"page_size": size}, release.defaults)
+    CURRENT.settings, CURRENT.side = (settings,), 0
+    scheduler = bare_scheduler(
+        release,
         req_to_token_pool=table,
         token_to_kv_pool_allocator=pool,
         tree_cache=tree,
@@ -154,22 +169,24 @@ def make_scheduler(release: Any, config: SchedulerConfig, outputs: Outputs) -> A
         waiting_queue=[],
         running_batch=release.ScheduleBatch(reqs=[], batch_is_full=False),
         result_queue=deque(),
-        server_args=release.settings,
+        server_args=settings,
         enable_overlap=is_ahead,
         enable_skip_finishing_decode=is_ahead,
         enable_priority_scheduling=has_priorities,
         enable_priority_preemption=has_priorities,
-        disaggregation_mode=release.no_disaggregation,
+        disaggregation_mode=release.modes.NULL,
         metrics_reporter=Figures(),
         output_streamer=outputs,
         ipc_channels=StubObject(send_to_tokenizer=outputs),
     )
-    scheduler.policy = release.SchedulePolicy("fcfs", tree, False, has_priorities, True)
-    tracker = release.NewTokenRatioTracker
-    given = (release.settings,) if hasattr(tracker, "from_server_args") else ()  # up to 0.5.15
+    policy = release.of["srt.managers.schedule_policy"].SchedulePolicy
+    scheduler.policy = policy("fcfs", tree, False, has_priorities, True)
+    tracker = release.of[f"{COMPONENTS}.new_token_ratio_tracker"].NewTokenRatioTracker
+    given = (settings,) if hasattr(tracker, "from_server_args") else ()  # up to 0.5.15
     scheduler.new_token_ratio_tracker = (tracker.from_server_args if given else tracker.from_config)(*given)
     scheduler.init_pool_stats_observer()
-    scheduler.batch_result_processor = _made(release.BatchResultProcessor, scheduler, logprob_result_processor=None)
+    processor = release.of[f"{COMPONENTS}.batch_result_processor"].SchedulerBatchResultProcessor
+    scheduler.batch_result_processor = _made(processor, scheduler, logprob_result_processor=None)
     scheduler.init_invariant_checker()
     return scheduler
 
