@@ -14,11 +14,13 @@ from kvproof.check.runs.errors import UsageError, error_boundary
 
 if TYPE_CHECKING:
     from kvproof.check.protocol.reference import AdapterCall
+    from kvproof.check.protocol.skeletons import Skeleton
 
 TEMPLATES = Path(__file__).with_name("templates")
 LANGUAGES = "python", "javascript"
 WIDTH = 88  # of what is written, which is what most projects allow
 QUOTES = '"""'
+SEPARATED = re.compile(r", (?=\w+(?::|,|$))")  # between two arguments, and not within the type of one
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 WORKFLOW = Path(".github", "workflows", "kvproof.yml")
 # The types of the skeleton are those that most adapters return; the base class allows more.
@@ -48,6 +50,9 @@ def init(
             help="What the manager can do, such as fork, caching or swap; --reference lists all. Repeatable.",
         ),
     ] = None,
+    level: Annotated[
+        str, typer.Option("--level", metavar="L", help="manager, scheduler, pool, store, encoder or pair.")
+    ] = "manager",
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="The name of the manager.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing; take the default of what is not given.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
@@ -65,20 +70,20 @@ def init(
 
             print(page(), end="")
             return
+        skeleton = _skeleton(level)
         asks = sys.stdin.isatty() and not yes
         default = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-._") or "manager"
         if name is None:
-            name = _asked("Name of the manager", default, _require_name) if asks else default
+            name = _asked(f"Name of the {skeleton.noun}", default, _require_name) if asks else default
+        is_manager = skeleton.level == "manager"
         if language is None:
-            language = _asked("Language", LANGUAGES[0], _require_language) if asks else LANGUAGES[0]
+            language = _asked("Language", LANGUAGES[0], _require_language) if asks and is_manager else LANGUAGES[0]
         if capabilities is None:
-            text = (
-                _asked("Capabilities, such as fork caching swap", "fork", lambda text: _checked(_words(text)))
-                if asks
-                else "fork"
-            )
+            offered = "fork" if is_manager else ""
+            question = f"Capabilities{', such as fork caching swap' if is_manager else ''}"
+            text = _asked(question, offered, lambda text: _checked(_words(text), skeleton)) if asks else offered
             capabilities = _words(text)
-        files = _files(folder, name, language, capabilities)
+        files = _files(skeleton, name, language, capabilities)
         _write(folder, files, force)
         for path in files:
             print(f"wrote {folder / path}")
@@ -114,21 +119,38 @@ def _require_language(language: str) -> None:
         raise UsageError(f"--language: there is no {language!r}; choose from {', '.join(LANGUAGES)}")
 
 
-def _files(folder: Path, name: str, language: str, capabilities: list[str]) -> dict[Path, str]:
+def _skeleton(level: str) -> "Skeleton":
+    """What the author of an adapter of this level writes. Raises UsageError."""
+    from kvproof.check.protocol.skeletons import SKELETONS
+    from kvproof.check.runs.errors import did_you_mean
+
+    if level not in SKELETONS:
+        question = did_you_mean(level, list(SKELETONS))
+        raise UsageError(f"--level: there is no {level!r}{question}; choose from {', '.join(SKELETONS)}")
+    return SKELETONS[level]
+
+
+def _files(skeleton: "Skeleton", name: str, language: str, capabilities: list[str]) -> dict[Path, str]:
     """The content of each file, by its path in the folder; the adapter is the first."""
-    from kvproof.check.protocol.reference import OBSERVED, adapter_calls
+    from kvproof.check.protocol.reference import OBSERVED
     from kvproof.check.runs.run import version
 
     _require_name(name)
     _require_language(language)
-    declared = _checked(capabilities)
+    declared, noun = _checked(capabilities, skeleton), skeleton.noun
+    if language != LANGUAGES[0] and skeleton.level != "manager":
+        raise UsageError(
+            f"--language: only a manager goes over a pipe; write the adapter of a {noun} in {LANGUAGES[0]}"
+        )
     values: dict[str, Any] = {"name": name, "version": version(), "is_program": language != "python"}
-    enabled = {*declared, "has_admission_query"}
-    calls = [call for call in adapter_calls() if _is_needed(call, enabled)]
+    values |= {"level": skeleton.level, "noun": noun}
+    calls = skeleton.calls(declared)
     if language == "python":
         subject = "kvproof_adapter.py:Adapter"
-        values |= {"subject": subject, "arguments": _arguments(declared)}
-        values["calls"] = [_method(call) for call in calls]
+        values |= {"subject": subject, "can": skeleton.can.__name__, "base": _base(skeleton)}
+        values["arguments"] = _arguments(skeleton.can.__name__, declared)
+        methods = values["calls"] = [_method(call) for call in calls]
+        values["imports"] = _imports(skeleton, [one["signature"] for one in methods])
         files = {Path("kvproof_adapter.py"): "adapter.j2", Path("test_kvproof.py"): "test.j2"}
     else:
         values["subject"] = "pipe:node kvproof_manager.js"
@@ -140,23 +162,51 @@ def _files(folder: Path, name: str, language: str, capabilities: list[str]) -> d
     return {path: _rendered(template, values) for path, template in files.items()}
 
 
-def _arguments(declared: list[str]) -> str:
-    """The arguments of `ManagerCan`, on as many lines as they need."""
+def _base(skeleton: "Skeleton") -> str:
+    return "" if skeleton.base is None else skeleton.base.__name__
+
+
+def _imports(skeleton: "Skeleton", signatures: list[str]) -> list[str]:
+    """The lines that import the base of the adapter, its capabilities and the types of its calls."""
+    import kvproof.check
+
+    found = skeleton.imports(signatures)
+    for kind in (skeleton.can, *([skeleton.base] if skeleton.base else [])):
+        found.setdefault(kind.__module__, []).append(kind.__name__)
+    public, offered = set[str](), set(dir(kvproof.check))  # what has a name without the module of the protocol
+    for module, names in [*found.items()]:
+        if module.startswith("kvproof"):
+            public |= offered & {*names}
+            found[module] = sorted({*names} - offered)
+    found["kvproof.check"] = sorted(public | ({"Assumption"} if skeleton.base is None else set()))
+    found = {module: names for module, names in found.items() if names}
+    groups: tuple[list[str], list[str]] = [], []  # what Python has, and what kvproof has
+    for module, names in sorted(found.items()):
+        groups[module.startswith("kvproof")].append(_import(module, names))
+    return [*groups[0], *([""] if groups[0] else []), *groups[1]]
+
+
+def _import(module: str, names: list[str]) -> str:
+    line = f"from {module} import {', '.join(names)}"
+    return line if len(line) <= WIDTH else f"from {module} import (\n" + "".join(f"    {one},\n" for one in names) + ")"
+
+
+def _arguments(can: str, declared: list[str]) -> str:
+    """The arguments of the class of capabilities, on as many lines as they need."""
     words = [f"{one}=True" for one in declared]
     text, indent = ", ".join(words), " " * 8
-    if len(f"    capabilities = ManagerCan({text})") <= WIDTH:
+    if len(f"    capabilities = {can}({text})") <= WIDTH:
         return text
     if len(indent + text) <= WIDTH:
         return f"\n{indent}{text}\n    "
     return "\n" + "".join(f"{indent}{word},\n" for word in words) + "    "
 
 
-def _checked(names: Iterable[str]) -> list[str]:
+def _checked(names: Iterable[str], skeleton: "Skeleton") -> list[str]:
     """The capabilities, each once. Raises UsageError for one that does not exist or is not a yes or no."""
-    from kvproof.check.protocol.capabilities import ManagerCan
     from kvproof.check.runs.errors import did_you_mean
 
-    defaults = vars(ManagerCan())
+    defaults = vars(skeleton.can())
     known = [name for name, default in defaults.items() if default is False]
     for name in names:
         if len(words := _words(name)) > 1:
@@ -173,20 +223,24 @@ def _checked(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _is_needed(call: "AdapterCall", enabled: set[str]) -> bool:
-    return not call.capabilities or not enabled.isdisjoint(call.capabilities)
-
-
 def _method(call: "AdapterCall") -> dict[str, str]:
     """A method of the Python skeleton: its signature and its docstring."""
+    from kvproof.check.protocol.reference import OPTIONAL
+
     arguments, _, answer = call.signature.rpartition(" -> ")
     indent, text = " " * 8, call.sentences
-    if call.needed == "optional":
+    if call.name in OPTIONAL:
         text += " Delete this method if the manager does not show it."
     lines = textwrap.wrap(f'"""{text}', WIDTH - len(indent) - len(QUOTES))
     lines[-1:] = [lines[-1] + QUOTES] if len(lines) == 1 else [lines[-1], QUOTES]
     docstring = "\n".join(indent + line for line in lines)
-    return {"signature": f"{arguments} -> {NARROWER.get(answer, answer)}", "docstring": docstring}
+    signature = f"{arguments} -> {NARROWER.get(answer, answer)}"
+    if len(f"    def {signature}:") > WIDTH:
+        name, _, words = arguments.removesuffix(")").partition("(")
+        if len(indent + words) > WIDTH:
+            words = f",\n{indent}".join(SEPARATED.split(words)) + ","
+        signature = f"{name}(\n{indent}{words}\n    ) -> {NARROWER.get(answer, answer)}"
+    return {"signature": signature, "docstring": docstring}
 
 
 def _function(call: "AdapterCall") -> dict[str, str]:

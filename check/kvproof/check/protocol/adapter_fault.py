@@ -71,6 +71,7 @@ def require_fault_of_manager(error: BaseException, call: str, subject: Any) -> N
     adapter = next((own for own in (self_of(frame) for frame, _ in frames) if is_adapter(own)), None)
     if adapter is None:
         adapter = wrapped(subject)
+        _require_written(error, frames, adapter)
         if is_adapter(adapter) and isinstance(error, TypeError) and all(_is_of_judge(frame) for frame, _ in frames):
             raise adapter_error(f"{call}: {error_text(error)}", adapter, call.partition("(")[0]) from error
         return
@@ -87,6 +88,15 @@ def require_fault_of_manager(error: BaseException, call: str, subject: Any) -> N
         message, is_make = f"{raised_at.function} is not written yet", False
     text = _text(message, raised_at, places)
     raise AdapterError(f"{text} {UNSUPPORTED}" if is_make else text) from error
+
+
+def _require_written(error: BaseException, frames: list[tuple[FrameType, int]], subject: Any) -> None:
+    """Raise AdapterError if a method of a subject without a base of adapters says that it is not written yet."""
+    own = [(frame, line) for frame, line in frames if self_of(frame) is subject]
+    is_own = own and own[-1] == frames[-1] and not type(subject).__module__.startswith(OWN)
+    if isinstance(error, NotImplementedError) and is_own:
+        place = _place(*own[-1])
+        raise AdapterError(_text(f"{place.function} is not written yet", place, _last_places(own))) from error
 
 
 def about_refusals(call: str, subject: Any) -> str:

@@ -50,6 +50,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "new_encoder": ("cross",),
     "new_prefix": ("prefixes",),
     "new_elsewhere": ("loads",),
+    "common_blocks": ("common_blocks",),
     "can_swap_out": ("swap",),
     "can_swap_in": ("swap",),
     "swap_out": ("swap",),
@@ -203,6 +204,10 @@ class ManagerAdapter:
 
     def new_elsewhere(self, group: int, num_tokens: int) -> None:
         """Of the first tokens of the waiting group, in whole blocks and not of all, there is KV elsewhere."""
+        raise NotImplementedError
+
+    def common_blocks(self, seqs: list[int]) -> list[int]:
+        """The ids of the computed blocks with which the tables of all these running sequences begin."""
         raise NotImplementedError
 
     def grow(self, seq: int, token: int) -> None:

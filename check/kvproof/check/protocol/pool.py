@@ -100,10 +100,17 @@ class PoolSubject(Protocol):
         """The current state: no tables, free blocks as (count, 0), and refcounts and free ids if they can be shown."""
 
 
+class ReportingPool(PoolSubject, Protocol):
+    """A pool that reports what it caches and forgets (`events`)."""
+
+    def events(self) -> list[PoolEvent]:
+        """What was reported since the last such call, in order."""
+
+
 POOL_CALLS = RequiredCalls(
     "pool subject",
     calls_of(PoolSubject),
-    declared=(("events", "reports events", ("events",)),),
+    declared=(("events", "reports events", calls_of(ReportingPool)),),
     marks=("allocate", "free", "find"),
     without=("admit",),
 )
