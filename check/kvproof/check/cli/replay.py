@@ -28,6 +28,14 @@ def replay(
     page: Annotated[
         bool, typer.Option("--page", help="Write the HTML page of each counterexample again, from this replay.")
     ] = False,
+    plain: Annotated[
+        bool,
+        typer.Option(
+            "--plain",
+            help="Write each counterexample that FAILED as plain Python, which needs no kvproof: the calls of the "
+            "manager's own objects, and the assertion that fails.",
+        ),
+    ] = False,
 ) -> None:
     """Replay each counterexample and report FIXED, FAILED or ERROR.
 
@@ -51,6 +59,11 @@ def replay(
             codes.add(_code(done))
             if page and str(done.status) != "ERROR":
                 say(console, f"  Page: {runs.redraw(path, subject, isolation, trusted)}")
+            if plain and done.finding is not None:
+                script, written = runs.write_plain(path, done.finding, subject, isolation, trusted)
+                say(console, f"  Plain Python: {script}")
+                if note := f"Not complete: {written.missing}." if written.missing else written.remark:
+                    say(console, f"  {note}")
         raise typer.Exit(next(code for code in WORST_FIRST if code in codes))
 
 

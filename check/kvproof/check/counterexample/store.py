@@ -63,6 +63,12 @@ def regression_test(trace: Trace, path: Path, story: str) -> str:
     )
 
 
+def story_of(trace: Trace, finding: Finding) -> str:
+    """The refutation in a few lines, as a docstring can hold it."""
+    text = narrated(finding, config_of(trace, Path()), operations_of(trace, Path()))
+    return _quotable(f"{finding.property} is refuted: {text}")
+
+
 def _identifier(stem: str) -> str:
     return re.sub(r"\W", "_", stem, flags=re.ASCII)
 

@@ -30,6 +30,7 @@ from kvproof.check.isolation.journal import Journal, write_frames_on_signal
 from kvproof.check.isolation.messages import ENDED, SEARCH, pack, unpack
 from kvproof.check.oracle.level import Level, level_of
 from kvproof.check.oracle.method_called import method_called
+from kvproof.check.oracle.plain_calls import plain_run
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.oracle.subject_calls import SubjectCalls, call_text
 from kvproof.check.protocol.adapter_check import capabilities_of
@@ -155,11 +156,16 @@ def _method_called(subject: Any, journal: Journal, *, found: Counterexample) -> 
     return method_called(subject, found)
 
 
+def _plain_run(subject: Any, journal: Journal, *, found: Counterexample) -> Any:
+    return plain_run(subject, found)
+
+
 SEARCHES: dict[str, Callable[..., Any]] = {
     "walk": _walk,
     "explore": _explore,
     "shortest": _shortest,
     "method_called": _method_called,
+    "plain_run": _plain_run,
 }
 
 

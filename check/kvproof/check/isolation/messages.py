@@ -14,6 +14,7 @@ import msgspec
 from kvproof.check.hosts.channel import ChannelError, text_of
 from kvproof.check.oracle.level import LEVELS
 from kvproof.check.oracle.method_called import Blame
+from kvproof.check.oracle.plain_calls import PlainLine, PlainRun
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import TEXTS, Finding
@@ -30,7 +31,7 @@ RECORDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         *(Assumption, Capabilities, Scope, Counterexample, SearchResult, Blame, CodePlace, EarlierChange, EnteredCode),
-        *(level.config for level in LEVELS),
+        *(PlainRun, PlainLine, *(level.config for level in LEVELS)),
     )
 }
 CALLS_ONLY, SEARCH = b"c", b"s"  # the purposes of a fork

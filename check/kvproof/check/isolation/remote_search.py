@@ -28,6 +28,8 @@ from kvproof.check.isolation.search_process import (
 )
 from kvproof.check.oracle import method_called as local
 from kvproof.check.oracle.method_called import Blame
+from kvproof.check.oracle.plain_calls import PlainRun
+from kvproof.check.oracle.plain_calls import plain_run as local_plain_run
 from kvproof.check.oracle.replay import Counterexample, finding_of, is_hang
 from kvproof.check.protocol.finding import Finding, FindingKey
 from kvproof.check.protocol.scopes import Scope
@@ -265,6 +267,18 @@ def method_called(make: Callable[[], Any], found: Counterexample) -> Blame:
         return despite_a_slow_process(lambda: result_of(Blame, subject, "method_called", request, _no_progress))
     except (Stuck, Finding):  # the subject does not repeat itself, or sent something else
         return Blame()
+
+
+def plain_run(make: Callable[[], Any], found: Counterexample) -> PlainRun:
+    """`oracle.plain_calls.plain_run`, where the subject lives."""
+    subject = make()
+    if not isinstance(subject, RemoteSubject):
+        return local_plain_run(subject, found)
+    request = {"found": found}
+    try:
+        return despite_a_slow_process(lambda: result_of(PlainRun, subject, "plain_run", request, _no_progress))
+    except (Stuck, Finding) as error:
+        return PlainRun(missing=[f"the process of the manager did not end the run ({error})"])
 
 
 def despite_a_late_answer(subject: Any, search: Callable[[], SearchResult]) -> SearchResult:

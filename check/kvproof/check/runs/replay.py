@@ -15,12 +15,14 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
+from kvproof.check.counterexample.plain_script import PlainScript, write_script
 from kvproof.check.counterexample.replay import Replay, ReplayStatus, replay_trace
-from kvproof.check.counterexample.store import draw, load
-from kvproof.check.counterexample.trace_schema import CounterexampleError
+from kvproof.check.counterexample.store import draw, load, story_of
+from kvproof.check.counterexample.trace_schema import CounterexampleError, config_of, operations_of
 from kvproof.check.isolation.factory import factory_for
-from kvproof.check.isolation.remote_search import method_called
-from kvproof.check.protocol.finding import AdapterError, OutsideTable
+from kvproof.check.isolation.remote_search import method_called, plain_run
+from kvproof.check.oracle.replay import Counterexample
+from kvproof.check.protocol.finding import AdapterError, Finding, OutsideTable
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.runs.configuration import TRUSTED, find_configuration, in_folder, trusted_subjects
 from kvproof.check.subjects import UnknownSubject
@@ -110,6 +112,20 @@ def redraw(path: Path, subject: str | None = None, isolation: bool | None = None
     trace = load(path)
     make = _factory(subject or (trusted or trust()).subject_of(path, trace.subject), isolation)
     return draw(path, replace(trace, subject=subject or trace.subject), make)
+
+
+def write_plain(
+    path: Path, finding: Finding, subject: str | None, isolation: bool | None, trusted: Trust
+) -> tuple[Path, PlainScript]:
+    """Write a counterexample file that a subject fails as plain Python. finding: what its replay found.
+
+    Raises CounterexampleError, UnknownSubject, OSError.
+    """
+    trace = load(path)
+    name = subject or trusted.subject_of(path, trace.subject)
+    found = Counterexample(config_of(trace, path), operations_of(trace, path), finding)
+    run = plain_run(_factory(name, isolation), found)
+    return write_script(path, replace(trace, subject=name), run, story_of(trace, finding))
 
 
 def assert_fixed(path: Path, subject: Subject | None = None) -> None:
