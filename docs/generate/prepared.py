@@ -173,6 +173,10 @@ BLOCKS_NOT_RUN = {
         "trusted_subjects": "the configuration of the repository on the same page has this line",
     },
     "data-plane.md": {"PCIe link": "facts of one machine"},
+    "own-manager.md": {
+        "manager = BlockManager(1, 1)": "the end of a script that tests/check/counterexample/test_plain_script.py runs",
+        '[project.entry-points."kvproof.subjects"]': "a part of examples/subjects_package/pyproject.toml",
+    },
     "history.md": {
         " run        started": "ids, times and speeds of one machine; the command above it prints such a table"
     },

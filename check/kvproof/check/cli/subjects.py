@@ -17,9 +17,13 @@ def subjects() -> None:
     """
     with error_boundary():
         from kvproof.check.runs.terminal import output, say
+        from kvproof.check.subjects.plugins import fault_of, package_of, plugins
         from kvproof.check.subjects.registry import NAMED
 
         lines = [(row.name, row.level, "; ".join(filter(None, (row.sentence, row.usage)))) for row in NAMED.values()]
+        for name, plugin in plugins().items():
+            fault = fault_of(name, NAMED)
+            lines.append((name, "plugin", f"of {package_of(plugin)}{f'; cannot be used: {fault}' if fault else ''}"))
         lines += [
             ("module:factory", "any", "a subject of your own: a function without arguments that returns it"),
             ("pipe:COMMAND", "manager", "a subject of your own in any language: a program that answers JSON lines"),

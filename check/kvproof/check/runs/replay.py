@@ -26,6 +26,7 @@ from kvproof.check.protocol.finding import AdapterError, Finding, OutsideTable
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.runs.configuration import TRUSTED, find_configuration, in_folder, trusted_subjects
 from kvproof.check.subjects import UnknownSubject
+from kvproof.check.subjects.plugins import plugins
 from kvproof.check.subjects.registry import NAMED
 from kvproof.spec.trace import names_code
 
@@ -56,8 +57,10 @@ class Trust:
         """The subject that the file names, in the form in which it can be made. Raises UntrustedSubject."""
         if self.is_total:
             return found_above(path, name)
-        row = NAMED.get(name.partition("==")[0])
-        if not (names_code(name) or (row is not None and row.is_checkout)):
+        known = name.partition("==")[0]
+        row = NAMED.get(known)
+        is_code = names_code(name) or (row is not None and row.is_checkout) or (row is None and known in plugins())
+        if not is_code:
             return name
         if ".." not in PurePath(name).parts and any(fnmatchcase(name, pattern) for pattern in self.patterns):
             return in_folder(name, self.folder)

@@ -20,6 +20,7 @@ from kvproof.check.subjects.loading import EngineError, download
 from kvproof.check.subjects.loading.checkouts import AT, Checkout, checkout, digest_of, is_path, names_checkout, path_in
 from kvproof.check.subjects.loading.download import order_of
 from kvproof.check.subjects.own import FORMS, own, without_attribute
+from kvproof.check.subjects.plugins import plugin_factory, plugins
 from kvproof.spec.extras import is_installed, not_installed
 
 Factory = Callable[[], ManagerSubject]
@@ -335,8 +336,9 @@ NAMED = {row.name: row for row in ROWS}
 def find(name: str) -> Factory:
     """A function that makes the subject of this name.
 
-    The name is one of the table, with `==` and a release or a path where the row takes one; or `module:factory` or
-    `path/to/file.py:factory`. Raises UnknownSubject, and so does the function it returns if the subject cannot be made.
+    The name is one of the table, with `==` and a release or a path where the row takes one; or one that an installed
+    package offers (`plugins`); or `module:factory` or `path/to/file.py:factory`. Raises UnknownSubject, and so does the
+    function it returns if the subject cannot be made.
     """
     if ":" in name:
         return _guarded(name, own(name))
@@ -344,6 +346,8 @@ def find(name: str) -> Factory:
         raise UnknownSubject(without_attribute(name))
     known, separator, release = name.partition("==")
     row = NAMED.get(known)
+    if row is None and known in (offered := plugins()):
+        return _guarded(name, plugin_factory(offered[known], release, NAMED))
     if row is None:
         raise UnknownSubject(f"there is no subject {name!r}{_suggestion(known)}")
     takes = "a path" if row.is_checkout else "a release or a path" if row.releases else ""
@@ -459,10 +463,11 @@ def _span(row: Row) -> str:
 
 
 def _suggestion(name: str) -> str:
-    close = difflib.get_close_matches(name, NAMED, n=1)
+    names = [*NAMED, *plugins()]
+    close = difflib.get_close_matches(name, names, n=1)
     if close:
         return f"; did you mean {close[0]}?"
-    return f"; there are {', '.join(NAMED)}, and {FORMS_OF_OWN}"
+    return f"; there are {', '.join(names)}, and {FORMS_OF_OWN}"
 
 
 def _guarded(name: str, factory: Callable[[], Any]) -> Factory:
