@@ -209,6 +209,31 @@ def test_a_finding_that_a_new_one_may_hide_is_not_fixed(before: Result, new: str
     assert f"fixed: frame-kept: {gone}" in found.better or is_hidden
 
 
+@pytest.mark.parametrize("change", ["seed", "effort", "budget", "version", "capability", "witness"])
+def test_a_finding_is_fixed_only_if_the_run_did_what_the_one_of_the_baseline_did(before: Result, change: str) -> None:
+    """Another run may not draw what shows it, and a subject without forks shows no fault of its forks."""
+    now, decided = deepcopy(before), Check("walker/frame-kept", "walker", "frame-kept", Verdict.NOT_REFUTED)
+    now.checks.append(decided)
+    refuting(before, "fork: raises")
+    assert difference("b.json", before, now).better == ["fixed: frame-kept: fork: raises"]
+    newer = replace(now, run=replace(now.run, subject=f"{now.run.subject.partition('==')[0]}==9.9"))
+    assert difference("b.json", before, newer).better == ["fixed: frame-kept: fork: raises"]
+    match change:
+        case "seed":
+            now.run.seed += 1
+        case "effort":
+            now.run.effort = "normal"
+        case "budget":
+            before.run.effort = now.run.effort = ""
+        case "version":
+            now.run.version = "9"
+        case "capability":
+            now.checks = [replace(one, verdict=Verdict.UNSUPPORTED) if one is not decided else one for one in now.checks]
+        case "witness":
+            now.witnesses = [replace(one, count=0) for one in now.witnesses]
+    assert difference("b.json", before, now).better == ["not found again: frame-kept: fork: raises"]
+
+
 def test_another_seed_or_effort_than_that_of_the_baseline_is_reported(before: Result) -> None:
     now = deepcopy(before)
     BaselineComparison("b.json", accepted(before))(now)
@@ -274,6 +299,7 @@ def test_a_result_is_not_worse_than_itself(passed: Result) -> None:
 
 
 def test_new_findings_and_lost_coverage_are_worse_and_stronger_verdicts_are_better(refuted: Result) -> None:
+    refuted.run.effort = "quick"
     fixed = replace(refuted, checks=[replace(check) for check in refuted.checks])
     fixed.checks[1].verdict = Verdict.EXHAUSTED
     fixed.checks[2].verdict = Verdict.NOT_REFUTED

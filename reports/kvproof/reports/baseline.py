@@ -3,8 +3,9 @@
 Worse are: a finding that the baseline does not have (findings are the same if they refute the same property in the same
 way), a weaker verdict of a check, a check that the subject no longer supports, a rule, witness or kind of operation
 that is no longer reached, less effort, and less work than an effort of the baseline did. A finding of the baseline
-that is gone is better, if its property was judged again. It is fixed only if no new finding may hide it: runs that use
-the features of the new one mostly end there.
+that is gone is better, if its property was judged again. It is fixed only if no new finding may hide it, since runs that
+use the features of the new one mostly end there, and if the run did what the one of the baseline did: with the same
+command, seed and effort, and nothing less was judged or reached. Else it was not found again, which says less.
 
 Only results of one subject are compared; its releases may differ. With another seed, effort or version of kvproof, a
 run may miss what is rare. Then only what the baseline reached often must be reached. Another command has other judges
@@ -115,17 +116,27 @@ def difference(name: str, before: Result, now: Result) -> Difference:
     judged = {(check.judge, check.property) for check in now.checks if check.verdict is not Verdict.UNSUPPORTED}
     decided = _refuted(now) | {place for place, verdict in _weakest(now).items() if verdict is not Verdict.UNKNOWN}
     is_same_command = before.run.command == now.run.command
+    lost = [*_lost(before, now)] if is_same_command else []
+    is_as_before = _draws_the_same(before, now) and not lost
     new = [one for one in findings(now) if not is_known(one, findings(before))]
     for place, known, text in _gone(before, now):
         if place not in judged:
             worse += [f"no longer judged: {text}"] if is_same_command else []
         elif known.may_be_hidden_by(new):
             better.append(f"not found, and perhaps hidden by a new finding: {text}")
+        elif place not in decided:
+            better.append(f"not found, and not decided: {text}")
         else:
-            better.append(f"{'fixed' if place in decided else 'not found, and not decided'}: {text}")
-    if is_same_command:
-        worse += [*_weaker(before, now), *_unreached(before, now), *_less_effort(before, now), *_less_work(before, now)]
-    return Difference(name, worse, better, has_findings=True)
+            better.append(f"{'fixed' if is_as_before else 'not found again'}: {text}")
+    return Difference(name, worse + lost, better, has_findings=True)
+
+
+def _lost(before: Result, now: Result) -> Iterator[str]:
+    """What is judged or reached less than in the baseline, of the same command."""
+    yield from _weaker(before, now)
+    yield from _unreached(before, now)
+    yield from _less_effort(before, now)
+    yield from _less_work(before, now)
 
 
 def what_differs(name: str, before: Run, now: Run) -> Iterator[str]:
@@ -229,7 +240,13 @@ def _unreached(before: Result, now: Result) -> Iterator[str]:
 
 
 def _is_same_run(before: Result, now: Result) -> bool:
-    return _conditions(before.run) == _conditions(now.run) and bool(now.run.effort)
+    return before.run.subject == now.run.subject and _draws_the_same(before, now)
+
+
+def _draws_the_same(before: Result, now: Result) -> bool:
+    """Whether the runs draw the same for two releases of a subject that answer the same."""
+    of_one_subject = replace(before.run, subject=now.run.subject)
+    return _conditions(of_one_subject) == _conditions(now.run) and bool(now.run.effort)
 
 
 def _failing(result: Result) -> set[str]:
