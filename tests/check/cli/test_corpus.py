@@ -26,8 +26,9 @@ def test_the_list_has_a_line_for_each_record(corpus: Corpus) -> None:
 @pytest.mark.parametrize(
     ("release", "last", "how"),
     [
-        ("vllm==0.22.1", "1 of 1 record affect vllm==0.22.1.", "shown before and after it"),
-        ("vllm==0.24.0", "0 of 1 record affect vllm==0.24.0.", ""),
+        ("vllm==0.22.1", "1 of 1 record may affect vllm==0.22.1: 1 shown before and after it.", "shown before and after it"),
+        ("vllm==0.22.0", "1 of 1 record may affect vllm==0.22.0: 1 shown.", "shown"),
+        ("vllm==0.24.0", "0 of 1 record may affect vllm==0.24.0.", ""),
     ],
 )
 def test_the_list_says_whether_a_release_is_affected_and_how_that_is_known(
@@ -97,12 +98,28 @@ def test_what_cannot_be_run_is_exit_code_4_and_stands_in_the_document(corpus: Co
     assert [one["outcome"] for one in runs] == ["unknown"] * 4
 
 
-def test_a_record_that_no_subject_drives_is_missed_and_counted(corpus: Corpus, tmp_path: Path) -> None:
+def test_a_release_that_is_newer_than_all_that_were_run_is_not_said_to_be_affected(corpus: Corpus) -> None:
+    folder = corpus(('good = ["0.24.0"]', "good = []"))
+    last = kvproof("list", "--affects", "vllm==0.99.0", "--folder", folder).output.splitlines()[-1]
+    assert last == "1 of 1 record may affect vllm==0.99.0: 1 newer than those that were run."
+
+
+def test_a_record_that_nothing_shows_is_not_reproduced(corpus: Corpus) -> None:
+    done = kvproof("reproduce", "--folder", _bare(corpus))
+    assert "1 record, 0 runs" in done.output
+    assert done.exit_code == 5
+
+
+def _bare(corpus: Corpus) -> Path:
+    """The folder of a record with neither a script nor a saved run."""
     missed = 'script = ""\nstory = "x"\n[missed]\ncause = "no subject"\ntext = "Nothing drives it."\n'
     lines = 'trace = "f8-a-block-freed-twice-in-one-call"\nscript = "vllm_salt_equals_an_adapters_name.py"\n'
     story = 'story = "The call is `free_blocks`."\n'
-    folder = corpus((lines + story, f'trace = ""\n{missed}'), ('subject = "vllm-v1-pool"', 'subject = ""'))
-    done = kvproof("run", "--folder", folder, "--out", tmp_path / "out", "--json", tmp_path / "score.json")
+    return corpus((lines + story, f'trace = ""\n{missed}'), ('subject = "vllm-v1-pool"', 'subject = ""'))
+
+
+def test_a_record_that_no_subject_drives_is_missed_and_counted(corpus: Corpus, tmp_path: Path) -> None:
+    done = kvproof("run", "--folder", _bare(corpus), "--out", tmp_path / "out", "--json", tmp_path / "score.json")
     assert done.exit_code == 0
     assert "missed: vllm-freed-twice: no subject" in done.output
     assert done.output.splitlines()[-1] == "0 of 1 found (0%)."

@@ -1,5 +1,6 @@
 """`kvproof corpus`: real faults of KV-cache managers as data, shown both ways, and the score of what hunts for them."""
 
+from collections import Counter
 from typing import Annotated
 
 import typer
@@ -51,9 +52,10 @@ def list_records(
         width = max((len(one.id) for one, _ in shown), default=0)
         for one, how in shown:
             say(console, f"{one.id:<{width}}  {how or one.releases:<24}  {one.fault_class:<22}  {one.mechanism}")
-        of = f" affect {affects}" if affects else ""
         count = number(len(found), "record", "records")
-        say(console, f"{len(shown)} of {count}{of}." if affects else f"{count}.")
+        ways = "; ".join(f"{many} {how}" for how, many in Counter(how for _, how in shown).items())
+        known = f": {ways}" if ways else ""
+        say(console, f"{len(shown)} of {count} may affect {affects}{known}." if affects else f"{count}.")
 
 
 @corpus.command()

@@ -44,8 +44,8 @@ def reproduce(
 ) -> None:
     """Show records both ways: script and saved run show the fault in a bad release, and not in a good one.
 
-    Releases are downloaded. Exits with 1 if a record says something else than what was seen, and with 4 if one of them
-    could not be run.
+    Releases are downloaded. Exits with 1 if a record says something else than what was seen, with 4 if one of them
+    could not be run, and with 5 if none of them has a script or a saved run.
     """
     with error_boundary(json):
         from kvproof.check.hosts.choice import opened
@@ -73,6 +73,8 @@ def reproduce(
         say(console, f"{counts}: {len(units) - wrong - unknown} as the records say, "
             f"{wrong} otherwise, {unknown} unknown. {neither} neither a script nor a saved run.")  # fmt: skip
         _write(json, {"runs": rows})
+        if not units:
+            raise typer.Exit(Exit.NOTHING_CHECKED)
         raise typer.Exit(Exit.REFUTED if wrong else Exit.INCONCLUSIVE if unknown else Exit.OK)
 
 

@@ -68,7 +68,7 @@ TransitionsOption = Annotated[
     typer.Option(
         "--effort",
         metavar="quick|normal|long|N",
-        help="Stop after 20,000, 100,000 or 1,000,000 transitions, or N/5; every state by default.",
+        help="Stop after 20,000, 100,000 or 1,000,000 transitions, or N/5 (20,000 at least); every state by default.",
     ),
 ]
 TimeOption = Annotated[float | None, seconds_option("--budget", "Time limit; none by default.")]
