@@ -228,7 +228,9 @@ def test_a_finding_is_fixed_only_if_the_run_did_what_the_one_of_the_baseline_did
         case "version":
             now.run.version = "9"
         case "capability":
-            now.checks = [replace(one, verdict=Verdict.UNSUPPORTED) if one is not decided else one for one in now.checks]
+            now.checks = [
+                replace(one, verdict=Verdict.UNSUPPORTED) if one is not decided else one for one in now.checks
+            ]
         case "witness":
             now.witnesses = [replace(one, count=0) for one in now.witnesses]
     assert difference("b.json", before, now).better == ["not found again: frame-kept: fork: raises"]

@@ -3,9 +3,9 @@
 Worse are: a finding that the baseline does not have (findings are the same if they refute the same property in the same
 way), a weaker verdict of a check, a check that the subject no longer supports, a rule, witness or kind of operation
 that is no longer reached, less effort, and less work than an effort of the baseline did. A finding of the baseline
-that is gone is better, if its property was judged again. It is fixed only if no new finding may hide it, since runs that
-use the features of the new one mostly end there, and if the run did what the one of the baseline did: with the same
-command, seed and effort, and nothing less was judged or reached. Else it was not found again, which says less.
+that is gone is better, if its property was judged again. It is fixed only if no new finding may hide it, since runs
+that use the features of the new one mostly end there, and if the run did what the one of the baseline did: with the
+same command, seed and effort, and nothing less was judged or reached. Else it was not found again, which says less.
 
 Only results of one subject are compared; its releases may differ. With another seed, effort or version of kvproof, a
 run may miss what is rare. Then only what the baseline reached often must be reached. Another command has other judges

@@ -26,7 +26,11 @@ def test_the_list_has_a_line_for_each_record(corpus: Corpus) -> None:
 @pytest.mark.parametrize(
     ("release", "last", "how"),
     [
-        ("vllm==0.22.1", "1 of 1 record may affect vllm==0.22.1: 1 shown before and after it.", "shown before and after it"),
+        (
+            "vllm==0.22.1",
+            "1 of 1 record may affect vllm==0.22.1: 1 shown before and after it.",
+            "shown before and after it",
+        ),
         ("vllm==0.22.0", "1 of 1 record may affect vllm==0.22.0: 1 shown.", "shown"),
         ("vllm==0.24.0", "0 of 1 record may affect vllm==0.24.0.", ""),
     ],

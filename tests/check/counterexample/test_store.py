@@ -279,6 +279,13 @@ def test_a_replay_on_an_unknown_subject_is_an_error(crash_file: Path, subject: s
     assert said in done.text
 
 
+@pytest.mark.parametrize(("subject", "level"), [("kvproof-scheduler", "scheduler"), ("kvproof-store", "store")])
+def test_a_run_of_another_level_is_no_fault_of_an_adapter(crash_file: Path, subject: str, level: str) -> None:
+    done = replay(crash_file, subject)
+    said = f"it is a run of a manager, and {subject} is a {level}: nothing was replayed"
+    assert (done.status, done.text) == (ReplayStatus.ERROR, said)
+
+
 def test_a_replay_in_a_configuration_that_the_subject_refuses_is_an_error(crash_file: Path) -> None:
     edited(crash_file, lambda document: document["config"].update(caching=True))
 

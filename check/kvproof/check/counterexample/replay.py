@@ -20,12 +20,12 @@ from kvproof.check.counterexample.steps import narrated, steps_of
 from kvproof.check.counterexample.store import Factory, load, refutation
 from kvproof.check.counterexample.trace_schema import config_of, operations_of
 from kvproof.check.oracle.coverage import PROPERTIES
-from kvproof.check.oracle.level import level_of_config
+from kvproof.check.oracle.level import Level, level_of, level_of_config
 from kvproof.check.oracle.method_called import Blame
 from kvproof.check.oracle.repetition import nondeterministic, replay_twice
 from kvproof.check.oracle.replay import Counterexample, ReplayResult
 from kvproof.check.protocol.adapter_check import capabilities_of
-from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import Config
 from kvproof.check.subjects.loading import EngineError, download
 from kvproof.check.subjects.loading.checkouts import names_checkout
@@ -63,6 +63,10 @@ def replay_trace(
     Raises CounterexampleError, Unsupported, AdapterError.
     """
     config, operations = config_of(trace, path), operations_of(trace, path)
+    level = level_of_config(config)
+    if (other := _other_level(make(), level)) is not None:
+        text = f"it is a run of a {level.name}, and {name} is a {other.name}: nothing was replayed"
+        return Replay(ReplayStatus.ERROR, text)
     done, parted = replay_twice(make, config, operations)
     finding = done.finding if parted is None else nondeterministic(parted)
     if finding is None and operations and not done.num_enabled:
@@ -79,6 +83,18 @@ def replay_trace(
         verdict = f"{trace.property} was refuted when the trace was saved; now it is {finding.property}"
     again = _refuted_again(trace, name, config, operations[: len(done.steps)], done, finding, locate)
     return Replay(ReplayStatus.FAILED, f"{verdict}\n{refutation(again, path)}", finding)
+
+
+def _other_level(subject: object, level: Level) -> Level | None:
+    """The level of a subject that is a whole one of another level."""
+    other = level_of(subject)
+    if other is level:
+        return None
+    try:
+        other.check(subject)
+    except AdapterError:
+        return None  # its calls are incomplete: the replay says which
+    return other
 
 
 def _why_open(trace: Trace, config: Config, make: Factory, done: ReplayResult) -> str:

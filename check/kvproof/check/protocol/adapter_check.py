@@ -220,6 +220,16 @@ def check_ids(what: str, ids: Any, num_blocks: int | None, call: str) -> None:
         raise AdapterError(f"{what} must be a list of ints; it is {short(ids)}", call)
 
 
+def check_numbers(what: str, value: Any, kind: type = int) -> None:
+    """Raise AdapterError unless all that is in an answer, at any depth, is an int, or of another kind, or None."""
+    if isinstance(value, list | tuple | set | frozenset):
+        for one in value:
+            check_numbers(what, one, kind)
+    elif value is not None and not isinstance(value, kind):
+        sentence = f"{what} must have {kind.__name__}s; it has {short(value)}, a {type(value).__name__}"
+        raise AdapterError(sentence, _call_of(what))
+
+
 def _call_of(name: str) -> str:
     """The call in the name of an answer, such as `reserve` in "reserve().copies"."""
     return name.split("(")[0].strip()

@@ -41,6 +41,7 @@ class SchedulerJudge(LockstepJudge, RuledJudge):
         drafts = DraftModel(scheduler) if config.speculative_tokens else None
         self.sessions = sessions = SessionJudge(scheduler)
         arrivals, stepping = ArrivalJudge(scheduler, steps, sessions), StepJudge(scheduler, steps, sampling, drafts)
+        self._check_shown = stepping.check_shown
         completion = CompletionJudge(scheduler, sampling, drafts, steps.failed_loads, sessions)
         RuledJudge.__init__(self, scheduler.oracle.reply, arrivals, stepping, completion, sessions, self)
 
@@ -57,6 +58,11 @@ class SchedulerJudge(LockstepJudge, RuledJudge):
     def is_done(self) -> bool:
         """Whether every request is over, and no step or transfer is under way."""
         return self.scheduler.is_done()
+
+    def check_observed(self) -> None:
+        """The last step is shown too."""
+        super().check_observed()
+        self._check_shown()
 
     def observe_all(self, context: str) -> None:
         """Observe the subject; requests that are over may have released their blocks."""

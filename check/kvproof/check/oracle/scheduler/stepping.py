@@ -24,9 +24,9 @@ from kvproof.check.oracle.scheduler.service import (
     judges_waiting,
 )
 from kvproof.check.oracle.scheduler.step_checks import Sampling
-from kvproof.check.protocol.adapter_check import check_answer, check_pairs
-from kvproof.check.protocol.finding import Finding, direction
-from kvproof.check.protocol.scheduler import Access, HostStore, Load, ScheduledStep
+from kvproof.check.protocol.adapter_check import check_answer, check_numbers, check_pairs, short
+from kvproof.check.protocol.finding import AdapterError, Finding, direction
+from kvproof.check.protocol.scheduler import Access, Chunk, HostStore, Load, ScheduledStep
 from kvproof.spec.text.budgets import has_places_for_adapters, is_within_budget, is_within_threshold
 from kvproof.spec.text.state import GPU
 
@@ -63,6 +63,7 @@ class StepJudge:
         self.seqs, self.call = scheduler.seqs, scheduler.call
         self.steps, self.sampling, self.drafts = steps, sampling, drafts
         self.judges_waiting = judges_waiting(scheduler)
+        self.shown = ScheduledStep()  # the last step, as the scheduler answered it
         self.has_idled = False  # whether the last step was empty, and nothing was under way
         self.outputs = EncoderOutputs(scheduler) if scheduler.capabilities.encodes_images else None
 
@@ -129,12 +130,23 @@ class StepJudge:
 
     def _check_answer(self, step: ScheduledStep) -> None:
         """Raise AdapterError unless this is a step whose lists of blocks have pairs, and no more than can be needed."""
+        self.shown = step
         check_answer("schedule", step, ScheduledStep)
         num_most = max(1, len(self.seqs)) * self.explainer.num_blocks
         for name, pairs in (("swap_in", step.swap_in), ("swap_out", step.swap_out), ("copies", step.copies)):
             check_pairs(f"schedule().{name}", pairs, num_most)
         if step.drafts:
             require_drafts(step.drafts)
+
+    def check_shown(self) -> None:
+        """Raise AdapterError if the last step has something of a wrong type; types are not checked at each call."""
+        for name, kind in (("chunks", Chunk), ("loads", Load)):
+            for one in getattr(self.shown, name):
+                if not isinstance(one, kind):
+                    sentence = f"schedule().{name} must be a list of {kind.__name__}; one is {short(one)}"
+                    raise AdapterError(sentence, "schedule")
+        for name in ScheduledStep._fields:
+            check_numbers(f"schedule().{name}", getattr(self.shown, name), str if name == "dropped" else int)
 
     def _forget_reported(self) -> None:
         """Aborted requests that the scheduler reported with this step are over, unless a step still uses them."""
