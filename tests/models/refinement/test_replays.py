@@ -10,7 +10,7 @@ from kvproof.models.concolic.exploration import GaveUp
 from kvproof.models.concolic.refusal import NoProof
 from kvproof.models.concolic.scenario import Scenario
 from kvproof.models.concolic.symbolic import SymbolicInt
-from kvproof.models.refinement.replay import StrictList
+from kvproof.models.refinement.replay import StrictList, is_same
 from kvproof.models.refinement.simulation import NO_STATE, Path, Simulation, explore
 from kvproof.models.refinement.unbounded import Cells, Ring
 from kvproof.models.suites import units_of
@@ -39,6 +39,15 @@ def test_each_path_that_numbers_take_is_replayed(simulations: list[Simulation]) 
     assert len(found) > 70
     assert {f"{name}: {one.ending}" for name, one in found if not one.is_replayed} == WITHOUT_NUMBERS
     assert not [one.ending for _, one in found if "plain" in one.ending or "refused" in one.ending]
+
+
+@pytest.mark.parametrize(
+    ("said", "computed", "same"),
+    [(1, 1, True), (1, True, False), (True, True, True), (True, 1, False), (1, 2, False), (3, 3.0, True)],
+)
+def test_a_truth_value_is_no_count(said: Any, computed: Any, same: bool) -> None:
+    """`refcounts[block] = True` is no count, though it equals 1. Times of a use are numbers with a decimal point."""
+    assert is_same(said, computed) is same
 
 
 @pytest.mark.parametrize(

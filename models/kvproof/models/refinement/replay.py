@@ -140,12 +140,12 @@ def plain(subject: Any, made: dict[int, Any], value: Value) -> Any:
 def agrees(ours: Any, theirs: Any, made: dict[int, Any], value: Value) -> bool:
     """Whether a plain value is what the terms of another say."""
     if isinstance(ours, (SymbolicInt, SymbolicBool)):
-        return bool(value(ours.term) == theirs)
+        return is_same(value(ours.term), theirs)
     if isinstance(ours, Unbounded):
         length = value(ours.length.term)
-        is_same = id(ours) not in made or made[id(ours)] is theirs
+        is_kept = id(ours) not in made or made[id(ours)] is theirs
         items = [value(ours.read(z3.IntVal(n))) for n in range(length)]
-        return is_same and items == list(theirs)
+        return is_kept and len(theirs) == length and all(map(is_same, items, theirs))
     if isinstance(ours, Specified):
         return made.get(id(ours)) is theirs and ours.agrees(theirs, value)
     if id(ours) in made:
@@ -157,6 +157,11 @@ def agrees(ours: Any, theirs: Any, made: dict[int, Any], value: Value) -> bool:
         here, there = fields_of(ours), fields_of(theirs)
         return here.keys() == there.keys() and all(agrees(here[n], there[n], made, value) for n in here)
     return bool(ours == theirs)
+
+
+def is_same(said: Any, computed: Any) -> bool:
+    """Whether Python computed the number or the truth value that a term says: True equals 1, and is no count."""
+    return isinstance(computed, bool) == isinstance(said, bool) and bool(computed == said)
 
 
 def numbers_for(condition: z3.BoolRef, limits: Iterator[z3.BoolRef], sizes: tuple[z3.BoolRef, ...]) -> Value | None:
