@@ -1,4 +1,4 @@
-"""The Hypothesis machine drives pools, stores and schedulers too: faults are found and shrunk, right subjects pass."""
+"""The Hypothesis machine drives the other levels too: faults are found and shrunk, and right subjects pass."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.check.oracle import test_pool as pools
+from tests.lawful.pushing_pair import WritesBackwards
 
 from kvproof.check.oracle.replay import finding_of
 from kvproof.check.search import hypothesis_machine
@@ -19,6 +20,7 @@ OURS = {  # with some of the situations that a short drive reaches
     "kvproof-pool": {"evict", "hit", "refused"},
     "kvproof-store": {"commit", "end_load", "abort"},
     "kvproof-scheduler": {"finished", "preempted", "copy-on-write"},
+    "kvproof-pair": {"offered", "keep", "rest"},
 }
 EXAMPLE = "examples/forty_line_store_broken.py:Store"
 Plant = Callable[[str, str, str, str], AbstractContextManager[None]]
@@ -67,6 +69,13 @@ def test_the_fault_of_the_broken_store_is_found() -> None:
     one = driven(find(EXAMPLE), 0, 1, 2, 3).counterexample
     assert one is not None
     assert one.finding.property == "evict-unreferenced"
+
+
+@pytest.mark.usefixtures("short")
+def test_the_fault_of_a_pair_that_writes_blocks_in_another_order_is_found() -> None:
+    one = drive(WritesBackwards(), 0, examples=40, steps=120).counterexample
+    assert one is not None
+    assert one.finding.property == "arrived-whole"
 
 
 @pytest.mark.usefixtures("short")

@@ -16,6 +16,7 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from keyword import iskeyword
 from math import inf
 from random import Random
 from time import monotonic
@@ -293,7 +294,7 @@ def _rule(search: HypothesisRun, kind: str) -> Any:
     def do(self: RuleBasedStateMachine, operation: Operation) -> None:
         search.step(operation)
 
-    do.__name__ = do.__qualname__ = kind
+    do.__name__ = do.__qualname__ = f"{kind}_" if iskeyword(kind) else kind  # Hypothesis makes a `def` with this name
     return rule(operation=_concrete(search, kind))(precondition(lambda self: kind in search.enabled)(do))
 
 
