@@ -48,6 +48,7 @@ NOT_RUN = {
     "engines.md": {
         "kvproof hunt --subject vllm-v1==./vllm": "it needs a checkout; tests/check/subjects/loading judges some",
     },
+    "how-to/pull-request.md": {"kvproof gate": CHECKOUT},
     "install.md": {"python -m pip": INDEX},
     "own-manager.md": {
         "kvproof hunt --level encoder": "kvproof has no such cache of its own; tests/check/oracle/encoder have some"
@@ -167,12 +168,12 @@ BLOCKS_NOT_RUN = {
     "architecture.md": {"spec/      the specification": "a list of folders", "8   cli   conformance.py": "a drawing"},
     "ci.md": {
         "on: [pull_request]": GITHUB,
-        "on:": GITHUB,
         "jobs:": GITHUB,
         "block-manager:": "it runs on GitLab",
         "trusted_subjects": "the configuration of the repository on the same page has this line",
     },
     "data-plane.md": {"PCIe link": "facts of one machine"},
+    "how-to/pull-request.md": {"on:": GITHUB},
     "own-manager.md": {
         "manager = BlockManager(1, 1)": "the end of a script that tests/check/counterexample/test_plain_script.py runs",
         '[project.entry-points."kvproof.subjects"]': "a part of examples/subjects_package/pyproject.toml",

@@ -6,9 +6,10 @@ of the engine, or one that the run did not search for, is a warning. A missed ca
 is not listed. Each unknown or unsupported check and each missing witness is a notification of the invocation, and an
 invocation that left something undecided was not successful.
 
-A finding points to the line of the subject's code in which the run broke, if that code is in the repository: the line
-of the exception, or the method that was called. So a pull request is annotated there. The saved trace, which has one
-line for each step, is a related location; without such code it is the location, and without a trace the result is.
+A finding points to the line of the subject's code in which the run broke, if that code is in the repository: a line
+that the checkout changed and the failing call entered, the line of the exception, or the method that was called. So a
+pull request is annotated there. The saved trace, which has one line for each step, is a related location; without such
+code it is the location, and without a trace the result is.
 Paths of code are relative to the root of the repository (`%SRCROOT%`), the others to the folder of the result
 (`RESULTS`). `informationUri` is there if the address at which kvproof is published is known (`address`).
 """

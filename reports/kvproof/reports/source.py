@@ -19,13 +19,15 @@ def repository_root(folder: Path) -> Path | None:
 def source_of(trace: Trace, folder: Path = Path()) -> CodePlace | None:
     """The line of the subject's code in which the run broke, with its path from the root of the repository.
 
-    It is the innermost line of an exception that lies in the repository, or else the method that was called; the method
-    first if its answer was wrong. None if neither is known. folder: the working folder; without a repository around it,
-    the paths are relative to it.
+    It is a line that the checkout changed, in the innermost function that the call entered; or else the innermost line
+    of an exception that lies in the repository, or the method that was called; the method first if its answer was
+    wrong. None if none is known. folder: the working folder; without a repository around it, the paths are relative to
+    it.
     """
     root = repository_root(folder) or folder.resolve()
+    changed = [CodePlace(one.function, one.file, one.changed[0]) for one in trace.entered if one.changed]
     places = [*reversed(trace.frames), trace.method]
-    for place in reversed(places) if is_about_an_answer(trace) else places:
+    for place in (*changed, *(reversed(places) if is_about_an_answer(trace) else places)):
         if place is None:
             continue
         try:

@@ -55,7 +55,7 @@ def changed_lines(file: str) -> tuple[str, set[int]]:
         before = _content(root, revision, path.relative_to(root).as_posix())
     except (OSError, ValueError, RuntimeError):  # no such file or git, out of time, a NUL in a name, a loop of links
         return "", set()
-    return ("", set()) if before is None else (name, _different(before, now))
+    return ("", set()) if before is None else (name, different_lines(before, now))
 
 
 def _base(root: Path) -> tuple[str, str]:
@@ -83,8 +83,11 @@ def _content(root: Path, revision: str, name: str) -> list[bytes] | None:
     return None if content is None else content.encode("latin-1").splitlines()
 
 
-def _different(before: list[bytes], now: list[bytes]) -> set[int]:
-    """The numbers of the lines of a file that it did not have before; none if too many differ."""
+def different_lines(before: list[bytes], now: list[bytes], with_gaps: bool = False) -> set[int]:
+    """The numbers of the lines of a file that it did not have before; none if too many differ.
+
+    with_gaps: whether the line after one that is gone is among them.
+    """
     if max(len(before), len(now)) > LINES_MAX:
         return set()
     first = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False)))
@@ -98,4 +101,6 @@ def _different(before: list[bytes], now: list[bytes]) -> set[int]:
     if max(len(old), len(new)) > MIDDLE_MAX:
         return set(range(first + 1, first + len(new) + 1)) if not old else set()
     blocks = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    return {first + line for tag, _, _, begin, end in blocks if tag != "equal" for line in range(begin + 1, end + 1)}
+    found = {first + line for tag, _, _, begin, end in blocks if tag != "equal" for line in range(begin + 1, end + 1)}
+    gaps = {first + begin + 1 for tag, _, _, begin, _ in blocks if tag == "delete" and first + begin < len(now)}
+    return found | gaps if with_gaps else found

@@ -1,6 +1,7 @@
 """`kvproof gate`: what a change in a repository adds, repairs and leaves."""
 
 import contextlib
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,9 +12,11 @@ from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
 from kvproof.check.hunting.gate import imports, replayed, running
+from kvproof.check.hunting.gate.changes import lines_changed
 from kvproof.check.hunting.gate.imports import path_for
 from kvproof.check.hunting.gate.sides import Hunted
 from kvproof.check.runs.errors import UsageError
+from kvproof.check.search.lines_run import IS_REPORTED
 from kvproof.spec.verdict import Exit
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -201,3 +204,41 @@ def test_a_package_that_kvproof_uses_is_refused(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "msgspec" / "__init__.py").write_text("")
     with pytest.raises(UsageError, match="kvproof itself uses msgspec"):
         path_for(tmp_path.resolve(), tmp_path, tmp_path / "links")
+
+
+# What a change has ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not IS_REPORTED, reason="which lines ran is not known before Python 3.12")
+@pytest.mark.usefixtures("quick")
+def test_changed_lines_that_no_walk_ran_are_named(repository: Path) -> None:
+    """Nobody calls a new function, so nothing is known of it."""
+    (repository / "adapter.py").write_text(RIGHT + "\n\ndef later() -> int:\n    return 1\n")
+    done = gate("--subject", ADAPTER, "--base", "right")
+    last = len(RIGHT.splitlines()) + 4
+    assert f"not looked at: adapter.py: line {last} of later" in done.output, done.output
+    assert f"**Not looked at**\n\n- adapter.py: line {last} of later" in comment()
+
+
+def test_lines_that_are_gone_count_as_changes_of_those_behind_them(repository: Path, tmp_path: Path) -> None:
+    before = tmp_path / "before"
+    before.mkdir()
+    (before / "adapter.py").write_text(RIGHT)
+    (repository / "adapter.py").write_text(FORGETS)
+    place = RIGHT[: RIGHT.index(COUNTS)].count("\n") + 1
+    assert lines_changed(before, repository) == {"adapter.py": [place]}
+    (repository / "adapter.py").write_text(RIGHT)
+    assert lines_changed(before, repository) == {}
+
+
+def test_a_finding_is_annotated_at_the_line_that_the_change_has(repository: Path, quick: None) -> None:
+    wrong = RIGHT.replace(COUNTS, COUNTS.replace("+= 1", "+= 0"))
+    (repository / "adapter.py").write_text(wrong)
+    git(repository, "commit", "--all", "--quiet", "-m", "nothing is counted")
+    done = gate("--subject", ADAPTER, "--base", "right", "--head", "HEAD")
+    assert done.exit_code == Exit.WORSE_THAN_BASELINE, done.output
+    log = json.loads(Path(".kvproof/gate/head/result.sarif").read_text())
+    places = [one["locations"][0]["physicalLocation"] for one in log["runs"][0]["results"]]
+    line = wrong[: wrong.index("+= 0")].count("\n") + 1
+    assert {(one["artifactLocation"]["uri"], one["region"]["startLine"]) for one in places} == {("adapter.py", line)}
+    assert f"line {line} of BlockManager.fork differs from" in comment()

@@ -16,6 +16,7 @@ from kvproof.check.counterexample.replay import ReplayStatus
 from kvproof.check.hosts.git import NAME_CHARACTERS
 from kvproof.check.hosts.program import how_it_ended
 from kvproof.check.hosts.workers import code_digest
+from kvproof.check.hunting.gate.changes import lines_changed
 from kvproof.check.hunting.gate.running import hunt, last_words, replayed
 from kvproof.check.hunting.gate.sides import Hunted, Side, hunted, repository, side_of
 from kvproof.check.runs.errors import UsageError, fail
@@ -61,8 +62,9 @@ def gate(given: GateOptions) -> Exit:
         shutil.rmtree(old, ignore_errors=True)
     base = side_of(repo, given.base, trees / "base")
     whole = Side(WORKING_TREE, repo.root, is_copy=False)
-    head = whole if given.head is None else side_of(repo, given.head, trees / "head")
-    kept = out / "bases" / _key(repo.commit(given.base), given)
+    commit = repo.commit(given.base)
+    head = whole if given.head is None else side_of(repo, given.head, trees / "head", since=commit)
+    kept = out / "bases" / _key(commit, given)
     how, then = (hunted(repo, one, given.subject, given.like, links / n) for one, n in ((base, "base"), (head, "head")))
     code, change = compared(base, how, head, then, given, kept)
     with explained(out / COMMENT):
@@ -93,7 +95,8 @@ def compared(base: Side, how: Hunted, head: Side, then: Hunted, given: GateOptio
         before = replace(before, checks=[*before.checks, *older])
     else:
         raise fail(f"each of {ROUNDS_MAX} hunts met further findings that {base.name} has too", Exit.INCONCLUSIVE)
-    change = Change(given.subject, base.name, head.name, _words(given), now, _fates(before, now, then, kept))
+    fates, changed = _fates(before, now, then, kept), lines_changed(base.tree, head.tree)
+    change = Change(given.subject, base.name, head.name, _words(given), now, fates, changed)
     for line, style in lines(change):
         say(console, line, style)
     return code, change

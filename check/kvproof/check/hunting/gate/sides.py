@@ -6,13 +6,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvproof.check.hosts.git import NAME_CHARACTERS, commit_of, copied_out
+from kvproof.check.hosts.git import NAME_CHARACTERS, asked_of_git, commit_of, copied_out
 from kvproof.check.hunting.gate.imports import path_for
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.subjects.loading.checkouts import AT, is_path, path_in
 from kvproof.check.subjects.registry import NAMED
 from kvproof.reports.source import repository_root
 
+DEFAULT_BRANCH = "refs/heads/main"
 FETCH = "fetch it first (`git fetch origin {}`; in GitHub's checkout action, `fetch-depth: 0`)"
 
 
@@ -61,12 +62,17 @@ def repository() -> Repository:
     return Repository(root, folder)
 
 
-def side_of(repo: Repository, name: str, into: Path) -> Side:
-    """The state of a commit, which is copied into a new folder. Raises UsageError."""
+def side_of(repo: Repository, name: str, into: Path, since: str = "") -> Side:
+    """The state of a commit, which is copied into a new folder. Raises UsageError.
+
+    since: the commit that findings compare the lines of this state with: it becomes the default branch of the copy.
+    """
     commit = repo.commit(name)
     said = f"{name} ({commit[:NAME_CHARACTERS]})" if not commit.startswith(name) else commit[:NAME_CHARACTERS]
     with _git():
         is_there = copied_out(repo.root, commit, into)
+        if since:
+            asked_of_git(into, "update-ref", DEFAULT_BRANCH, since)
     if not is_there:
         raise UsageError(
             f"git cannot write the files of {said}; a partial or shallow clone may lack them: " + FETCH.format(name)
