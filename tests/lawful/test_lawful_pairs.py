@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from tests.lawful import pairs, pushing_pair
+from tests.lawful import pairs, pushing_pair, ranked_pairs
 from tests.lawful.test_lawful_managers import LONG, walked
 
 
-@pytest.mark.parametrize("subject", [*pairs.LAWFUL, pushing_pair.PushingPair])
+@pytest.mark.parametrize("subject", [*pairs.LAWFUL, *ranked_pairs.LAWFUL, pushing_pair.PushingPair])
 def test_it_is_not_refuted(subject: type[Any]) -> None:
     done = walked(subject(), 4_000)
     assert done.finding is None, (done.finding.text, done.counterexample and done.counterexample.operations)
@@ -17,13 +17,13 @@ def test_it_is_not_refuted(subject: type[Any]) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("subject", [*pairs.LAWFUL, pushing_pair.PushingPair])
+@pytest.mark.parametrize("subject", [*pairs.LAWFUL, *ranked_pairs.LAWFUL, pushing_pair.PushingPair])
 def test_it_is_not_refuted_by_a_long_walk(subject: type[Any]) -> None:
     done = walked(subject(), LONG)
     assert done.finding is None, (done.finding.text, done.counterexample and done.counterexample.operations)
 
 
-@pytest.mark.parametrize(("subject", "property"), [*pairs.BROKEN, *pushing_pair.BROKEN])
+@pytest.mark.parametrize(("subject", "property"), [*pairs.BROKEN, *ranked_pairs.BROKEN, *pushing_pair.BROKEN])
 def test_a_broken_neighbour_is_refuted(subject: type[Any], property: str) -> None:
     finding = walked(subject(), 20_000).finding
     assert finding is not None

@@ -65,6 +65,8 @@ EFFORTS = {  # by subject; what is slower does less in the same budget
     "sglang": JudgingEffort(40_000, 2),
     "sglang-hicache": JudgingEffort(20_000, 0),
     "sglang-pd": JudgingEffort(20_000, 0),
+    "vllm-pd": JudgingEffort(20_000, 0),
+    "vllm-pd-push": JudgingEffort(20_000, 0),
     "sglang-scheduler": JudgingEffort(30_000, 0),
 }
 

@@ -69,6 +69,7 @@ class PairCan:
 
     caching: bool = False  # both sides have a prefix cache
     block_sizes: bool = False  # the blocks of the sides may have different numbers of tokens
+    ranks: tuple[int, ...] = ()  # the devices that may share the KV of a side; empty: one, with one head
     load_failures: tuple[str, ...] = ()  # what it can do if a claim is lost, by the engine's names
     dies: bool = False  # a side may die, and another engine takes its place
     loses: bool = True  # its network may lose messages on a lossy day, though both sides live

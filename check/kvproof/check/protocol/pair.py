@@ -22,7 +22,7 @@ Numbers. Requests are numbers, different on both sides. Errors are as in `protoc
 engines did, and decides nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -50,6 +50,9 @@ class PairConfig(Config):
     weather: str = CALM  # calm, slow, lossy or deadly, as above
     decode_block_size: int = 0  # slots of a block of DECODE; 0: as many as of PREFILL
     decode_blocks: int = 0  # blocks of DECODE; 0: as many as of PREFILL
+    prefill_ranks: int = 1  # devices that share the KV of PREFILL, each with some of the heads
+    decode_ranks: int = 1  # and of DECODE
+    num_heads: int = 1  # of the KV of a layer; 0: it has none, and each rank keeps all of it
     load_failures: str = ""  # what becomes of a request whose claim is lost, by the engine's name; empty: its default
     max_model_len: int = 24  # tokens of one request at most
     max_num_batched_tokens: int = 64  # tokens computed in one step of a side
@@ -61,6 +64,16 @@ class PairConfig(Config):
     def slots(self, side: int) -> int:
         """The token slots of a block of a side."""
         return self.decode_block_size or self.block_size if side == DECODE else self.block_size
+
+    def num_ranks(self, side: int) -> int:
+        """The ranks of a side."""
+        return self.decode_ranks if side == DECODE else self.prefill_ranks
+
+    def heads(self, side: int, rank: int) -> tuple[int, ...]:
+        """The heads that a rank of a side keeps: as many as each other one; one, if there are more ranks than heads."""
+        num, ranks = max(1, self.num_heads), self.num_ranks(side)
+        first = rank * num // ranks
+        return tuple(range(first, first + max(1, num // ranks)))
 
     def has_weather(self, weather: str) -> bool:
         """Whether what happens in this weather may happen."""
@@ -76,6 +89,9 @@ PAIR_SETTINGS = (
     Setting("weather", lambda config: WEATHERS[: WEATHERS.index(config.weather)], rank=WEATHERS.index),
     Setting("decode_block_size", lambda config: (0,), least=0),
     Setting("decode_blocks", lambda config: (0, *smaller_sizes(1, config.decode_blocks)), least=0),
+    Setting("prefill_ranks", lambda config: smaller_sizes(1, config.prefill_ranks), least=1),
+    Setting("decode_ranks", lambda config: smaller_sizes(1, config.decode_ranks), least=1),
+    Setting("num_heads", lambda config: (1, 2) if config.num_heads > 2 else (1,), least=0),
     Setting("load_failures", lambda config: ("",), rank=lambda policy: policy != ""),
     Setting("max_model_len", lambda config: smaller_sizes(2, config.max_model_len), least=2),
 )
@@ -132,11 +148,24 @@ class Sent(NamedTuple):
     to: int
     kind: str
     offers: Sequence[int]
+    rank: int = 0
+    speakers: Sequence[int] = ()
+
+
+class Layer(NamedTuple):
+    """The memory of one layer on one rank of a side; see `protocol.wire.Memory`. cell_bytes: of one head of a cell."""
+
+    side: int
+    cell_bytes: int
+    rank: int = 0
+    layer: int = 0
+    heads: Sequence[int] = (0,)
+    arrival_slots: int = 0
 
 
 class Piece(NamedTuple):
-    """A copy of a transfer: so many bytes. source, target: a side, a layer, and the first byte in its memory; the side
-    is -1 if no memory has the address."""
+    """A copy of a transfer: so many bytes. source, target: a side, the place among its own `layers`, and the first byte
+    there; the side is -1 if no memory has the address."""
 
     source: tuple[int, int, int]
     target: tuple[int, int, int]
@@ -187,8 +216,11 @@ class PairSubject(Protocol):
     def offer_of(self, request: int) -> Offer | None:
         """What the request of PREFILL offers. Asked once, after the step in which it has ended by itself."""
 
-    def deadlines(self) -> dict[int, float]:
-        """When the offers that are held end now, by their requests; those without an end are left out."""
+    def deadlines(self) -> Mapping[int, float | list[float | None]]:
+        """When the offers that are held end now, by their requests; those without an end are left out.
+
+        If the ranks of PREFILL do not agree, the time of each rank; None if it says nothing now.
+        """
 
     def jobs(self) -> list[str]:
         """What the engines would do in the background now, in the order in which it was begun: names for reports."""
@@ -202,8 +234,8 @@ class PairSubject(Protocol):
     def observe(self) -> tuple[Observation, Observation]:
         """The pools of both sides. `tables` has the blocks of each request that holds some. Changes nothing."""
 
-    def layers(self) -> list[tuple[int, int]]:
-        """The memory of both sides, a layer each: the side, and the bytes of a cell. `PairAdapter` has the rest."""
+    def layers(self) -> list[Layer]:
+        """The memory of both sides, a layer of a rank each. `PairAdapter` has the rest."""
 
     def on_wire(self, after: int) -> OnWire:
         """What is on the wire, with the transfers whose numbers are above this one."""
@@ -221,7 +253,7 @@ class PairSubject(Protocol):
         """Time passes for both sides."""
 
     def read_cells(self, side: int, cells: list[int]) -> list[int | None]:
-        """What cells hold in every layer, counted through all blocks; None if not the same everywhere."""
+        """What cells hold in every layer and head, counted through all blocks; None if not the same everywhere."""
 
     def write_cells(self, side: int, cells: list[int], numbers: list[int]) -> None:
         """Let cells hold these numbers in every layer."""
@@ -243,9 +275,12 @@ class PairAdapter:
     assumptions: tuple[Assumption, ...] = ()
     wire: Wire
 
-    def layers(self) -> list[tuple[int, int]]:
-        """The memory of both sides, a layer each: the side, and the bytes of a cell."""
-        return [(memory.side, memory.cell_bytes) for memory in self.wire.memories]
+    def layers(self) -> list[Layer]:
+        """The memory of both sides."""
+        return [
+            Layer(one.side, one.cell_bytes, one.rank, one.layer, one.heads, one.arrival_slots)
+            for one in self.wire.memories
+        ]
 
     def on_wire(self, after: int) -> OnWire:
         """What is on the wire."""
@@ -254,7 +289,10 @@ class PairAdapter:
             (number, [self._piece(copy) for copy in wire.transfers[number].copies])
             for number in range(after + 1, wire.num_begun + 1)
         ]
-        return OnWire(begun, [Sent(number, one.to, one.kind, one.offers) for number, one in wire.messages.items()])
+        sent = [
+            Sent(number, one.to, one.kind, one.offers, one.rank, one.speakers) for number, one in wire.messages.items()
+        ]
+        return OnWire(begun, sent)
 
     def _piece(self, copy: Copy) -> Piece:
         return Piece(self.wire.place_of(copy.source), self.wire.place_of(copy.target), copy.length)

@@ -4,12 +4,17 @@ An adapter lets its engines use both; the judge lets bytes move. An engine begin
 bytes from addresses to addresses, which happen when the judge lets them. And it sends *messages*, which the judge
 delivers, late, in any order, twice or never. The clock of both engines is `now`, in seconds.
 
-Memory is made by `memory`. A *cell* is what one layer keeps of one position: `num_ints` numbers of four bytes. The
-cells of a block, then the blocks, lie one after another. `address` is where the first one begins, as an engine sees it.
-A tensor of an engine over it is `torch.frombuffer(memory.buffer, dtype=torch.int32)`.
+Memory is made by `memory`. A *cell* is what one layer keeps of one position: for each head `num_ints` numbers of four
+bytes. A block has the slots of its first head, then those of the next one; the blocks lie one after another. `address`
+is where the first one begins, as an engine sees it. A tensor of an engine over it is
+`torch.frombuffer(memory.buffer, dtype=torch.int32)`.
+
+Where several ranks share the KV of a side, each has memory of its own, with the heads and layers that it keeps. A
+number that is written becomes another one in each layer and head, so that no head can be taken for another.
 """
 
 import ctypes
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -28,12 +33,15 @@ class Copy(NamedTuple):
 class Message(NamedTuple):
     """A message to a side. kind: "done" says that the reader of offers has all that it wanted, or wants nothing any
     more; "beat" that it still waits; other kinds are words of the engine's. offers: the requests of PREFILL that it
-    names. body: what the receiver gets."""
+    names. body: what the receiver gets. rank: of the receiver. speakers: the ranks of the sender for which it speaks;
+    empty: for all of them."""
 
     to: int
     kind: str
     offers: tuple[int, ...]
     body: Any
+    rank: int = 0
+    speakers: tuple[int, ...] = ()
 
 
 @dataclass
@@ -48,35 +56,64 @@ class Transfer:
 
 
 class Memory:
-    """The KV of one layer on one side. `numbers` has its cells, one after another."""
+    """The KV of one layer on one rank of a side. `numbers` has its cells, one after another.
 
-    def __init__(self, side: int, num_blocks: int, block_size: int, num_ints: int = 1) -> None:
+    heads: those that it has, by their numbers in the whole layer. arrival_slots: what arrives comes in blocks of so
+    many slots, and the engine puts it in order before it is read; 0: in its own blocks.
+    """
+
+    def __init__(
+        self,
+        side: int,
+        num_blocks: int,
+        block_size: int,
+        num_ints: int = 1,
+        *,
+        rank: int = 0,
+        layer: int = 0,
+        heads: tuple[int, ...] = (0,),
+        arrival_slots: int = 0,
+    ) -> None:
         self.side, self.num_blocks, self.block_size, self.num_ints = side, num_blocks, block_size, num_ints
-        self.buffer = bytearray(num_blocks * block_size * num_ints * BYTES)
+        self.rank, self.layer, self.heads, self.arrival_slots = rank, layer, heads, arrival_slots
+        self.tags, self.num_tags = list(range(len(heads))), len(heads)  # of its heads, among those of all layers
+        self.buffer = bytearray(num_blocks * block_size * len(heads) * num_ints * BYTES)
         self.address = ctypes.addressof((ctypes.c_char * len(self.buffer)).from_buffer(self.buffer))
         self.bytes = memoryview(self.buffer)
         self.numbers = self.bytes.cast("i")
 
     @property
     def cell_bytes(self) -> int:
-        """The bytes of a cell."""
+        """The bytes of one head of a cell."""
         return self.num_ints * BYTES
 
     def address_of(self, block: int, slot: int) -> int:
-        """Where a cell is, as an engine sees it."""
-        return self.address + (block * self.block_size + slot) * self.cell_bytes
+        """Where the first head of a cell is, as an engine sees it."""
+        return self.address + (block * self.block_size * len(self.heads) + slot) * self.cell_bytes
+
+    def places(self, cell: int) -> range:
+        """Where the heads of a cell are, counted in heads of cells. Cells are counted through all blocks."""
+        num_heads = len(self.heads)
+        if num_heads == 1:
+            return range(cell, cell + 1)
+        block, slot = divmod(cell, self.block_size)
+        first = block * self.block_size * num_heads + slot
+        return range(first, first + self.block_size * num_heads, self.block_size)
 
     def write(self, cell: int, number: int) -> None:
-        """Let all numbers of a cell be this one. Cells are counted through all blocks."""
-        at = cell * self.num_ints
-        for place in range(at, at + self.num_ints):
-            self.numbers[place] = number
+        """Let all heads of a cell hold a number, each in its own way."""
+        for place, tag in zip(self.places(cell), self.tags, strict=False):
+            for at in range(place * self.num_ints, (place + 1) * self.num_ints):
+                self.numbers[at] = number * self.num_tags + tag
 
     def read(self, cell: int) -> int | None:
-        """The number that all numbers of a cell are; None if they differ."""
-        at = cell * self.num_ints
-        number = self.numbers[at]
-        return number if all(self.numbers[place] == number for place in range(at + 1, at + self.num_ints)) else None
+        """The number that all heads of a cell hold; None if they differ, or have that of another layer or head."""
+        found = set[int | None]()
+        for place, tag in zip(self.places(cell), self.tags, strict=False):
+            for at in range(place * self.num_ints, (place + 1) * self.num_ints):
+                number, of = divmod(self.numbers[at], self.num_tags)
+                found.add(number if of == tag or not self.numbers[at] else None)
+        return found.pop() if len(found) == 1 else None
 
     def has(self, address: int) -> bool:
         """Whether the address lies in it."""
@@ -85,22 +122,53 @@ class Memory:
 
 @dataclass
 class Wire:
-    """What two engines share. inboxes: what was delivered to each side, and was not taken yet."""
+    """What two engines share. inboxes: what was delivered to each rank of a side, and was not taken yet."""
 
     now: float = 0.0
     memories: list[Memory] = field(default_factory=list)
     transfers: dict[int, Transfer] = field(default_factory=dict)
     messages: dict[int, Message] = field(default_factory=dict)
-    inboxes: tuple[list[Any], list[Any]] = field(default_factory=lambda: ([], []))
+    inboxes: defaultdict[tuple[int, int], list[Any]] = field(default_factory=lambda: defaultdict(list))
     num_begun: int = 0
     num_sent: int = 0
 
     # For engines ---------------------------------------------------------------------------------------------------
 
-    def memory(self, side: int, num_blocks: int, block_size: int, num_ints: int = 1) -> Memory:
-        """The memory of one more layer of a side."""
-        self.memories.append(Memory(side, num_blocks, block_size, num_ints))
+    def memory(
+        self,
+        side: int,
+        num_blocks: int,
+        block_size: int,
+        num_ints: int = 1,
+        *,
+        rank: int = 0,
+        layer: int | None = None,
+        heads: tuple[int, ...] = (0,),
+        arrival_slots: int = 0,
+    ) -> Memory:
+        """The memory of one more layer of a rank of a side; by default the next layer. See `Memory`."""
+        if layer is None:
+            layer = sum(1 for one in self.memories if (one.side, one.rank) == (side, rank))
+        self.memories.append(
+            Memory(
+                side,
+                num_blocks,
+                block_size,
+                num_ints,
+                rank=rank,
+                layer=layer,
+                heads=heads,
+                arrival_slots=arrival_slots,
+            )
+        )
+        self._tag()
         return self.memories[-1]
+
+    def _tag(self) -> None:
+        """Number all heads of all layers, the same on both sides."""
+        kinds = sorted({(one.layer, head) for one in self.memories for head in one.heads})
+        for one in self.memories:
+            one.tags, one.num_tags = [kinds.index((one.layer, head)) for head in one.heads], len(kinds)
 
     def begin(self, starter: int, copies: list[Copy], note: Message | None = None) -> int:
         """A side begins a transfer; its number."""
@@ -117,10 +185,9 @@ class Wire:
         self.num_sent += 1
         self.messages[self.num_sent] = message
 
-    def take(self, side: int) -> list[Any]:
-        """The bodies of what was delivered to a side since the last call."""
-        bodies, self.inboxes[side][:] = list(self.inboxes[side]), []
-        return bodies
+    def take(self, side: int, rank: int = 0) -> list[Any]:
+        """The bodies of what was delivered to a rank of a side since the last call."""
+        return self.inboxes.pop((side, rank), [])
 
     # For the judge -------------------------------------------------------------------------------------------------
 
@@ -138,7 +205,7 @@ class Wire:
     def deliver(self, number: int) -> Message:
         """A message arrives."""
         message = self.messages.pop(number)
-        self.inboxes[message.to].append(message.body)
+        self.inboxes[message.to, message.rank].append(message.body)
         return message
 
     def wipe(self, side: int) -> None:
@@ -149,7 +216,7 @@ class Wire:
         for memory in self.memories:
             if memory.side == side:
                 memory.buffer[:] = bytes(len(memory.buffer))
-        self.inboxes[side].clear()
+        self.inboxes = defaultdict(list, {to: bodies for to, bodies in self.inboxes.items() if to[0] != side})
         self.messages = {number: one for number, one in self.messages.items() if one.to != side}
 
     def place_of(self, address: int) -> tuple[int, int, int]:

@@ -20,6 +20,8 @@ from kvproof.spec.trace import Operation
 RUN_LENGTH = 80
 BLOCK_SIZES = (1, 2, 4, 4)
 FACTORS = (1, 1, 2, 4)  # by which the blocks of the sides differ, where they may
+RANKED_SHARE = 0.5  # of the configurations of a pair whose sides may have several ranks
+HEADS = (0, 1, 2, 4, 4)
 NUM_BLOCKS_MIN = 5
 NUM_BLOCKS_MAX = 12
 LONGEST = 16  # tokens of a prompt
@@ -72,6 +74,8 @@ def draw_config(
         drawn["caching"] = random.random() < 0.6
     if can.load_failures:
         drawn["load_failures"] = pick(("", *can.load_failures))
+    if can.ranks and random.random() < RANKED_SHARE:
+        drawn |= {"prefill_ranks": pick(can.ranks), "decode_ranks": pick(can.ranks), "num_heads": pick(HEADS)}
     return PairConfig(**(drawn | (fixed or {})))
 
 

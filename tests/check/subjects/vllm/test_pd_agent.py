@@ -14,7 +14,7 @@ from kvproof.check.subjects.vllm.pd_fakes import Later, NoAnswer, Socket, Turn
 def agents(generations: list[int]) -> tuple[Wire, Agent, Agent]:
     """The agents of both sides, over one wire."""
     wire = Wire()
-    return wire, Agent(wire, PREFILL, generations), Agent(wire, DECODE, generations)
+    return wire, Agent(wire, PREFILL, generations, 0), Agent(wire, DECODE, generations, 0)
 
 
 def begun(operation: str, note: bytes | None = None) -> Wire:
@@ -34,14 +34,15 @@ def test_a_read_copies_from_the_peer_and_a_write_to_it() -> None:
 
 
 def test_the_note_of_a_transfer_is_for_its_peer_and_says_which_offer_is_done() -> None:
-    assert begun("READ", b"7:1").transfers[1].note == Message(PREFILL, "done", (7,), b"7:1")
+    assert begun("READ", b"7:1").transfers[1].note == Message(PREFILL, "done", (7,), b"7:1", 0, (0,))
 
 
 def test_a_notification_says_what_it_is_about() -> None:
-    assert message(PREFILL, b"HB:3,4") == Message(PREFILL, "beat", (3, 4), b"HB:3,4")
+    beat = message("0.5.2", b"HB:3,4", 1)
+    assert beat == Message(PREFILL, "beat", (3, 4), b"HB:3,4", rank=2)
     registered = b"PUSH_REG:" + msgspec.msgpack.encode({"request_id": "3-0000000a"})
-    assert message(PREFILL, registered) == Message(PREFILL, "registration", (3,), registered)
-    assert message(DECODE, b"3-0000000a:1").kind == "written"
+    assert message("0.5.0", registered, 1) == Message(PREFILL, "registration", (3,), registered)
+    assert message("1.0.0", b"3-0000000a:1", 1).kind == "written"
     assert base_of("3-0000000a") == 3
 
 

@@ -130,3 +130,45 @@ def test_in_push_mode_a_request_that_left_before_its_claim_is_kept_for_ever() ->
 def test_sizes_that_the_connector_cannot_join_are_unsupported(name: str, size: int) -> None:
     with pytest.raises(Unsupported):
         opened(name, decode_block_size=size)
+
+
+@pytest.mark.parametrize("name", [PULL, PUSH])
+@pytest.mark.parametrize(("prefill", "decode", "heads"), [(2, 1, 4), (4, 2, 4), (2, 2, 1), (2, 1, 0)])
+def test_several_ranks_get_the_heads_that_are_theirs(name: str, prefill: int, decode: int, heads: int) -> None:
+    judge = opened(name, caching=True, prefill_ranks=prefill, decode_ranks=decode, num_heads=heads)
+    for number, prompt in ((1, PROMPT), (3, LONGER)):
+        offered(judge, number, prompt)
+        assert judge.apply(("route", number, number + 1, 2))
+        assert judge.apply(("rest",))
+    assert judge.coverage["arrived"] == 2
+    assert judge.coverage["offer expired"] == 0
+
+
+@pytest.mark.parametrize(("decode", "heads"), [(1, 2), (2, 4), (4, 2), (4, 0)])
+def test_larger_blocks_and_more_ranks_of_decode_are_put_in_order(decode: int, heads: int) -> None:
+    judge = opened(PULL, block_size=2, decode_block_size=4, decode_ranks=decode, num_heads=heads)
+    offered(judge, 1, PROMPT)
+    assert judge.apply(("route", 1, 2, 2))
+    assert judge.apply(("rest",))
+    assert judge.coverage["arrived"] == 1
+
+
+def test_what_one_of_two_ranks_could_not_read_is_lost_when_both_have_reported() -> None:
+    judge = opened(PULL, weather="lossy", load_failures="recompute", prefill_ranks=2, decode_ranks=2, num_heads=2)
+    offered(judge, 1, PROMPT)
+    assert judge.apply(("route", 1, 2, 1))
+    step(judge, DECODE)
+    assert judge.pair.jobs == ["handshake of rank 0 of decode", "handshake of rank 1 of decode"]
+    assert judge.apply(("work_in_vain", 1))
+    assert judge.apply(("work", 0))
+    step(judge, DECODE)
+    assert judge.coverage["lost"] == 0, "rank 0 reads"
+    assert judge.apply(("arrive", 1))
+    step(judge, DECODE)
+    assert (judge.coverage["lost"], judge.coverage["arrived"]) == (1, 0)
+    assert judge.apply(("rest",))
+
+
+def test_ranks_that_a_handshake_refuses_are_unsupported_in_the_words_of_the_release() -> None:
+    with pytest.raises(Unsupported, match="Different local/remote block sizes are not supported"):
+        opened(PULL, decode_block_size=8, prefill_ranks=2, num_heads=2)

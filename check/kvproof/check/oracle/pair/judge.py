@@ -76,8 +76,9 @@ def _lanes(judge: PairJudge, side: int) -> Iterator[Lane]:
 def _leases(judge: PairJudge) -> Iterator[Lane]:
     now = judge.pair.explained.state.clock[0]
     for request, offer in sorted(judge.pair.offers.items()):
-        left = f"held for {offer.deadline - now} s more" if offer.deadline >= 0 else "held until it is read"
-        yield Lane(f"lease of request {request}", left if now < offer.deadline or offer.deadline < 0 else "is over")
+        end = offer.last_deadline
+        left = f"held for {end - now} s more" if end >= 0 else "held until it is read"
+        yield Lane(f"lease of request {request}", left if now < end or end < 0 else "is over")
     for number, message in judge.pair.messages.items():
         about = ", ".join(f"request {offer}" for offer in message.offers)
         yield Lane(f"message {number} to {SIDE_NAMES[message.to]}", f"{message.kind}, of {about or 'nobody'}")
@@ -89,8 +90,7 @@ def _blocks(judge: PairJudge, finding: Finding | None) -> Iterator[Block]:
     for side in SIDES:
         holders = Counter(b for tables in judge.pair.observed[side].tables.values() for b in set(tables[0]))
         for block in range(judge.config.num_blocks(side)):
-            first = explained.unit_of(side, block, 0)
-            units = range(first, first + judge.config.slots(side) // explained.unit)
+            units = explained.units_of(side, block)
             pins = sum(explained.state.reads[unit] + (explained.state.writer[unit] >= 0) for unit in units)
             if holders[block] or block in named:
                 shown = "reserved" if any(map(explained.is_reserved, units)) else "used" if holders[block] else "free"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kvproof.check.oracle.enabled import enabled_when
 from kvproof.check.oracle.pair.oracle import PairOracle
-from kvproof.check.oracle.pair.records import OpenOffer
+from kvproof.check.oracle.pair.records import Flights, OpenOffer
 from kvproof.check.protocol.pair import DECODE, LOSSY, PREFILL, SIDE_NAMES, SIDES, Sent
 
 
@@ -25,11 +25,21 @@ class NetworkJudge:
         pair.call("total-calls", "move", transfer, num_copies)
         if num_copies is None and pair.capabilities.pushes:
             self._end_parts(pair.explained.read_by(moved, pair.offers.values()))
+        if num_copies is not None:
+            self._forget_writes(moved)
         pair.explained.arrive(moved, f"arrive(transfer {transfer})", fails=num_copies is not None)
         del pair.moving[transfer]
         pair.look_at_wire()
         pair.coverage["transfer failed"] += num_copies is not None
         return True
+
+    def _forget_writes(self, moved: Flights) -> None:
+        """What a transfer that fails would have written may be written by another rank."""
+        state, claims = self.pair.explained.state, self.pair.claims.values()
+        units = {int(state.pinned[state.writes_by[flight]]) for flight in moved.flights}
+        for claim in claims:
+            for unit in units & claim.writers.keys():
+                del claim.writers[unit]
 
     # Messages --------------------------------------------------------------------------------------------------------
 
@@ -63,15 +73,15 @@ class NetworkJudge:
         pair.reply.text = f"{one.kind}, of {', '.join(f'request {offer}' for offer in one.offers) or 'nobody'}"
         if one.kind != "done" or one.to != PREFILL:
             return
-        self._end_parts([pair.offers.get(request) for request in one.offers])
+        self._end_parts([pair.offers.get(request) for request in one.offers], one.rank, one.speakers)
 
-    def _end_parts(self, offers: Sequence[OpenOffer | None]) -> None:
+    def _end_parts(
+        self, offers: Sequence[OpenOffer | None], rank: int | None = None, speakers: Sequence[int] = ()
+    ) -> None:
         pair = self.pair
         for offer in offers:
-            if offer is None or pair.explained.is_noticed(offer):
+            if offer is None or not pair.explained.notice(offer, "deliver", rank if speakers else None, speakers):
                 pair.coverage["noticed again or late"] += 1
-            else:
-                pair.explained.notice(offer, "deliver")
 
     # Jobs and time ---------------------------------------------------------------------------------------------------
 

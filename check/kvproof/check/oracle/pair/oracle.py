@@ -1,11 +1,13 @@
 """What is observed and expected of an opened pair: requests, pools, offers, claims and what is on the wire."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from kvproof.check.oracle.enabled import Reply
+from kvproof.check.oracle.pair.copies import sources_of
 from kvproof.check.oracle.pair.records import Claim, Flights, OpenOffer, Request
 from kvproof.check.oracle.pair.rules import NO_END, PairRules
+from kvproof.check.oracle.pair.shares import shares_of
 from kvproof.check.oracle.subject_calls import SubjectCalls
 from kvproof.check.protocol.adapter_check import capabilities_of, check_adapter, check_observation
 from kvproof.check.protocol.finding import AdapterError, Finding, direction
@@ -17,6 +19,7 @@ from kvproof.check.protocol.pair import (
     PREFILL,
     SIDE_NAMES,
     SIDES,
+    Layer,
     PairConfig,
     PairStep,
     PairSubject,
@@ -43,7 +46,9 @@ class PairOracle:
         calls = SubjectCalls(subject)
         self.call = calls.call
         calls.open(config)
-        self.explained = PairRules(config, self.coverage)
+        self.layers = [Layer(*one) for one in self.call("total-calls", "layers")]
+        self.shares = shares_of(self.layers)
+        self.explained = PairRules(config, self.coverage, self.shares, pushes=self.capabilities.pushes)
         self.requests: dict[int, Request] = {}
         self.steps: list[PairStep | None] = [None, None]
         self.is_launched = [False, False]
@@ -55,7 +60,6 @@ class PairOracle:
         self.messages: dict[int, Sent] = {}
         self.jobs: list[str] = []
         self.busy_since: int | None = None  # when something came on the wire or in the background, that is there still
-        self.layers: list[tuple[int, int]] = self.call("total-calls", "layers")
         self.settle("open")
 
     def read(self, side: int, cells: list[int]) -> list[int | None]:
@@ -139,10 +143,23 @@ class PairOracle:
             self.coverage["offer expired"] += 1
             if offer.request in self.unread or self.capabilities.withdraws:
                 self.explained.notice(offer, context)
+        self._require_unread(offer, context)
         try:
             self.explained.end_offer(offer, f"{context}, which gives back what request {offer.request} offered")
         finally:
             del self.offers[offer.request]
+
+    def _require_unread(self, offer: OpenOffer, context: str) -> None:
+        """No transfer that repeats another one reads what is given back; when its lease is over, such a one is void."""
+        rules = self.explained
+        read = [one for moved in self.moving.values() for one in moved.repeated if one[0] == offer.request]
+        for _, source, target in read:
+            if rules.is_in_force(offer, rules.rank_of(source)):
+                block = rules.block_of(PREFILL, source)
+                sentence = f"a transfer of another rank still reads block {block}"
+                raise Finding("source-held", sentence, call=context, blocks=[block])
+            for claim in self.claims.values():
+                claim.is_void = claim.is_void or target in claim.writes
 
     def _note_dropped(self, claim: Claim, context: str) -> None:
         held = set(self.table(DECODE, claim.request))
@@ -150,6 +167,7 @@ class PairOracle:
         if not units and (claim.writes or held):
             return
         self.coverage["withdrawn"] += claim.is_withdrawn
+        self.require_unrepeated(units, "in-flight-held", context)
         try:
             self.explained.give_up(claim, units, f"{context}, which gives back what request {claim.request} claimed")
         except Finding as finding:
@@ -199,25 +217,47 @@ class PairOracle:
 
     def _begin_to_move(self, transfer: int, pieces: Sequence[Piece], context: str) -> None:
         context = f"{context}, which begins transfer {transfer}"
-        moved = self.moving[transfer] = Flights(pieces)
+        moved, rules = Flights(pieces), self.explained
+        self.moving[transfer] = moved
         self.coverage["transfer"] += 1
-        for unit, first, source, number in self._runs(self._sources(pieces, context)):
+        for unit, first, (place, source), number in self._runs(self._sources(pieces, context)):
             claim = next((one for one in self.claims.values() if unit in one.writes), None)
             if claim is None:
                 self._require_no_use(unit, context)
                 continue
             offer = self.offers.get(claim.offer)
-            if offer is None or not self.explained.is_in_force(offer):
+            rank, _ = self.shares.places[PREFILL][place]
+            if offer is None or not rules.is_in_force(offer, rank):
                 claim.lost_source = True
                 continue
-            source_unit, source_first = self.explained.first[PREFILL] + source // self.explained.unit, 0
-            source_first = source % self.explained.unit
-            if source_unit not in offer.pins:
-                sentence = f"block {self.explained.block_of(PREFILL, source_unit)} is read, which is not of the offer"
+            source_unit = rules.unit_at(PREFILL, place, source)
+            reader, _ = self.shares.places[DECODE][rules.place_of(DECODE, unit)]
+            if (source_unit, reader) not in offer.pins:
+                sentence = f"block {rules.block_of(PREFILL, source_unit)} is read, which is not of the offer"
                 raise Finding("arrived-whole", sentence, call=context)
-            self.explained.begin_to_move(
-                moved, offer.pins[source_unit][-1], claim.writes[unit], (source_first, first), number, context
-            )
+            slots = source % rules.unit, first
+            if claim.writers.setdefault(unit, rank) != rank and slots[0] == slots[1]:
+                self._repeat(moved, offer, source_unit, unit, context)
+                continue
+            rules.begin_to_move(moved, offer.pins[source_unit, reader][-1], claim.writes[unit], slots, number, context)
+
+    def _repeat(self, moved: Flights, offer: OpenOffer, source: int, unit: int, context: str) -> None:
+        """A rank of PREFILL writes what another one, which keeps the same, has written or writes."""
+        contents = zip(self.explained.content_of(source), self.explained.content_of(unit), strict=False)
+        if any(one != other for one, other in contents):
+            block = self.explained.block_of(DECODE, unit)
+            sentence = f"two transfers write block {block}, and not the same"
+            raise Finding("one-writer", sentence, call=context, blocks=[block])
+        self.coverage["written by two ranks"] += 1
+        moved.repeated.append((offer.request, source, unit))
+
+    def require_unrepeated(self, units: Iterable[int], property: str, context: str) -> None:
+        """No transfer that repeats another one writes these units of DECODE any more."""
+        used = {unit for moved in self.moving.values() for _, _, unit in moved.repeated}
+        if found := used.intersection(units):
+            block = self.explained.block_of(DECODE, min(found))
+            sentence = f"a transfer of another rank still writes block {block}"
+            raise Finding(property, sentence, call=context, blocks=[block])
 
     def _require_no_use(self, unit: int, context: str) -> None:
         """A transfer may write what a claim has behind the positions that it wants, but no other block."""
@@ -225,45 +265,47 @@ class PairOracle:
         for claim in self.claims.values():
             slots = self.config.slots(DECODE)
             if block in claim.blocks:
-                place = unit - self.explained.unit_of(DECODE, block, 0)
-                if claim.blocks.index(block) * slots + place * self.explained.unit >= claim.stop:
+                slot = self.explained.cell_of(DECODE, unit) % slots
+                if claim.blocks.index(block) * slots + slot >= claim.stop:
                     return
         sentence = f"block {block} is written by a transfer, and no claim waits for KV there"
         raise Finding("one-writer", sentence, call=context, blocks=[block])
 
-    def _sources(self, pieces: Sequence[Piece], context: str) -> dict[int, int]:
-        """Of each cell of DECODE that a transfer writes, the cell of PREFILL that it comes from, in every layer."""
-        layers: dict[int, dict[int, int]] = {}
-        sizes = {side: [size for one, size in self.layers if one == side] for side in SIDES}
-        for (source_side, source_layer, source), (side, layer, target), length in pieces:
-            if (source_side, side) != (PREFILL, DECODE):
-                raise Finding("arrived-whole", "a copy does not go from memory of prefill to decode", call=context)
-            size = sizes[side][layer]
-            if source_layer != layer or any(offset % size for offset in (source, target, length)):
-                raise Finding("arrived-whole", "a copy takes a part of the KV of a position", call=context)
-            here, there, number = source // size, target // size, length // size
-            cells = layers.setdefault(layer, {})
-            cells.update(zip(range(there, there + number), range(here, here + number), strict=True))
-        first = next(iter(layers.values()), {})
-        if any(one != first for one in layers.values()) or (layers and len(layers) != len(sizes[DECODE])):
-            raise Finding("arrived-whole", "the layers of a position come from different positions", call=context)
-        return first
+    def _sources(self, pieces: Sequence[Piece], context: str) -> dict[int, dict[int, tuple[int, int]]]:
+        """Of each place of DECODE, and each cell that a transfer writes there: the place and the cell of PREFILL that
+        it comes from."""
+        layers = [[one for one in self.layers if one.side == side] for side in SIDES]
+        slots = [self.config.slots(side) for side in SIDES]
+        found = sources_of(pieces, (layers[PREFILL], layers[DECODE]), (slots[PREFILL], slots[DECODE]), context)
+        sources = dict[int, dict[int, tuple[int, int]]]()
+        places = {one: number for number, one in enumerate(self.shares.places[PREFILL])}
+        for number, (rank, share) in enumerate(self.shares.places[DECODE]):
+            parts = [found.get((rank, *kind), {}) for kind in self.shares.kinds[share]]
+            if any(one != parts[0] for one in parts):
+                sentence = "the layers of a position come from different positions"
+                raise Finding("arrived-whole", sentence, call=context)
+            if parts[0]:
+                sources[number] = {cell: (places[of, share], source) for cell, (of, source) in parts[0].items()}
+        return sources
 
-    def _runs(self, sources: dict[int, int]) -> Iterator[tuple[int, int, int, int]]:
-        """Of each target unit and source unit: the target unit, its first slot, the first source cell, the number."""
-        unit, base = self.explained.unit, self.explained.first[DECODE]
-        run: tuple[int, int, int, int] | None = None
-        for cell, source in sorted(sources.items()):
+    def _runs(self, sources: dict[int, dict[int, tuple[int, int]]]) -> Iterator[tuple[int, int, tuple[int, int], int]]:
+        """Of each target unit and source unit: the target unit, its first slot, the first source cell with its place,
+        and the number."""
+        unit = self.explained.unit
+        for place, cells in sources.items():
+            run: tuple[int, int, tuple[int, int], int] | None = None
+            for cell, (of, source) in sorted(cells.items()):
+                there = self.explained.unit_at(DECODE, place, cell)
+                if run is not None:
+                    begun, first, (known, here), number = run
+                    is_same = begun == there and (known, source // unit) == (of, here // unit)
+                    if is_same and cell % unit == first + number and source == here + number:
+                        run = begun, first, (known, here), number + 1
+                        continue
+                    yield run
+                run = there, cell % unit, (of, source), 1
             if run is not None:
-                there, first, here, number = run
-                is_same = cell // unit + base == there and source // unit == here // unit
-                if is_same and cell % unit == first + number and source == here + number:
-                    run = there, first, here, number + 1
-                    continue
                 yield run
-            run = cell // unit + base, cell % unit, source, 1
-        if run is not None:
-            yield run
 
     # Time ------------------------------------------------------------------------------------------------------------
 
@@ -274,10 +316,15 @@ class PairOracle:
         shown = self.call("total-calls", "deadlines")
         now = self.explained.state.clock[0]
         for offer in self.offers.values():
-            if offer.request in shown:
-                offer.deadline = int(-(-shown[offer.request] // 1))
-                if offer.until != NO_END and offer.until <= now < offer.deadline:
-                    self.explained.renew(offer, "deadlines")
+            if offer.request not in shown:
+                continue
+            said = shown[offer.request]
+            for rank, end in enumerate(said if isinstance(said, list) else [said] * len(offer.deadlines)):
+                if end is None:
+                    continue
+                offer.deadlines[rank] = int(-(-end // 1))
+                if offer.until[rank] != NO_END and offer.until[rank] <= now < offer.deadlines[rank]:
+                    self.explained.renew(offer, rank, "deadlines")
 
     def advance(self, seconds: int) -> None:
         """Time passes."""
@@ -285,9 +332,10 @@ class PairOracle:
         self.note_deadlines()
         now = int(self.explained.state.clock[0]) + seconds
         for offer in self.offers.values():
-            if offer.deadline not in (NO_END, offer.until) and (offer.until == NO_END or offer.until <= now):
-                self.explained.renew(offer, context)
-                self.coverage["renewed"] += 1
+            for rank, (end, until) in enumerate(zip(offer.deadlines, offer.until, strict=True)):
+                if end not in (NO_END, until) and (until == NO_END or until <= now):
+                    self.explained.renew(offer, rank, context)
+                    self.coverage["renewed"] += 1
         self.call("total-calls", "tick", seconds)
         self.explained.fire("advance", context, seconds)
         for offer in self.offers.values():
@@ -305,7 +353,7 @@ class PairOracle:
         self.note_deadlines()
         now = self.explained.state.clock[0]
         return all(
-            offer.deadline == NO_END or offer.deadline - now > seconds + CALM_MARGIN
+            offer.first_deadline == NO_END or offer.first_deadline - now > seconds + CALM_MARGIN
             for offer in self.offers.values()
             if offer.request in wanted
         )
@@ -316,4 +364,6 @@ class PairOracle:
         if self.config.weather != CALM:
             return True
         now = self.explained.state.clock[0]
-        return offer is not None and (offer.deadline == NO_END or offer.deadline - now > 2 * CALM_MARGIN)
+        if offer is None:
+            return False
+        return offer.first_deadline == NO_END or offer.first_deadline - now > 2 * CALM_MARGIN

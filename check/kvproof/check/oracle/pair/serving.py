@@ -44,10 +44,10 @@ class ArrivalJudge:
         return True
 
     def _num_units(self, request: Request) -> int:
-        """The units that a request has at most."""
-        slots = self.pair.config.slots(request.side)
+        """The units that a request has at most, at all places."""
+        slots, num_places = self.pair.config.slots(request.side), len(self.pair.shares.places[request.side])
         length = request.num_prompt + request.max_tokens
-        return -(-length // slots) * slots // self.pair.explained.unit
+        return -(-length // slots) * slots // self.pair.explained.unit * num_places
 
     def _new(self, number: int, side: int, tokens: tuple[int, ...], max_tokens: int) -> Request:
         return Request(number, side, list(tokens), self.pair.identify(tokens), len(tokens), max_tokens)
@@ -268,6 +268,7 @@ class StepJudge:
             claim = pair.claims.get(request)
             if claim is not None and side == DECODE:
                 pair.coverage["lost"] += 1
+                pair.require_unrepeated(claim.writes, "in-flight-held", context)
                 try:
                     pair.explained.give_up(claim, [*claim.writes], context)
                 except Finding as finding:
@@ -286,7 +287,10 @@ class StepJudge:
         if claim.lost_source:
             sentence = "the transfer began when the offer was over"
             raise Finding("void-told", sentence, call=context, about="begun late")
+        if claim.is_void:
+            raise Finding("void-told", "a transfer of another rank was under way when the offer ended", call=context)
         table, slots = claim.blocks, pair.config.slots(DECODE)
+        pair.require_unrepeated(claim.writes, "hit-written", context)
         pair.explained.commit(claim, context)
         identities = pair.requests[claim.request].identities
         for place, found in enumerate(pair.read(DECODE, pair.cells(DECODE, table, claim.hit, claim.stop))):
@@ -329,7 +333,7 @@ class StepJudge:
         if not pair.capabilities.ends_leases:
             return
         for offer in pair.offers.values():
-            is_past = 0 <= offer.deadline <= self.begun_at[PREFILL]
+            is_past = 0 <= offer.last_deadline <= self.begun_at[PREFILL]
             if is_past and not pair.explained.is_read(offer):
                 sentence = f"the lease of what request {offer.request} offered ended before this step, and it is held"
                 raise Finding("lease-ends", sentence, call=context)

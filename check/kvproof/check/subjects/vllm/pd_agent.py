@@ -32,33 +32,29 @@ def base_of(name: str) -> int:
     return int(name.partition("-")[0])
 
 
-def message(to: int, body: bytes) -> Message:
-    """A notification, with what it says."""
+def message(agent: str, body: bytes, sender: int) -> Message:
+    """A notification to an agent of the rank of another one, with what it says."""
+    to, _, rank = map(int, agent.split("."))
     if body.startswith(BEAT):
-        return Message(to, "beat", tuple(map(base_of, body[len(BEAT) :].decode().split(","))), body)
+        return Message(to, "beat", tuple(map(base_of, body[len(BEAT) :].decode().split(","))), body, rank)
     if body.startswith(REGISTRATION):
         registered = msgspec.msgpack.decode(body[len(REGISTRATION) :])
-        return Message(to, "registration", (base_of(registered["request_id"]),), body)
+        return Message(to, "registration", (base_of(registered["request_id"]),), body, rank)
     name = body.decode().rpartition(":")[0]
-    return Message(to, "done" if to == PREFILL else "written", (base_of(name),), body)
+    return Message(to, "done" if to == PREFILL else "written", (base_of(name),), body, rank, (sender,))
 
 
-def name_of(side: int, generations: list[int]) -> str:
-    """The name of the agent of a side."""
-    return f"{side}.{generations[side]}"
-
-
-def side_of(agent: str) -> int:
-    """The side whose agent has this name."""
-    return int(agent[0])
+def name_of(side: int, generations: list[int], rank: int) -> str:
+    """The name of the agent of a rank of a side."""
+    return f"{side}.{generations[side]}.{rank}"
 
 
 class Agent(Strict):
     """What the connector calls of `nixl_agent`."""
 
-    def __init__(self, wire: Wire, side: int, generations: list[int]) -> None:
-        self._wire, self._side, self._generations = wire, side, generations
-        self._name = name_of(side, generations)
+    def __init__(self, wire: Wire, side: int, generations: list[int], rank: int) -> None:
+        self._wire, self._side, self._generations, self._rank = wire, side, generations, rank
+        self._name = name_of(side, generations, rank)
         self._lists: dict[int, tuple[str, list[tuple[int, int]]]] = {}  # by handle: whose, and (address, length)
         self._prepared: dict[int, tuple[str, list[Copy], bytes | None]] = {}
         self._begun: dict[int, int] = {}  # handle -> the wire's number
@@ -131,12 +127,13 @@ class Agent(Strict):
         peer, copies, note = self._prepared[handle]
         if not self._is_there(peer):
             return STATES[FAILED]
-        self._begun[handle] = self._wire.begin(self._side, copies, message(side_of(peer), note) if note else None)
+        self._begun[handle] = self._wire.begin(self._side, copies, message(peer, note, self._rank) if note else None)
         return STATES[MOVING]
 
     def _is_there(self, agent: str) -> bool:
         """Whether an agent has not died, with its memory."""
-        return agent == name_of(side_of(agent), self._generations)
+        side, generation, _ = map(int, agent.split("."))
+        return generation == self._generations[side]
 
     def check_xfer_state(self, handle: int) -> str:
         return STATES[self._wire.state(self._begun[handle]) if handle in self._begun else FAILED]
@@ -150,10 +147,10 @@ class Agent(Strict):
 
     def send_notif(self, agent: str, notif_msg: bytes, **options: Any) -> None:
         if self._is_there(agent):  # else it is lost
-            self._wire.send(message(side_of(agent), notif_msg))
+            self._wire.send(message(agent, notif_msg, self._rank))
 
     def get_new_notifs(self) -> dict[str, list[bytes]]:
-        bodies = self._wire.take(self._side)
+        bodies = self._wire.take(self._side, self._rank)
         return {str(1 - self._side): bodies} if bodies else {}
 
 
@@ -165,20 +162,21 @@ class Clock(Strict):
 
 
 class Current:
-    """The pair whose turn it is, and the side of it that is being made.
+    """The pair whose turn it is, and the rank of a side of it that is being made.
 
-    generations: how often an engine of each side has died.
+    generations: how often an engine of each side has died. num_ranks: of the side.
     """
 
     def __init__(self) -> None:
         self.clock = Clock()
         self.wire = Wire()
         self.side, self.generations = 0, [0, 0]
+        self.rank, self.num_ranks = 0, 1
         self.answers: dict[str, Any] = {}  # by address, what is answered to a handshake
 
     def agent(self, name: str, config: Any) -> Agent:
         """In place of `NixlWrapper`."""
-        return Agent(self.wire, self.side, self.generations)
+        return Agent(self.wire, self.side, self.generations, self.rank)
 
     def listen(self, answers: Any, ready: Any, stop: Any, host: str, port: int) -> None:
         """In place of the listener of handshakes: remember what it would answer."""

@@ -32,7 +32,7 @@ from kvproof.check.subjects.vllm.v1_scheduler_loader import HOLLOW, KV_CONNECTOR
 
 CONNECTORS = "distributed.kv_transfer.kv_connector"
 NIXL = f"{KV_CONNECTORS}.nixl"
-REAL = (f"{CONNECTORS}.utils", f"{KV_CONNECTORS}.base", f"{KV_CONNECTORS}.metrics")
+REAL = (f"{CONNECTORS}.utils", f"{KV_CONNECTORS}.base", f"{KV_CONNECTORS}.metrics", "v1.outputs")
 MORE_HOLLOW = (
     "distributed.utils",
     "forward_context",
@@ -59,12 +59,14 @@ def on_device(data: Iterable[Any], *arguments: Any, dtype: Any = None, **options
     return torch.as_tensor(list(data), dtype=next(kinds, torch.int64))
 
 
-def one() -> int:
-    return 1
+def rank() -> int:
+    """The rank of the worker that is being made."""
+    return CURRENT.rank
 
 
-def zero() -> int:
-    return 0
+def num_ranks() -> int:
+    """The ranks of its side."""
+    return CURRENT.num_ranks
 
 
 def block_size_of(size: int, *others: Any) -> int:
@@ -82,7 +84,7 @@ def same_version(*factors: Any, **more: Any) -> str:
     return "one release"
 
 
-TENSORS = {"async_tensor_h2d": on_device}
+TENSORS = {"async_tensor_h2d": on_device, "PIN_MEMORY": False}
 MORE_STAND_INS: dict[str, dict[str, Any]] = {
     "logger": {"init_logger": Log},
     "platforms": {"current_platform": Platform()},
@@ -97,9 +99,9 @@ MORE_STAND_INS: dict[str, dict[str, Any]] = {
     },
     "distributed.parallel_state": {
         "get_pcp_group": nothing,
-        "get_tensor_model_parallel_rank": zero,
-        "get_tensor_model_parallel_world_size": one,
-        "get_tp_group": lambda: StubObject(rank_in_group=0),
+        "get_tensor_model_parallel_rank": rank,
+        "get_tensor_model_parallel_world_size": num_ranks,
+        "get_tp_group": lambda: StubObject(rank_in_group=CURRENT.rank),
     },
     "utils.gpu_sync_debug": {"gpu_sync_allowed": contextlib.nullcontext},
     "utils.network_utils": {"make_zmq_path": path_of, "make_zmq_socket": nothing},
@@ -146,6 +148,7 @@ def import_modules(version: str) -> StubObject:
         utils=module("v1.core.kv_cache_utils"),
         role=base.KVConnectorRole,
         transfers=module(f"{CONNECTORS}.utils"),
+        outputs=module("v1.outputs"),
         nixl=StubObject(**nixl),
     )
 

@@ -4,13 +4,17 @@
 PREFILL writes. Real are the scheduler, the block pool, and the connector with its worker (`pd_loader`, `pd_side`);
 the agent of NIXL is replaced (`pd_agent`), and what `pd_fakes` lists.
 
-Limits: one rank on each side, one KV group of full attention in one layer, no drafts, no asynchronous scheduling, and
-no transfers from DECODE back to PREFILL. Blocks of two sizes in pull mode from 0.32 on, where those of DECODE are a
+A side has one, two or four ranks, each a worker with the heads that tensor parallelism gives it; what a handshake
+refuses of two sides that differ is unsupported.
+
+Limits: one KV group of full attention in one layer, no drafts, no asynchronous scheduling, and no transfers from DECODE
+back to PREFILL. Blocks of two sizes in pull mode from 0.32 on, where those of DECODE are a
 multiple of PREFILL's: up to 0.31 `kv_postprocess_blksize_on_receive` takes heads for slots, and the connector has no
 other ratios. Push mode has them only in name: the side with the larger blocks raises.
 """
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +39,7 @@ from kvproof.check.subjects.vllm.pd_loader import import_modules
 from kvproof.check.subjects.vllm.pd_side import OFFERED, Side
 from kvproof.spec.text.loads import LOAD_FAILURE_POLICIES
 
+RANKS = 1, 2, 4
 LEASE_SECONDS = 30
 REST_SECONDS = 600  # longer than every time that the connector waits for
 HEADS_FOR_SLOTS = "blocks_to_update.permute(0, 2, 1, 3)"
@@ -56,6 +61,7 @@ class VllmPd(PairAdapter):
     capabilities = PairCan(
         caching=True,
         block_sizes=True,
+        ranks=RANKS,
         load_failures=LOAD_FAILURE_POLICIES,
         lease_seconds=LEASE_SECONDS,
         ends_leases=True,
@@ -72,14 +78,30 @@ class VllmPd(PairAdapter):
         joins = inspect.getsource(modules.transfers.kv_postprocess_blksize_on_receive)
         self.capabilities = replace(self.capabilities, block_sizes=not self.pushes and HEADS_FOR_SLOTS not in joins)
         self._sides = [Side(version, modules) for _ in SIDES]
+        self._paired: list[list[int]] = []  # ranks, heads and sizes of blocks with which handshakes were accepted
 
     def open(self, config: PairConfig) -> None:
         if config.slots(DECODE) % config.slots(PREFILL) or (self.pushes and config.slots(DECODE) != config.block_size):
             raise Unsupported("blocks of these two sizes")
+        key = [config.num_heads, *(one for side in SIDES for one in (config.num_ranks(side), config.slots(side)))]
+        if key not in self._paired:
+            self._begin(config)
+            self._require_handshakes()
+            self._paired.append(key)
+        self._begin(config)
+
+    def _begin(self, config: PairConfig) -> None:
         self.wire, self._answers, self._generations = Wire(), dict[str, Any](), [0, 0]
         self._turn()
         for side in SIDES:
             self._sides[side].begin(side, config, self.wire, pushes=self.pushes)
+        require_known()
+
+    def _require_handshakes(self) -> None:
+        """The workers that begin transfers accept those of the other side. Raises Unsupported, in the words of vLLM."""
+        reader, other = self._sides[:: 1 if self.pushes else -1]
+        if (error := reader.shake_hands(other)) is not None:
+            raise Unsupported(f"a handshake of these two sides ends with {error!r}")
         require_known()
 
     def die(self, side: int) -> None:
@@ -127,17 +149,17 @@ class VllmPd(PairAdapter):
     def offer_of(self, request: int) -> Offer | None:
         return self._sides[PREFILL].offer(request)
 
-    def deadlines(self) -> dict[int, float]:
+    def deadlines(self) -> Mapping[int, float | list[float | None]]:
         return self._sides[PREFILL].deadlines()
 
     def jobs(self) -> list[str]:
-        return [f"{job} of {SIDE_NAMES[side]}" for side in SIDES for job in self._sides[side].jobs()]
+        return [f"{job} of {SIDE_NAMES[side]}" for side in SIDES for job in self._sides[side].workers.jobs()]
 
     def work(self, job: int, fails: bool) -> None:
         self._turn()
-        before = len(self._sides[PREFILL].jobs())
+        before = len(self._sides[PREFILL].workers.jobs())
         side = PREFILL if job < before else DECODE
-        self._sides[side].work(job - before * side, fails)
+        self._sides[side].workers.work(job - before * side, fails)
         require_known()
 
     def kept(self, side: int) -> dict[str, list[str]]:

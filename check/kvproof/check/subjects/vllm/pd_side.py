@@ -10,8 +10,6 @@ as the suffix.
 
 from typing import Any
 
-import torch
-
 from kvproof.check.protocol.manager import Observation
 from kvproof.check.protocol.pair import Offer, PairConfig, PairLoad, PairStep, Reported
 from kvproof.check.protocol.scheduler import ScheduledStep, SchedulerConfig
@@ -19,14 +17,12 @@ from kvproof.check.protocol.scheduler_adapter import Request
 from kvproof.check.protocol.wire import Wire
 from kvproof.check.subjects.loading.stub_modules import StubObject
 from kvproof.check.subjects.vllm.pd_agent import CURRENT, HEX_DIGITS, START, base_of
+from kvproof.check.subjects.vllm.pd_workers import Workers, groups_of_rank
 from kvproof.check.subjects.vllm.v1_scheduler import Tokens, VllmV1Scheduler
 from kvproof.check.subjects.vllm.v1_scheduler_loader import Options
 from kvproof.spec.text.identity import Key
 from kvproof.spec.text.loads import FAIL
 
-LAYER = "layer 0"
-BYTES = 4  # of a number of the memory; a cell is one number: the key and the value of one head of one half
-HANDSHAKE, WRITER = "handshake", "writer"
 OFFERED = {"do_remote_decode": True}
 SCHEDULER_RECORDS = (
     "requests",
@@ -44,20 +40,6 @@ CONNECTOR_RECORDS = (
     "_push_registration_deadlines",
     "_finished_request_blocks",
     "_newly_finished_push_blocks",
-)
-WORKER_RECORDS = (
-    "_reqs_to_send",
-    "_reqs_to_process",
-    "_recving_metadata",
-    "_recving_transfers",
-    "_recv_failures",
-    "_pending_recv_notifs",
-    "consumer_notification_counts_by_req",
-    "expected_consumer_notifications_by_req",
-    "_sending_transfers",
-    "_send_failures",
-    "_push_finished_blocks",
-    "_pending_d_registrations",
 )
 
 
@@ -78,9 +60,8 @@ class Side(VllmV1Scheduler):
 
     def begin(self, side: int, config: PairConfig, wire: Wire, *, pushes: bool) -> None:
         """Make the engine of a side."""
-        self.side, self._wire, self._pushes = side, wire, pushes
-        self._cache: dict[str, Any] = {}  # by layer
-        self._config = config
+        self.side, self._config, self._pushes = side, config, pushes
+        self.workers = Workers(self._given, side, config, wire, pushes=pushes)
         self.left: dict[int, dict[str, Any]] = {}  # by request that has ended, what the router gets of it
         self.begin_again()
 
@@ -92,6 +73,7 @@ class Side(VllmV1Scheduler):
         self._loads: list[PairLoad] = []  # since the last step
         self._by_name: dict[str, int] = {}
         self._hits: dict[str, int] = {}  # by request, what was found on this side
+        self._spoilt: set[str] = set()  # requests of which a rank has reported blocks without KV, until all have
         num_blocks, slots = config.num_blocks(side), config.slots(side)
         num_slots = (num_blocks - 1) * slots  # of all blocks but the null block: no request that fits has more
         self.open(
@@ -118,23 +100,25 @@ class Side(VllmV1Scheduler):
         )
 
     def _options(self, config: SchedulerConfig) -> Options:
-        """What the connector reads too: one rank, and one head in one layer."""
-        options = super()._options(config)
+        """What the connector reads too: the ranks, and the heads of one layer."""
+        options, pair = super()._options(config), self._config
         options.scheduler_config.disable_hybrid_kv_cache_manager = False
+        num_ranks, is_latent = pair.num_ranks(self.side), not pair.num_heads
         vars(options.parallel_config).update(
-            tensor_parallel_size=1,
+            tensor_parallel_size=num_ranks,
+            world_size=num_ranks,
             prefill_context_parallel_size=1,
             decode_context_parallel_size=1,
             data_parallel_index=self.side,  # so that each has a port of its own
         )
         vars(options.model_config).update(
-            use_mla=False,
-            is_deepseek_mla=False,
+            use_mla=is_latent,
+            is_deepseek_mla=is_latent,
             enable_sleep_mode=False,
             model="model",
             dtype="float16",
-            get_total_num_kv_heads=lambda: 1,
-            get_num_kv_heads=lambda *parallel: 1,
+            get_total_num_kv_heads=lambda: max(1, pair.num_heads),
+            get_num_kv_heads=lambda *parallel: len(pair.heads(self.side, 0)),
             get_head_size=lambda: self.head_size,
             get_total_num_hidden_layers=lambda: 1,
             get_num_layers=lambda *parallel: 1,
@@ -149,21 +133,21 @@ class Side(VllmV1Scheduler):
         return options
 
     def connect(self, config: SchedulerConfig, options: Options, groups: Any) -> None:
-        """Make both sides of the connector, and let the worker's register its memory."""
+        """Make both sides of the connector, and let each worker's register its memory."""
         CURRENT.side = self.side
         connectors, role = self._modules.nixl.connector, self._modules.role
         kind = connectors.NixlPushConnector if self._pushes else connectors.NixlPullConnector
-        self.connector = options.kv_transfer_config.connector = kind(options, role.SCHEDULER, groups)
+        pair = self._config
+        own = groups_of_rank(self._modules.interface, groups, pair.num_heads, pair.heads(self.side, 0))
+        self.connector = options.kv_transfer_config.connector = kind(options, role.SCHEDULER, own)
         self._watch()
-        self.runner = kind(options, role.WORKER, groups)
-        spec = groups.kv_cache_groups[0].kv_cache_spec
-        num_ints = spec.page_size_bytes // config.block_size // BYTES
-        if not self._cache:
-            memory = self._wire.memory(self.side, config.num_gpu_blocks, config.block_size, num_ints)
-            shape = config.num_gpu_blocks, 1, config.block_size, num_ints
-            self._cache = {LAYER: torch.frombuffer(memory.buffer, dtype=torch.int32).view(shape)}
-        self.runner.register_kv_caches(self._cache)
-        self.connector.set_xfer_handshake_metadata_pp_aware({(0, 0): self.runner.get_handshake_metadata()})
+        self.workers.begin(lambda own: kind(options, role.WORKER, own), self.connector, groups)
+
+    def shake_hands(self, other: "Side") -> BaseException | None:
+        """Let each worker learn at once where the memory of another side is; what one of them cannot work with."""
+        there = other.connector.connector_scheduler
+        address = there.side_channel_host, there.side_channel_port
+        return self.workers.handshake(there.engine_id, *address, len(other.workers.ranks))
 
     def _watch(self) -> None:
         """Note which loads begin, as the scheduler's calls of its connector show."""
@@ -212,9 +196,8 @@ class Side(VllmV1Scheduler):
         return PairStep(step.chunks, self._loads)
 
     def start(self) -> None:
-        """The worker begins the step."""
-        self.runner.bind_connector_metadata(self.under_way[-1].kv_connector_metadata)
-        self.runner.start_load_kv(None)
+        """The workers begin the step."""
+        self.workers.start(self.under_way[-1].kv_connector_metadata)
         self.launch()
 
     def finish(self, sampled: dict[int, int]) -> Reported:
@@ -223,11 +206,12 @@ class Side(VllmV1Scheduler):
         return self._reported
 
     def take_results(self, output: Any, sampled: dict[int, int], finished: list[int]) -> None:
-        """Ask the worker, then call `update_from_output`."""
-        sent, received, failed = self._worker_results(output.finished_req_ids)
-        invalid: set[int] = self.runner.get_block_ids_with_load_errors()
-        self.runner.clear_connector_metadata()
-        lost = {name for name in received if name in failed or not invalid.isdisjoint(self._table(name))}
+        """Ask the workers, then call `update_from_output`."""
+        sent, received, failed, invalid = self.workers.results(output.finished_req_ids)
+        if invalid:
+            self._spoilt |= {name for name in self.scheduler.requests if not invalid.isdisjoint(self._table(name))}
+        lost = {name for name in received if name in failed or name in self._spoilt}
+        self._spoilt &= self.scheduler.requests.keys() - received
         transferred = Options(
             finished_sending=sorted(sent),
             finished_recving=sorted(received),
@@ -256,14 +240,6 @@ class Side(VllmV1Scheduler):
             self._drop(seq)
         self._reported = Reported(self._numbers(received - lost), self._numbers(lost), errors)
 
-    def _worker_results(self, finished: Any) -> tuple[set[str], set[str], set[str]]:
-        """The requests of which all was sent, of which all was received, and those of the latter that failed."""
-        if hasattr(self.runner, "get_transfer_results"):
-            found = self.runner.get_transfer_results(finished)
-            return set(found.finished_sending), set(found.finished_recving), set(found.failed_recving)
-        sent, received = self.runner.get_finished(finished)
-        return set(sent or ()), set(received or ()), set()
-
     def _numbers(self, names: set[str]) -> list[int]:
         """The requests that have these names; the worker may have them as plain text."""
         return sorted(map(self.number_of, names))
@@ -284,48 +260,27 @@ class Side(VllmV1Scheduler):
         params = self.left.get(request)
         if params is None or not params.get("do_remote_prefill"):
             return None
-        return Offer(params["remote_num_tokens"], list(params["remote_block_ids"][0]), self.deadlines().get(request))
+        ends = self.deadlines().get(request)
+        if isinstance(ends, list):
+            ends = max((end for end in ends if end is not None), default=None)
+        return Offer(params["remote_num_tokens"], list(params["remote_block_ids"][0]), ends)
 
-    def deadlines(self) -> dict[int, float]:
-        """When the leases end that the scheduler or the worker keeps."""
-        kept = self.connector.connector_scheduler._reqs_need_send, self.runner.connector_worker._reqs_to_send
-        return {base_of(name): until - START for leases in kept for name, until in leases.items()}
+    def deadlines(self) -> dict[int, float | list[float | None]]:
+        """When the leases end that the scheduler or the workers keep; a rank that keeps none says nothing."""
+        found: dict[int, float | list[float | None]] = {}
+        for name, until in self.connector.connector_scheduler._reqs_need_send.items():
+            found[base_of(name)] = until - START
+        kept = [worker._reqs_to_send for worker in self.workers.workers]
+        for name in {name for leases in kept for name in leases}:
+            times = [leases[name] - START if name in leases else None for leases in kept]
+            found[base_of(name)] = times if len(times) > 1 or times[0] is None else times[0]
+        return found
 
     def kept(self) -> dict[str, list[str]]:
         """The records of requests that are not empty."""
         parts = (
             ("scheduler", self.scheduler, SCHEDULER_RECORDS),
             ("connector", self.connector.connector_scheduler, CONNECTOR_RECORDS),
-            ("worker", self.runner.connector_worker, WORKER_RECORDS),
         )
-        found = {}
-        for where, part, names in parts:
-            for name in names:
-                if record := getattr(part, name, None):
-                    found[f"{where}: {name}"] = sorted(map(str, record))
-        return found
-
-    # In the background ----------------------------------------------------------------------------------------------
-
-    def jobs(self) -> list[str]:
-        """The handshakes that were begun, and a round of the writer's thread if it would make one."""
-        worker = self.runner.connector_worker
-        names = [HANDSHAKE] * len(worker._handshake_initiation_executor.jobs)
-        return names + [WRITER] * (self._pushes and self._is_writer_awake())
-
-    def _is_writer_awake(self) -> bool:
-        """Whether it was woken; or polls, and would find a notification."""
-        worker = self.runner.connector_worker
-        polls = bool(worker._push_finished_blocks)
-        return worker._push_writer_wake.is_raised or (polls and bool(self._wire.inboxes[self.side]))
-
-    def work(self, job: int, fails: bool) -> None:
-        """Do one of its jobs. A round of the writer cannot fail."""
-        worker = self.runner.connector_worker
-        executor = worker._handshake_initiation_executor
-        if job < len(executor.jobs):
-            executor.run(job, fails)
-            return
-        worker._push_writer_wake.is_raised = False
-        worker._push_writer_stop.begin()
-        worker._push_writer_thread.target()
+        named = [(f"{where}: {name}", getattr(part, name, None)) for where, part, names in parts for name in names]
+        return {name: sorted(map(str, record)) for name, record in (*named, *self.workers.kept()) if record}
