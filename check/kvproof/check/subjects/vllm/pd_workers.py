@@ -156,12 +156,10 @@ class Workers:
         sent, received = one.get_finished(finished)
         return Results(set(sent or ()), set(received or ()), set(), one.get_block_ids_with_load_errors())
 
-    def kept(self) -> Iterator[tuple[str, Any]]:
-        """The records of requests, with what they are called."""
-        for rank, worker in enumerate(self.workers):
-            name = f"worker {rank}" if rank else "worker"
-            for record in WORKER_RECORDS:
-                yield f"{name}: {record}", getattr(worker, record, None)
+    def kept(self) -> Iterator[tuple[str, set[Any]]]:
+        """The records of requests, by their names: what any rank has in them."""
+        for record in WORKER_RECORDS:
+            yield f"worker: {record}", {one for worker in self.workers for one in getattr(worker, record, ())}
 
     # In the background ----------------------------------------------------------------------------------------------
 
