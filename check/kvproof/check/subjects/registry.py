@@ -213,7 +213,7 @@ ROWS = (
         "the loop of transformers' continuous batching",
         _by("transformers.scheduler.Transformers"),
         "transformers",
-        ("5.20.0", "5.23.0"),
+        ("5.20.0", "5.24.0"),
         needs="torch",
     ),
     Row(

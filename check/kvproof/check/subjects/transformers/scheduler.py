@@ -1,4 +1,4 @@
-"""transformers' continuous batching as a scheduler subject: releases 5.20 to 5.23.
+"""transformers' continuous batching as a scheduler subject: releases 5.20 to 5.24.
 
 The adapter plays the generation loop of `continuous_batching/continuous_api.py`: requests are put into its queue,
 `prepare_next_batch` schedules (offloads what is starved, restores what comes back) and fills the tensors of the batch,
