@@ -408,6 +408,8 @@ def require_possible(config: Config) -> None:
         raise ValueError(f"block_size is {level.config.block_size} for a {level.name}; {config.block_size} was given")
     if isinstance(config, PairConfig) and config.weather not in WEATHERS:
         raise ValueError(f"weather is one of {', '.join(WEATHERS)}; {config.weather!r} was given")
+    if isinstance(config, PairConfig) and not config.shares_heads:
+        raise ValueError("num_heads is a multiple of the ranks of a side, or they are a multiple of it")
     if not 0 <= config.watermark <= 1:
         raise ValueError(f"watermark is a fraction of the GPU blocks, 0 to 1; {config.watermark} was given")
     if fault := fault_of_kv_groups(config):

@@ -69,6 +69,12 @@ class PairConfig(Config):
         """The ranks of a side."""
         return self.decode_ranks if side == DECODE else self.prefill_ranks
 
+    @property
+    def shares_heads(self) -> bool:
+        """Whether the ranks of each side can share the heads: each has as many, or each head as many ranks."""
+        heads = max(1, self.num_heads)
+        return all(heads % ranks == 0 or ranks % heads == 0 for ranks in (self.prefill_ranks, self.decode_ranks))
+
     def heads(self, side: int, rank: int) -> tuple[int, ...]:
         """The heads that a rank of a side keeps: as many as each other one; one, if there are more ranks than heads."""
         num, ranks = max(1, self.num_heads), self.num_ranks(side)
@@ -85,12 +91,17 @@ class PairConfig(Config):
         return {name: value for name, value in asdict(self).items() if value != default[name]}
 
 
+def _fewer_ranks(number: int) -> list[int]:
+    """Numbers of ranks that share what so many can share."""
+    return [fewer for fewer in range(1, number) if number % fewer == 0]
+
+
 PAIR_SETTINGS = (
     Setting("weather", lambda config: WEATHERS[: WEATHERS.index(config.weather)], rank=WEATHERS.index),
     Setting("decode_block_size", lambda config: (0,), least=0),
     Setting("decode_blocks", lambda config: (0, *smaller_sizes(1, config.decode_blocks)), least=0),
-    Setting("prefill_ranks", lambda config: smaller_sizes(1, config.prefill_ranks), least=1),
-    Setting("decode_ranks", lambda config: smaller_sizes(1, config.decode_ranks), least=1),
+    Setting("prefill_ranks", lambda config: _fewer_ranks(config.prefill_ranks), least=1),
+    Setting("decode_ranks", lambda config: _fewer_ranks(config.decode_ranks), least=1),
     Setting("num_heads", lambda config: (1, 2) if config.num_heads > 2 else (1,), least=0),
     Setting("load_failures", lambda config: ("",), rank=lambda policy: policy != ""),
     Setting("max_model_len", lambda config: smaller_sizes(2, config.max_model_len), least=2),

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.lawful import pairs
+from tests.lawful.ranked_pairs import Ranked
 from tests.lawful.test_lawful_managers import walked
 
 from kvproof.check.oracle.level import PAIR, level_of, require_possible
@@ -11,6 +12,7 @@ from kvproof.check.oracle.pair.judge import PairJudge, frame_of_pair
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.capabilities import whole
 from kvproof.check.protocol.finding import AdapterError, Finding
+from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.pair import DECODE, PREFILL, PairConfig, PairStep
 from kvproof.check.protocol.scheduler import Chunk
 from kvproof.check.search.shrinking import shrink
@@ -188,3 +190,37 @@ def test_a_calm_day_is_not_asked_for_what_needs_a_storm() -> None:
     assert PAIR.excluded_witnesses({"weather": "lossy"}) == {"died": "needs weather of at least deadly"}
     with pytest.raises(ValueError, match="weather is one of calm, slow, lossy, deadly; 'sunny' was given"):
         require_possible(PairConfig(weather="sunny"))
+
+
+def test_ranks_share_heads_or_are_refused() -> None:
+    with pytest.raises(ValueError, match="num_heads is a multiple of the ranks of a side"):
+        require_possible(PairConfig(prefill_ranks=2, num_heads=3))
+    with pytest.raises(Unsupported, match="several ranks or heads"):
+        PairJudge(OwnPair(), PairConfig(decode_ranks=2, num_heads=2))
+    with pytest.raises(Unsupported, match="ranks that cannot share the heads"):
+        PairJudge(Ranked(), PairConfig(decode_ranks=2, num_heads=3))
+
+
+def test_a_rank_whose_lease_is_over_gives_its_part_up_and_the_others_wait_for_their_readers() -> None:
+    config = PairConfig(num_gpu_blocks=9, weather="slow", prefill_ranks=2, decode_ranks=2, num_heads=2)
+    judge = after([("prompt", 1, PROMPT), *step(PREFILL)], Ranked(), config)
+    (offer,) = judge.pair.offers.values()
+    assert offer.deadlines == [30, 30]
+    assert judge.apply(("pass", 10))
+    offer.deadlines[1] = 50  # rank 1 says that it keeps the offer for longer
+    judge.pair.explained.renew(offer, 1, "test")
+    assert judge.apply(("pass", 25))
+    assert [judge.pair.explained.is_in_force(offer, rank) for rank in (0, 1)] == [False, True]
+    assert judge.pair.explained.notice(offer, "test", 1, (1,))
+    judge.pair.explained.end_offer(offer, "test")
+
+
+def test_a_rank_that_was_not_heard_of_keeps_the_offer() -> None:
+    config = PairConfig(num_gpu_blocks=9, prefill_ranks=1, decode_ranks=2, num_heads=2)
+    judge = after([("prompt", 1, PROMPT), *step(PREFILL)], Ranked(), config)
+    (offer,) = judge.pair.offers.values()
+    assert judge.pair.explained.notice(offer, "test", 0, (0,))
+    assert not judge.pair.explained.notice(offer, "test", 0, (0,)), "it is counted once"
+    with pytest.raises(Finding, match="every part") as caught:
+        judge.pair.explained.end_offer(offer, "test")
+    assert caught.value.property == "pin-own"

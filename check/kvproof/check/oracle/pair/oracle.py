@@ -11,7 +11,7 @@ from kvproof.check.oracle.pair.shares import shares_of
 from kvproof.check.oracle.subject_calls import SubjectCalls
 from kvproof.check.protocol.adapter_check import capabilities_of, check_adapter, check_observation
 from kvproof.check.protocol.finding import AdapterError, Finding, direction
-from kvproof.check.protocol.manager import Observation
+from kvproof.check.protocol.manager import Observation, Unsupported
 from kvproof.check.protocol.pair import (
     CALM,
     DECODE,
@@ -43,6 +43,10 @@ class PairOracle:
         self.subject, self.config, self.capabilities = subject, config, capabilities_of(subject)
         self.coverage, self.notes, self.reply = Counter[str](), Counter[str](), Reply()
         self.identities = identities or Identities()
+        if not self.capabilities.ranks and (config.prefill_ranks, config.decode_ranks, config.num_heads) != (1, 1, 1):
+            raise Unsupported("several ranks or heads")
+        if not config.shares_heads:
+            raise Unsupported("ranks that cannot share the heads")
         calls = SubjectCalls(subject)
         self.call = calls.call
         calls.open(config)
