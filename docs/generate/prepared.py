@@ -175,6 +175,7 @@ BLOCKS_NOT_RUN = {
     "data-plane.md": {"PCIe link": "facts of one machine"},
     "how-to/pull-request.md": {"on:": GITHUB},
     "own-manager.md": {
+        "class Adapter(forty_lines.Adapter)": "tests/check/oracle/test_own_property.py runs such an adapter",
         "manager = BlockManager(1, 1)": "the end of a script that tests/check/counterexample/test_plain_script.py runs",
         '[project.entry-points."kvproof.subjects"]': "a part of examples/subjects_package/pyproject.toml",
     },

@@ -18,6 +18,7 @@ from kvproof.check.counterexample.steps import describe_steps, narrated, replay_
 from kvproof.check.counterexample.trace_schema import CounterexampleError, config_of, operations_of
 from kvproof.check.oracle.replay import Counterexample
 from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.own_property import is_property
 from kvproof.check.subjects.loading.checkouts import without_folders
 from kvproof.check.subjects.loading.partial_import import installed_version
 from kvproof.reports.counterexample import FindingView, page_of
@@ -25,7 +26,6 @@ from kvproof.reports.counterexample_page import counterexample_page
 from kvproof.reports.document import DocumentError, encodable, encode, read, write, write_atomically
 from kvproof.reports.evidence import Reported, refuted
 from kvproof.reports.result import Check
-from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.trace import Trace, names_code
 from kvproof.spec.verdict import Verdict
 
@@ -232,7 +232,7 @@ def load(path: Path) -> Trace:
         trace = read(path, Trace)
     except DocumentError as error:
         raise CounterexampleError(str(error)) from None
-    if trace.property not in MEANINGS:
+    if not is_property(trace.property):
         raise CounterexampleError(f"{path} is not a trace of kvproof: there is no property {trace.property!r}")
     config_of(trace, path)
     operations_of(trace, path)

@@ -21,9 +21,9 @@ from kvproof.check.isolation.remote_subject import CRASH, SERVER, RemoteSubject,
 from kvproof.check.oracle.replay import Counterexample, finding_of
 from kvproof.check.protocol.finding import Finding
 from kvproof.check.protocol.manager import Unsupported
+from kvproof.check.protocol.own_property import is_property
 from kvproof.check.search.result import UNLIMITED, SearchResult, is_step_of_pairs
 from kvproof.check.search.strategies import Strategy
-from kvproof.spec.text.properties import MEANINGS
 
 ANSWERS = frozenset({"done", "unsupported", "adapter", "stand-in", "unknown"})  # of a search; the others are faults
 LOOK_SECONDS = 0.1
@@ -154,7 +154,7 @@ def require_possible(result: object, kind: type, max_operations: int = UNLIMITED
         if (length := len(found.operations)) > max_operations + BEYOND_EFFORT_MAX:
             raise ChannelError(f"its run has {length:,} operations, where {max_operations:,} were asked for")
         require_run(found.config, found.operations)
-        if found.finding.property not in MEANINGS:
+        if not is_property(found.finding.property):
             raise ChannelError(f"there is no property {found.finding.property!r}")
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.features import capabilities_used
+from kvproof.check.protocol.own_property import OWN_PROPERTY
 from kvproof.check.protocol.scopes import Scope
 from kvproof.spec.systems import BLOCK_MANAGERS, System
 from kvproof.spec.text.properties import MEANINGS
@@ -124,6 +125,7 @@ EVENTS = Need(
     lambda facts: facts.can.caching and facts.can.events and facts.can.lost_hits == 0,
     "the subject does not report what it caches, or may forget some of it (`lost_hits`)",
 )
+OWN = Need(lambda facts: bool(facts.can.own_property), "the subject states no property of its own")
 REPEATED = never("checked by the walker, and when a finding is replayed")
 
 
@@ -214,6 +216,8 @@ def has_meaning(property: str, scope: Scope) -> bool:
 
     Only searches of the specification itself have anything in flight.
     """
+    if property == OWN_PROPERTY:
+        return True
     if property == "in-flight-held":
         return scope.num_flights > 0
     within = Capabilities(fork=scope.fork, **capabilities_used(scope.config))

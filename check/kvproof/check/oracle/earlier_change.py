@@ -21,7 +21,17 @@ from kvproof.check.protocol.manager import Observation, Unsupported
 from kvproof.spec.trace import EarlierChange
 
 OBSERVES = ("observe", "observe_part")
-QUESTIONS = ("can_admit", "can_append", "can_swap_out", "can_swap_in", "hits", "common_blocks", "num_records", "ended")
+QUESTIONS = (
+    "can_admit",
+    "can_append",
+    "can_swap_out",
+    "can_swap_in",
+    "hits",
+    "common_blocks",
+    "num_records",
+    "ended",
+    "check",
+)
 STEP_DONE = "step_done"  # may change tables if the subject declares it
 # Calls of managers and schedulers after which nothing that a subject shows may be different
 CHANGE_NOTHING = frozenset(

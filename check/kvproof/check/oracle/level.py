@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Protocol
 
-from kvproof.check.oracle.coverage import PROPERTIES, Facts, Need
+from kvproof.check.oracle.coverage import OWN, PROPERTIES, Facts, Need
 from kvproof.check.oracle.encoder.coverage import ENCODER_NEEDS, ENCODER_WITNESSES
 from kvproof.check.oracle.encoder.judge import EncoderJudge, frame_of_encoder
 from kvproof.check.oracle.encoder.rules import EncoderRules
@@ -55,6 +55,7 @@ from kvproof.check.protocol.manager import (
 )
 from kvproof.check.protocol.manager_operations import ManagerOperation
 from kvproof.check.protocol.operations import TypedOperation
+from kvproof.check.protocol.own_property import OWN_PROPERTY, OwnState
 from kvproof.check.protocol.pair import (
     DEADLY,
     LOSSY,
@@ -188,6 +189,8 @@ class Level:
 
     def unsupported(self, property: str, facts: Facts) -> str | None:
         """Why this level cannot decide a property for a subject; None if it can."""
+        if property == OWN_PROPERTY:
+            return OWN.unfulfilled(facts)
         need = PROPERTIES[property].get(self.name) or self.needs.get(property)
         return self.other_needs if need is None else need.unfulfilled(facts)
 
@@ -282,7 +285,7 @@ MANAGER = Level(
     ManagerJudge,
     frame_of,
     MANAGER_WITNESSES,
-    answers=(Admitted, Observation, Refused, Reserved, Scheduled, StoredBlock, RemovedBlock, ClearedBlocks),
+    answers=(Admitted, Observation, OwnState, Refused, Reserved, Scheduled, StoredBlock, RemovedBlock, ClearedBlocks),
 )
 SCHEDULER = Level(
     "scheduler",

@@ -22,7 +22,7 @@ from kvproof.check.protocol.manager import Unsupported
 from kvproof.spec.trace import CodePlace, EarlierChange, EnteredCode, Operation
 
 ONLY_LOOK = (*OBSERVES, "step_scheduled")  # calls that change nothing
-QUESTIONS = ("can_admit", "can_append", "can_swap_out", "can_swap_in", "hits", "forget")
+QUESTIONS = ("can_admit", "can_append", "can_swap_out", "can_swap_in", "hits", "forget", "check")
 CALL = re.compile(r"\b(\w+)(?:\(| only asks)")  # how a finding names one
 ADAPTERS = "kvproof.check.subjects."
 ENTERED_MAX = 8  # functions that a report names

@@ -22,6 +22,7 @@ from kvproof.check.oracle.enabled import Reply
 from kvproof.check.oracle.expected import WAITING, ExpectedSequence, Group
 from kvproof.check.oracle.firing import is_large, num_entries_max, num_seqs_max
 from kvproof.check.oracle.named_prefixes import NamedPrefixes
+from kvproof.check.oracle.own_property import OwnProperty
 from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.oracle.subject_calls import ObservedSubject, SubjectCalls
 from kvproof.check.protocol.adapter_check import capabilities_of, check_new, check_observation
@@ -99,6 +100,8 @@ class Oracle:
             self.explainer.watch_eviction_order(self.capabilities.eviction, self.lost_hits == 0)
         reports = config.events and config.caching
         self.listener = BlockListener(self.explainer, self.call, self.lost_hits == 0) if reports else None
+        stated = self.capabilities.own_property
+        self.own = OwnProperty(self.explainer, self.call, self.seqs, stated) if stated else None
         self.settle("open")
 
     def observe(self, context: str, touched: Sequence[ExpectedSequence] = ()) -> None:
@@ -129,6 +132,8 @@ class Oracle:
         compare_pool(self.explainer, context, self.is_at_rest)
         if self.listener is not None and not self.is_sparse:
             self.listener.judge(context)
+        if self.own is not None and not self.is_sparse:
+            self.own.judge(context)
 
     def require_unchanged(self, before: Observation, context: str) -> None:
         """Observe the subject; a call that refuses, or only asks, changes nothing."""

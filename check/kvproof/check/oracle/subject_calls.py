@@ -16,8 +16,8 @@ from kvproof.check.protocol.fault_attribution import StandInError, require_fault
 from kvproof.check.protocol.finding import ADDRESS, CONTRACT, AdapterError, Finding, error_text
 from kvproof.check.protocol.manager import Config, OutsideContract, Unsupported
 from kvproof.check.protocol.outside_contract import is_outside_contract
+from kvproof.check.protocol.own_property import is_property
 from kvproof.reports.document import encodable
-from kvproof.spec.text.properties import MEANINGS
 
 DOUBLE_FREE_PHRASES = "double free", "doublefree", "already freed", "already free"
 CALL_CHARACTERS, ERROR_CHARACTERS = 300, 160
@@ -66,7 +66,7 @@ class SubjectCalls:
         try:
             return getattr(self.subject, name)(*arguments)
         except Finding as finding:
-            if finding.property not in MEANINGS:
+            if not is_property(finding.property):
                 raise AdapterError(f"{name} raised a Finding of {finding.property!r}, which is no property") from None
             raise
         except (AdapterError, StandInError):

@@ -65,6 +65,7 @@ MANAGER_CALLS = RequiredCalls(
         ("common_blocks", "names common blocks", ("common_blocks",)),
         ("loads", "takes KV from elsewhere", ("new_elsewhere",)),
         ("prefixes", "shares named prefixes", ("new_prefix",)),
+        ("own_property", "states a property of its own", ("check",)),
         ("records_kept", "limits its records", ("num_records",)),
     ),
 )

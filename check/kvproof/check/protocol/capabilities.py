@@ -149,6 +149,7 @@ class ManagerCan:
     block_events: bool = False  # it can report what it caches and forgets: `block_events`
     dedups_after_step: bool = False  # after a step, a filled block may be replaced by a cached block of equal content
     dedups_when_scheduled: bool = False  # and when the next step is scheduled
+    own_property: str = ""  # a sentence that holds of every state, in addition to kvproof's properties: `check`
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from kvproof.check.protocol.manager import (
     Reserved,
     Scheduled,
 )
+from kvproof.check.protocol.own_property import OwnState
 from kvproof.check.protocol.records import num_records
 from kvproof.spec.text.identity import Image, Key
 
@@ -56,6 +57,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "swap_out": ("swap",),
     "swap_in": ("swap",),
     "num_free_host": ("swap",),
+    "check": ("own_property",),
 }
 # An adapter that defines the call on the right, such as one for whole groups, need not define the one on the left.
 INSTEAD = {
@@ -155,6 +157,10 @@ class ManagerAdapter:
     def num_records(self) -> int:
         """How many records the manager keeps, for a subject that declares `records_kept`."""
         return num_records(self.manager)
+
+    def check(self, state: OwnState) -> bool:
+        """Whether `own_property` holds in this state. Changes nothing."""
+        raise NotImplementedError
 
     # The protocol -------------------------------------------------------------------------------------------------
 

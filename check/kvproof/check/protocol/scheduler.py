@@ -481,6 +481,7 @@ SCHEDULER_CALLS = RequiredCalls(
         ("runs_ahead", "runs ahead", calls_of(AheadSubject)),
         ("forks_itself", "forks by itself", calls_of(ForkingSubject)),
         ("priorities", "has priorities", calls_of(PrioritySubject)),
+        ("own_property", "states a property of its own", ("check",)),
         ("reports_ends", "reports how requests ended", calls_of(ReportingSubject)),
         ("reports_each_end", "reports how each sequence ended", calls_of(EachEndSubject)),
         ("reports_tokens", "reports what users get", calls_of(DeliveringSubject)),

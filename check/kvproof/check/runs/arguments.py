@@ -15,6 +15,7 @@ from kvproof.check.protocol import features
 from kvproof.check.protocol.adapter_check import capabilities_of
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import STATE, Config, ManagerSubject, PromptKeys, size_of
+from kvproof.check.protocol.own_property import is_property
 from kvproof.check.protocol.store import LRU
 from kvproof.check.runs.errors import UsageError, did_you_mean
 from kvproof.check.search.configurations import BESIDE_NO_DRAFTS, EXCLUDING, check_fixed, settled
@@ -77,7 +78,7 @@ def _option_of(fixed: dict[str, Any], message: str) -> str:
 def wanted_properties(names: Iterable[str]) -> list[str]:
     """The ids of the properties to hunt for, without repetitions. Raises UsageError for an id that does not exist."""
     for name in names:
-        if name not in MEANINGS:
+        if not is_property(name):
             question = did_you_mean(name, list(MEANINGS))
             raise UsageError(f"--property: there is no property {name!r}{question}; there are {', '.join(MEANINGS)}")
     return list(dict.fromkeys(names))

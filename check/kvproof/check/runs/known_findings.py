@@ -19,6 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from kvproof.check.protocol.own_property import is_property
 from kvproof.check.runs import configuration as file
 from kvproof.check.runs.configuration import FILE, ConfigurationError, find_configuration, read_configuration
 from kvproof.reports.identity import Identity
@@ -104,7 +105,7 @@ def _entry(place: str, table: dict[str, Any]) -> Known:
                 )
         elif not isinstance(value, str) or not value.strip():
             raise ConfigurationError(f"{context}: {key} must be a text that is not empty; it is {value!r}")
-    if table["property"] not in MEANINGS:
+    if not is_property(table["property"]):
         raise ConfigurationError(
             f"{context}: there is no property {table['property']!r}; there are {', '.join(MEANINGS)}"
         )

@@ -15,6 +15,7 @@ from typing import Any
 
 from kvproof.check.oracle import coverage
 from kvproof.check.oracle.level import Level, level_of
+from kvproof.check.protocol.own_property import OWN_PROPERTY
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.session import NOT_RUN
 from kvproof.check.search.result import SearchResult
@@ -65,7 +66,8 @@ def planned_checks(level: Level, judge: str, subject: Any) -> list[Check]:
     A random walk decides `nondeterministic` too, because it repeats its first runs.
     """
     facts = level.facts_of(subject)
-    reasons = {name: level.unsupported(name, facts) for name in MEANINGS}
+    names = [*MEANINGS, *([OWN_PROPERTY] if facts.can.own_property else [])]
+    reasons = {name: level.unsupported(name, facts) for name in names}
     if any(judge == strategy.judge for strategy in STRATEGIES.values()):
         reasons[REPEATED] = None
     return [undecided(judge, name, reason=reason) for name, reason in reasons.items()]
@@ -85,7 +87,7 @@ def planned_checks_of_scopes(judge: str, scopes: Mapping[str, Scope], subject: A
     checks = [
         undecided(judge, property, name)
         for name, scope in scopes.items()
-        for property in MEANINGS
+        for property in (*MEANINGS, OWN_PROPERTY)
         if property in open_names and coverage.has_meaning(property, scope)
     ]
     return checks + unsupported
