@@ -132,6 +132,19 @@ def test_an_open_check_of_the_baseline_may_turn_out_to_be_of_what_the_subject_do
     assert difference("b.json", before, now).worse == []
 
 
+def test_a_scope_that_only_the_later_run_came_to_and_that_does_not_exist_is_no_loss(before: Result) -> None:
+    beyond = Check("explorer/read-back/cached", "explorer", "read-back", Verdict.UNSUPPORTED, text="no prefix cache")
+    now = deepcopy(before)
+    now.checks.append(beyond)
+    assert difference("b.json", before, now).worse == []
+    for check in now.checks:
+        if check.id == "explorer/read-back/small":
+            check.verdict = Verdict.UNKNOWN
+    assert difference("b.json", before, now).worse == [
+        "weaker: explorer: read-back: exhausted in the baseline, now unknown"
+    ]
+
+
 def test_a_judge_that_does_not_run_is_worse(before: Result) -> None:
     now = deepcopy(before)
     now.checks = [check for check in now.checks if check.judge != "explorer"]

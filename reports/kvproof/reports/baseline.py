@@ -192,8 +192,13 @@ def _mechanism(check: Check) -> str:
 
 
 def _weaker(before: Result, now: Result) -> Iterator[str]:
-    """The properties of each judge whose weakest verdict is weaker, and the judges that did not run."""
-    old, new = _weakest(before), _weakest(now)
+    """The properties of each judge whose weakest verdict is weaker, and the judges that did not run.
+
+    A scope that the subject does not have is a loss only if the baseline came to it: it may have ended before.
+    """
+    there = {check.id for check in before.checks}
+    known = [one for one in now.checks if one.verdict is not Verdict.UNSUPPORTED or one.id in there]
+    old, new = _weakest(before), _weakest(replace(now, checks=known))
     judges, refuted = {check.judge for check in now.checks}, _refuted(now) | _noted(now)
     yield from (f"no longer run: {judge}" for judge in dict.fromkeys(judge for judge, _ in old) if judge not in judges)
     lost: dict[tuple[str, Verdict, str], list[str]] = {}
