@@ -80,6 +80,7 @@ def test_a_change_adds_what_only_the_second_state_has(repository: Path, capfd: p
     assert "the working tree adds 1 finding to right" in done.output
     assert "it repairs 0 and leaves 0" in done.output
     assert "refcount-exact is refuted for adapter.py:Adapter at step 4" in comment()
+    assert "Repeat: kvproof replay .kvproof/gate/head/crashes/" in comment()
     assert "while calling BlockManager.fork of adapter.py:" in capfd.readouterr().out
 
 

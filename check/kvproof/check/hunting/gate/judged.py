@@ -68,7 +68,7 @@ def gate(given: GateOptions) -> Exit:
     how, then = (hunted(repo, one, given.subject, given.like, links / n) for one, n in ((base, "base"), (head, "head")))
     code, change = compared(base, how, head, then, given, kept)
     with explained(out / COMMENT):
-        write_atomically(out / COMMENT, comment(change, out / "head").encode("utf-8", "backslashreplace"))
+        write_atomically(out / COMMENT, comment(change, given.out / "head").encode("utf-8", "backslashreplace"))
     shutil.rmtree(base.tree, ignore_errors=True)
     say(console, f"The comment for the pull request: {out / COMMENT}")
     return code
