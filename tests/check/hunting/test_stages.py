@@ -17,7 +17,7 @@ from kvproof.check.protocol.manager import Config, ManagerSubject, Refused
 from kvproof.check.protocol.scopes import Scope
 from kvproof.check.runs.session import StageBudget, StageOutput
 from kvproof.check.runs.store import Store
-from kvproof.check.runs.verdicts import NOTHING_ACCEPTED, SHOWN_BY, STOPPED, refuted_by
+from kvproof.check.runs.verdicts import NOTHING_ACCEPTED, SHOWN_BY, STOPPED, notes, refuted_by
 from kvproof.check.search.result import REASON_MAX, REASONS_MAX, SearchResult
 from kvproof.check.search.suppression import Features
 from kvproof.check.subjects.registry import find
@@ -86,6 +86,10 @@ def test_a_walk_that_could_begin_no_further_run_decides_nothing(monkeypatch: pyt
     found = verdicts(said_of(refused, monkeypatch))
     text = "then no configuration gave a run; the most frequent reason: no memory is left"
     assert set(found.values()) == {(Verdict.UNKNOWN, f"1,200 of {unit.SMALL:,} operations; {text}")}
+
+
+def test_what_was_noted_once_is_one_time() -> None:
+    assert notes({"hit-complete": 1}, 3_000, "operations")["hit-complete"].startswith("1 time in 3,000 operations")
 
 
 def test_a_missed_hit_is_noted_beside_the_other_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:

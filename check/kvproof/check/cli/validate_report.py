@@ -8,6 +8,7 @@ from kvproof.check.recording.validate import Validation, unjudged_properties
 from kvproof.check.runs.verdicts import witness_counts
 from kvproof.reports.evidence import DivergingLine, refuted
 from kvproof.reports.result import PROMISED_BY_NOBODY, Check, Result
+from kvproof.reports.summary import number
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Verdict
 
@@ -45,7 +46,7 @@ def _checks(done: Validation, scope: str) -> Iterator[Check]:
             check.verdict, check.text, check.counts = Verdict.UNSUPPORTED, NO_CALLS, {}
         elif name == "hit-complete" and done.missed_hits:
             check.verdict, check.text = Verdict.UNSUPPORTED, PROMISED_BY_NOBODY
-            check.note = f"{done.missed_hits:,} times in {done.num_calls:,} lines"
+            check.note = f"{number(done.missed_hits, 'time', 'times')} in {done.num_calls:,} lines"
         yield check
 
 

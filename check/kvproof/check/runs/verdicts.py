@@ -23,6 +23,7 @@ from kvproof.check.search.strategies import STRATEGIES
 from kvproof.reports.evidence import PrintedRun, SavedRun, refuted
 from kvproof.reports.identity import Identity, operation_named
 from kvproof.reports.result import PROMISED_BY_NOBODY, REFUSED, Check, Refusals, WitnessCount
+from kvproof.reports.summary import number
 from kvproof.spec.text.properties import MEANINGS
 from kvproof.spec.verdict import Verdict
 
@@ -168,7 +169,7 @@ def _noted(
 
 def notes(counts: Mapping[str, int], num_done: int, kind: str) -> dict[str, str]:
     """What was seen and is no finding, such as missed cache hits, by property. kind: what `num_done` counts."""
-    seen = {name: f"{count:,} times in {num_done:,} {kind}" for name, count in counts.items() if count}
+    seen = {name: f"{number(count, 'time', 'times')} in {num_done:,} {kind}" for name, count in counts.items() if count}
     return {name: f"{text}{SHOWN_BY.get(name, '')}" for name, text in seen.items()}
 
 
