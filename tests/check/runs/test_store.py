@@ -58,6 +58,15 @@ def test_a_file_of_someone_else_is_not_replaced(tmp_path: Path, result: Result, 
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: '{"name": "mine"}'}
 
 
+def test_the_page_of_bytes_of_an_earlier_run_does_not_stay_beside_the_result_of_a_later_one(
+    tmp_path: Path, result: Result
+) -> None:
+    Store(tmp_path).open(result)
+    (tmp_path / "device.html").write_text("the bytes of another subject")
+    Store(tmp_path).open(result)
+    assert sorted(os.listdir(tmp_path)) == [".lock", *FILES]
+
+
 def test_the_result_of_another_release_may_be_replaced(tmp_path: Path, result: Result) -> None:
     (tmp_path / "result.json").write_text(json.dumps({"schema_version": 99, "run": {}, "checks": [], "new": 1}))
     Store(tmp_path).open(result)

@@ -123,9 +123,14 @@ class Store:
             raise
 
     def open(self, result: Result) -> None:
-        """Claim the folder, and write the initial result. Raises StoreError."""
+        """Claim the folder, and write the initial result. Raises StoreError.
+
+        The page of the data plane of an earlier run is removed: this run writes its own, if it moves bytes.
+        """
         self.claim()
         try:
+            with explained(self.folder / PAGE):
+                (self.folder / PAGE).unlink(missing_ok=True)
             with suppress(RenderError):  # it is reported when the run has something to write
                 self.write_all(result)
         except StoreError as error:
