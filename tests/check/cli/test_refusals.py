@@ -90,6 +90,7 @@ hunt --subject nothing_here.py:broken
 hunt --subject vllm-v1==0.32.0 --like 0.30.0
 init --yes --capability fork,caching
 init --yes --capability forks
+init --yes --capability prefix_cache
 init --yes --capability has_admission_query
 init --yes --capability refusal_slack
 init --yes --language cobol

@@ -105,6 +105,7 @@ def test_an_adapter_of_ones_own_is_found_by_module_or_by_file(module: Path, form
         ("no_such_module:make", "no_such_module cannot be imported: ModuleNotFoundError"),
         ("no/such/file.py:make", "there is no file no/such/file.py"),
         ("{stem}:Adaptor", "has no 'Adaptor'; did you mean Adapter?"),
+        ("{stem}:Nothing", "has no 'Nothing'; it defines Adapter, Holder, none, fails, leaves, needs"),
         ("{stem}:Holder.mak", "has no 'mak'; did you mean make?"),
         ("{stem}:NUMBER", "NUMBER is not a factory: it is of type int, not callable"),
     ],

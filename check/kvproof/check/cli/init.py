@@ -204,10 +204,12 @@ def _arguments(can: str, declared: list[str]) -> str:
 
 def _checked(names: Iterable[str], skeleton: "Skeleton") -> list[str]:
     """The capabilities, each once. Raises UsageError for one that does not exist or is not a yes or no."""
+    from kvproof.check.protocol.reference import documented_fields
     from kvproof.check.runs.errors import did_you_mean
 
     defaults = vars(skeleton.can())
     known = [name for name, default in defaults.items() if default is False]
+    meant = {name: comment for name, (_, comment) in documented_fields(skeleton.can).items() if name in known}
     for name in names:
         if len(words := _words(name)) > 1:
             repeated = " ".join(f"--capability {word}" for word in words)
@@ -218,7 +220,9 @@ def _checked(names: Iterable[str], skeleton: "Skeleton") -> list[str]:
                 f"{defaults[name]!r} by default, so write its value into the `capabilities` of the adapter by hand"
             )
         if name not in known:
-            question = did_you_mean(name, known)
+            parts = name.lower().replace("-", "_").split("_")
+            said = [one for one, comment in meant.items() if all(part in comment.lower() for part in parts)]
+            question = f" (did you mean {said[0]}?)" if said else did_you_mean(name, known)
             raise UsageError(f"--capability: there is no {name!r}{question}; choose from {', '.join(known)}")
     return list(dict.fromkeys(names))
 

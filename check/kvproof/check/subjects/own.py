@@ -37,12 +37,20 @@ def own(name: str, kind: str = "factory") -> Callable[..., Any]:
     for part in attribute.split("."):
         if not hasattr(found, part):
             close = difflib.get_close_matches(part, [n for n in dir(found) if not n.startswith("_")], n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
+            hint = f"; did you mean {close[0]}?" if close else _defined_in(found)
             raise UnknownSubject(f"{name}: {where} has no {part!r}{hint}")
         found = getattr(found, part)
     if not callable(found):
         raise UnknownSubject(f"{name}: {attribute} is not a {kind}: it is of type {type(found).__name__}, not callable")
     return found  # type: ignore[no-any-return]
+
+
+def _defined_in(found: Any) -> str:
+    """What a module defines that a subject could be made of, as the end of a message; empty if nothing."""
+    own = vars(found).items() if isinstance(found, ModuleType) else ()
+    names = [name for name, value in own if callable(value) and getattr(value, "__module__", "") == found.__name__]
+    named = [name for name in names if not name.startswith(("_", "test_"))]
+    return f"; it defines {', '.join(named)}" if named else ""
 
 
 def without_attribute(file: str) -> str:
