@@ -59,9 +59,10 @@ CALLS = """
 
 A Python adapter derives from `ManagerAdapter` and defines these methods. `self.config` is the configuration,
 `self.manager` what `make` returned, `self.groups[group]` the sequences of a group, `self.tokens[seq]` all tokens of a
-sequence, `self.keys[seq]` and `self.images[seq]` what its KV depends on in addition. `refusals` lists the exceptions by
-which `allocate` and `append` refuse. A program behind a pipe gets the same calls with the arguments in the third
-column. Any yes-or-no question takes true, false or an `Admission`; false means NEVER if nothing runs, else LATER.
+sequence, also the one that `append` makes room for, `self.keys[seq]` and `self.images[seq]` what its KV depends on in
+addition. `refusals` lists the exceptions by which `allocate` and `append` refuse. A program behind a pipe gets the same
+calls with the arguments in the third column. Any yes-or-no question takes true, false or an `Admission`; false means
+NEVER if nothing runs, else LATER.
 
 | call in Python | needed | over a pipe: arguments; answer | what it does |
 | --- | --- | --- | --- |
