@@ -98,6 +98,13 @@ class IgnoresCase(FakeSequence):
         return self.key.adapter_id, None if self.key.salt is None else self.key.salt.lower()
 
 
+class SortsSalts(FakeSequence):
+    """Salts with the same characters in another order are one, as for a sum of them."""
+
+    def extra_hash(self) -> Hashable:
+        return self.key.adapter_id, None if self.key.salt is None else "".join(sorted(self.key.salt))
+
+
 class JoinsKeys(FakeSequence):
     """The salt and the id of the adapter count as one text, so salt 1 with adapter 2 is as salt 12 without one."""
 
@@ -149,6 +156,7 @@ multiplied_by_1000003 = partial(confusing, Multiplies, base=1_000_003)
 added = partial(confusing, Multiplies, base=1)
 joined_digits = partial(confusing, JoinsDigits)
 salts_without_case = partial(confusing, IgnoresCase)
+salts_sorted = partial(confusing, SortsSalts)
 
 # What a configuration says --------------------------------------------------------------------------------------------
 

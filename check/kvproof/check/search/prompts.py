@@ -22,7 +22,12 @@ ADAPTERS: tuple[tuple[str | None, int], ...] = (
 )  # ids are unique, names need not be
 SALTS: tuple[str | None, ...] = (None, "X", "Y")  # one small alphabet for every string, so that any two can be equal
 ALIKE_SHARE = 0.3  # of the runs with adapters: those in which names, ids and salts are alike
-LONG_SALTS: tuple[str | None, ...] = (None, "tenant-0000-0000", "tenant-0000-0001", "Tenant-0000-0000")
+LONG_SALTS: tuple[str | None, ...] = (  # they differ at the end, in the order of two characters, or in case
+    None,
+    "tenant-0000-0010",
+    "tenant-0000-0001",
+    "Tenant-0000-0010",
+)
 PICTURES: tuple[tuple[str, int], ...] = (
     ("P", 1),
     ("R", 1),

@@ -16,7 +16,7 @@ from kvproof.check.oracle.scheduler.completion import CompletionJudge
 from kvproof.check.oracle.scheduler.drafts import DraftModel
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
 from kvproof.check.oracle.scheduler.sessions import SessionJudge
-from kvproof.check.oracle.scheduler.step_checks import Sampling
+from kvproof.check.oracle.scheduler.step_checks import Sampling, check_step
 from kvproof.check.oracle.scheduler.stepping import StepJudge
 from kvproof.check.protocol.scheduler import SchedulerConfig, SchedulerSubject
 from kvproof.check.protocol.scheduler_operations import SchedulerOperation
@@ -41,7 +41,7 @@ class SchedulerJudge(LockstepJudge, RuledJudge):
         drafts = DraftModel(scheduler) if config.speculative_tokens else None
         self.sessions = sessions = SessionJudge(scheduler)
         arrivals, stepping = ArrivalJudge(scheduler, steps, sessions), StepJudge(scheduler, steps, sampling, drafts)
-        self._check_shown = stepping.check_shown
+        self._stepping = stepping
         completion = CompletionJudge(scheduler, sampling, drafts, steps.failed_loads, sessions)
         RuledJudge.__init__(self, scheduler.oracle.reply, arrivals, stepping, completion, sessions, self)
 
@@ -62,7 +62,7 @@ class SchedulerJudge(LockstepJudge, RuledJudge):
     def check_observed(self) -> None:
         """The last step is shown too."""
         super().check_observed()
-        self._check_shown()
+        check_step(self._stepping.shown)
 
     def observe_all(self, context: str) -> None:
         """Observe the subject; requests that are over may have released their blocks."""

@@ -6,10 +6,22 @@ from collections.abc import Sequence
 
 from kvproof.check.oracle.expected import ExpectedSequence, Status
 from kvproof.check.oracle.scheduler.base import SCHEDULE, SchedulerState, UnderWay
-from kvproof.check.protocol.finding import Finding
-from kvproof.check.protocol.scheduler import Chunk, ScheduledStep
+from kvproof.check.protocol.adapter_check import check_numbers, short
+from kvproof.check.protocol.finding import AdapterError, Finding
+from kvproof.check.protocol.scheduler import Chunk, Load, ScheduledStep
 from kvproof.spec.text.budgets import have_places, may_be_a_decode, must_be_a_decode
 from kvproof.spec.text.state import GPU
+
+
+def check_step(step: ScheduledStep) -> None:
+    """Raise AdapterError if something in a step has a wrong type; types are not checked at each call."""
+    for name, kind in (("chunks", Chunk), ("loads", Load)):
+        for one in getattr(step, name):
+            if not isinstance(one, kind):
+                sentence = f"schedule().{name} must be a list of {kind.__name__}; one is {short(one)}"
+                raise AdapterError(sentence, "schedule")
+    for name in ScheduledStep._fields:
+        check_numbers(f"schedule().{name}", getattr(step, name), str if name == "dropped" else int)
 
 
 def judge_room_left(state: SchedulerState, seq: ExpectedSequence) -> None:

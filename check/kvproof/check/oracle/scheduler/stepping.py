@@ -24,9 +24,9 @@ from kvproof.check.oracle.scheduler.service import (
     judges_waiting,
 )
 from kvproof.check.oracle.scheduler.step_checks import Sampling
-from kvproof.check.protocol.adapter_check import check_answer, check_numbers, check_pairs, short
-from kvproof.check.protocol.finding import AdapterError, Finding, direction
-from kvproof.check.protocol.scheduler import Access, Chunk, HostStore, Load, ScheduledStep
+from kvproof.check.protocol.adapter_check import check_answer, check_pairs
+from kvproof.check.protocol.finding import Finding, direction
+from kvproof.check.protocol.scheduler import Access, HostStore, Load, ScheduledStep
 from kvproof.spec.text.budgets import has_places_for_adapters, is_within_budget, is_within_threshold
 from kvproof.spec.text.state import GPU
 
@@ -137,16 +137,6 @@ class StepJudge:
             check_pairs(f"schedule().{name}", pairs, num_most)
         if step.drafts:
             require_drafts(step.drafts)
-
-    def check_shown(self) -> None:
-        """Raise AdapterError if the last step has something of a wrong type; types are not checked at each call."""
-        for name, kind in (("chunks", Chunk), ("loads", Load)):
-            for one in getattr(self.shown, name):
-                if not isinstance(one, kind):
-                    sentence = f"schedule().{name} must be a list of {kind.__name__}; one is {short(one)}"
-                    raise AdapterError(sentence, "schedule")
-        for name in ScheduledStep._fields:
-            check_numbers(f"schedule().{name}", getattr(self.shown, name), str if name == "dropped" else int)
 
     def _forget_reported(self) -> None:
         """Aborted requests that the scheduler reported with this step are over, unless a step still uses them."""
