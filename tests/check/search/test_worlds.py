@@ -129,6 +129,7 @@ QUICK = {  # each with the seed of a walk that meets the size soon
     "CutsWindows": 3,
     "joined_digits": 8,
     "salts_without_case": 4,
+    "salts_sorted": 4,
 }
 SLOW = (
     "slots_8",
