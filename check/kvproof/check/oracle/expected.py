@@ -273,3 +273,9 @@ class Group:
     def all_are(self, status: Status) -> bool:
         """Whether every member has that status."""
         return all(seq.status is status for seq in self.members)
+
+
+def lie_apart(images: Sequence[Image], num_tokens: int) -> bool:
+    """Whether images lie in a prompt of so many tokens, in order and not one on another, as an engine has them."""
+    stops = [0, *(image.start + image.length for image in images)]
+    return all(stop <= image.start for stop, image in zip(stops, images, strict=False)) and stops[-1] <= num_tokens

@@ -137,7 +137,19 @@ def simpler_prompts(prompt: Any, without_encoder: UnsetType | None) -> Iterator[
         yield prompt.changed(images=())
     if prompt.key is not UNSET and tuple(prompt.key) != PLAIN_KEY:
         yield prompt.changed(key=PLAIN_KEY)
-    yield from (prompt.changed(tokens=simpler) for simpler in simpler_tokens(prompt.tokens))
+    for simpler in simpler_tokens(prompt.tokens):
+        within = {"images": clipped(prompt.images, len(simpler))} if prompt.images else {}
+        yield prompt.changed(tokens=simpler, **within)
+
+
+def clipped(images: Iterable[ImageData], num_tokens: int) -> tuple[ImageData, ...]:
+    """The parts of images that lie in a prompt of so many tokens, and behind each other."""
+    found, stop = list[ImageData](), 0
+    for name, start, length in images:
+        if stop <= start < num_tokens:
+            stop = min(start + length, num_tokens)
+            found.append((name, start, stop - start))
+    return tuple(found)
 
 
 # Text -------------------------------------------------------------------------------------------------------------

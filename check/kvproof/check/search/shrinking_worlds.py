@@ -12,6 +12,7 @@ from typing import Any
 
 from kvproof.check.protocol.features import smaller_sizes
 from kvproof.check.protocol.manager import Config
+from kvproof.check.protocol.operations import clipped
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.search.worlds import BLOCK_SIZES, has_large_sizes
 from kvproof.spec.trace import Operation
@@ -54,21 +55,24 @@ def with_block_size(
             kept += block[-size:] if is_last else block[:size]
         return tuple(kept)
 
-    def pictures(images: Sequence[tuple[str, int, int]]) -> tuple[tuple[str, int, int], ...]:
-        return tuple((name, length(at), max(1, length(at + rows) - length(at))) for name, at, rows in images)
+    def pictures(images: Sequence[tuple[str, int, int]], num_tokens: int) -> tuple[tuple[str, int, int], ...]:
+        scaled = [(name, length(at), max(1, length(at + rows) - length(at))) for name, at, rows in images]
+        return clipped(scaled, num_tokens)
 
     def rewritten(operation: Operation, is_last: bool) -> Operation:
         match operation:
             case ("new", group, seqs, tokens, *rest):
-                return "new", group, seqs, shorter(tokens, is_last), *with_pictures(rest, 1)[:3], *map(length, rest[3:])
+                kept = shorter(tokens, is_last)
+                return "new", group, seqs, kept, *with_pictures(rest, 1, len(kept))[:3], *map(length, rest[3:])
             case ("add", request, seqs, tokens, max_tokens, *rest):
-                return "add", request, seqs, shorter(tokens, is_last), max_tokens, *with_pictures(rest, 1)
+                kept = shorter(tokens, is_last)
+                return "add", request, seqs, kept, max_tokens, *with_pictures(rest, 1, len(kept))
             case ("admit" | "extend" as name, about, num_tokens):
                 return name, about, max(1, length(num_tokens))
         return operation
 
-    def with_pictures(rest: list[Any], place: int) -> list[Any]:
-        return [pictures(item) if number == place and item else item for number, item in enumerate(rest)]
+    def with_pictures(rest: list[Any], place: int, num_tokens: int) -> list[Any]:
+        return [pictures(item, num_tokens) if n == place and item else item for n, item in enumerate(rest)]
 
     fields: dict[str, Any] = {"block_size": size}
     if config.window:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kvproof.check.oracle.expected import RUNNING, ExpectedSequence, Group
+from kvproof.check.oracle.expected import RUNNING, ExpectedSequence, Group, lie_apart
 from kvproof.check.oracle.hits import HitJudge
 from kvproof.check.oracle.manager.questions import LATER, OK, Questions, check_copies, chunk_end, require_slots
 from kvproof.check.oracle.manager.step import ADMITTING, StepJudge
@@ -52,6 +52,8 @@ class AdmissionJudge:
         if prefix and not (self.config.prefixes and self.oracle.prefixes.has_room):
             return False
         group, whole, pictures = Group(gid), Key(*key), tuple(Image(*image) for image in images)
+        if not lie_apart(pictures, len(tokens)):
+            return False
         for seq_id in seq_ids:
             group.members.append(self.oracle.new_sequence(seq_id, group, whole, pictures, tokens))
         if encoder:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvproof.check.oracle.enabled import enabled_when
-from kvproof.check.oracle.expected import Status
+from kvproof.check.oracle.expected import Status, lie_apart
 from kvproof.check.oracle.scheduler.base import ExpectedRequest, SchedulerState, num_gains_max, unfinished
 from kvproof.check.oracle.scheduler.encoder_outputs import are_possible
 from kvproof.check.oracle.scheduler.schedule import StepExplainer
@@ -54,6 +54,8 @@ class ArrivalJudge:
             return False
         request, whole = ExpectedRequest(request_id, len(tokens), max_tokens), Key(*key)
         pictures = tuple(Image(*image) for image in images)
+        if not lie_apart(pictures, len(tokens)):
+            return False
         if self.capabilities.encodes_images and pictures:
             if not are_possible(pictures, len(tokens), self.config.encoder_room, self.lengths):
                 return False

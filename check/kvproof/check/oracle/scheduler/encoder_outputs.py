@@ -11,7 +11,7 @@ none of it.
 
 from collections.abc import Iterator, Mapping
 
-from kvproof.check.oracle.expected import ExpectedSequence, Status
+from kvproof.check.oracle.expected import ExpectedSequence, Status, lie_apart
 from kvproof.check.oracle.scheduler.base import SCHEDULE, SchedulerState
 from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.scheduler import ScheduledStep
@@ -84,8 +84,6 @@ def are_possible(images: tuple[Image, ...], num_tokens: int, room: int, lengths:
 
     lengths: of the images that came before; an image of one name has one length.
     """
-    stops = [0, *(image.start + image.length for image in images)]
-    in_order = all(stop <= image.start for stop, image in zip(stops, images, strict=False)) and stops[-1] <= num_tokens
     of_name = dict(lengths)
     has_one = all(of_name.setdefault(image.name, image.length) == image.length for image in images)
-    return in_order and has_one and all(image.length <= (room or image.length) for image in images)
+    return lie_apart(images, num_tokens) and has_one and all(one.length <= (room or one.length) for one in images)
