@@ -288,7 +288,10 @@ def test_a_situation_that_cannot_be_meant_is_told_with_the_one_that_may_be(alter
         ({"operations": 0}, "operations is at least 1; 0 was given"),
         ({"seed": "a"}, "seed is an integer; 'a' was given"),
         ({"seconds": 0}, "seconds is more than 0; 0 was given"),
-        ({"config": {"blocksize": 4}}, "a configuration has no field 'blocksize'; it has block_size, "),
+        (
+            {"config": {"blocksize": 4}},
+            r"a configuration has no field 'blocksize' \(did you mean block_size\?\); it has block_size, ",
+        ),
         ({"config": {"block_size": "four"}}, "block_size is an integer; 'four' was given"),
         ({"config": {"num_gpu_blocks": 0}}, "num_gpu_blocks is at least 1; 0 was given"),
         ({"config": {"watermark": 1.5}}, "watermark is a fraction of the GPU blocks, 0 to 1; 1.5 was given"),

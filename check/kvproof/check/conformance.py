@@ -31,8 +31,8 @@ from kvproof.check.protocol.adapter_fault import located
 from kvproof.check.protocol.finding import AdapterError, FindingKey
 from kvproof.check.protocol.manager import Unsupported
 from kvproof.check.protocol.scopes import Scope
+from kvproof.check.protocol.suggestion import did_you_mean
 from kvproof.check.runs.arguments import Narrowed
-from kvproof.check.runs.errors import did_you_mean
 from kvproof.check.search.configurations import check_fixed
 from kvproof.check.search.result import SearchResult
 from kvproof.check.search.strategies import STRATEGIES, Strategy

@@ -444,6 +444,10 @@ def test_the_address_of_an_object_is_no_part_of_a_message() -> None:
     ("declared", "what"),
     [
         ({"eviction": "nonsense"}, "eviction is wrong: there is no 'nonsense'; choose from block-lru, sequence-lru, "),
+        (
+            {"eviction": "block_lru"},
+            "eviction is wrong: there is no 'block_lru' (did you mean block-lru?); choose from ",
+        ),
         ({"policies": ("fcfs", "lifo")}, "policies is wrong: there is no 'lifo'; choose from fcfs, priority"),
         ({"refusal_slack": -1}, "refusal_slack is wrong: -1 is less than 0"),
         ({"lost_hits": "one"}, "lost_hits is wrong: Expected `int | null`, got `str`"),

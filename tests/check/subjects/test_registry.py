@@ -213,3 +213,10 @@ def test_an_adapter_that_fails_on_a_release_outside_the_table_does_not_fit_it() 
 def test_a_subject_that_cannot_be_made_of_a_release_outside_the_table_says_so() -> None:
     with pytest.raises(UnknownSubject, match=r"cannot be made: EngineError: .*; lmdeploy==0\.0\.1 lies outside the"):
         find("lmdeploy==0.0.1")()
+
+
+def test_a_capability_that_is_not_known_is_answered_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("from kvproof.check import ManagerCan\ncan = ManagerCan(cachng=True)\n")
+    with pytest.raises(UnknownSubject, match=r"argument 'cachng' \(did you mean caching\?\) \(.*mine.py:2\)$"):
+        find(f"{path}:Adapter")

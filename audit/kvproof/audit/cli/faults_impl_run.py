@@ -12,7 +12,8 @@ from kvproof.audit.faults.catalogue import catalogue, fresh, second, shipped
 from kvproof.audit.faults.edits import Fault
 from kvproof.audit.faults.judging import COLUMNS, EFFORTS, JUDGES, NOBODY, NOT_JUDGED, SEED, is_as_stated, judged
 from kvproof.audit.faults.running import FaultOutcome, judge_all
-from kvproof.check.runs.errors import UsageError, did_you_mean
+from kvproof.check.protocol.suggestion import did_you_mean
+from kvproof.check.runs.errors import UsageError
 from kvproof.reports.evidence import MissedFault, refuted
 from kvproof.reports.result import Check, Result
 from kvproof.spec.verdict import Exit, Verdict

@@ -15,7 +15,8 @@ from kvproof.audit.faults.running import FaultOutcome, judge_all
 from kvproof.audit.mutation.mutation_score import ALIVE, COLUMNS, JUDGES, judged
 from kvproof.audit.mutation.operators import RULES, SYSTEMS, changes, deletions, is_mutant, row_of
 from kvproof.audit.mutation.weakenings import weakenings
-from kvproof.check.runs.errors import UsageError, did_you_mean
+from kvproof.check.protocol.suggestion import did_you_mean
+from kvproof.check.runs.errors import UsageError
 from kvproof.reports.evidence import MissedFault, refuted
 from kvproof.reports.result import Check, Result
 from kvproof.spec.store.machine import STORES

@@ -17,6 +17,7 @@ from kvproof.check.cli.examples import examples
 from kvproof.check.cli.explore import explore
 from kvproof.check.cli.faults import faults, faults_command
 from kvproof.check.cli.gate import gate
+from kvproof.check.cli.groups import Grouped
 from kvproof.check.cli.history import compare, history
 from kvproof.check.cli.hunt import hunt
 from kvproof.check.cli.init import init
@@ -39,6 +40,7 @@ EXIT_CODES = (
 
 app = typer.Typer(
     name="kvproof",
+    cls=Grouped,
     help=f"Check whether a paged KV-cache block manager is correct, and show the shortest run that proves it wrong.\n\n"
     f"{EXIT_CODES}",
     no_args_is_help=True,

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kvproof.check.runs.errors import UsageError, did_you_mean, error_boundary
+from kvproof.check.protocol.suggestion import did_you_mean
+from kvproof.check.runs.errors import UsageError, error_boundary
 from kvproof.reports.address import ADDRESS
 
 if TYPE_CHECKING:

@@ -180,7 +180,7 @@ def _scopes(strategy: "Strategy", scope: str | None, given: dict[str, int | None
     """The scope of this name with the sizes that are given, by a name that says them. Raises UsageError."""
     from dataclasses import replace
 
-    from kvproof.check.runs.errors import did_you_mean
+    from kvproof.check.protocol.suggestion import did_you_mean
 
     named, scope = strategy.exhaustive.named, scope or strategy.exhaustive.default
     if scope not in named:

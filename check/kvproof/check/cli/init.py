@@ -122,7 +122,7 @@ def _require_language(language: str) -> None:
 def _skeleton(level: str) -> "Skeleton":
     """What the author of an adapter of this level writes. Raises UsageError."""
     from kvproof.check.protocol.skeletons import SKELETONS
-    from kvproof.check.runs.errors import did_you_mean
+    from kvproof.check.protocol.suggestion import did_you_mean
 
     if level not in SKELETONS:
         question = did_you_mean(level, list(SKELETONS))
@@ -205,7 +205,7 @@ def _arguments(can: str, declared: list[str]) -> str:
 def _checked(names: Iterable[str], skeleton: "Skeleton") -> list[str]:
     """The capabilities, each once. Raises UsageError for one that does not exist or is not a yes or no."""
     from kvproof.check.protocol.reference import documented_fields
-    from kvproof.check.runs.errors import did_you_mean
+    from kvproof.check.protocol.suggestion import did_you_mean
 
     defaults = vars(skeleton.can())
     known = [name for name, default in defaults.items() if default is False]

@@ -26,6 +26,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from kvproof.check.protocol.suggestion import did_you_mean
 from kvproof.check.runs.arguments import fixed_fields
 from kvproof.check.runs.configuration import (
     ConfigurationError,
@@ -37,7 +38,7 @@ from kvproof.check.runs.configuration import (
     read_toml,
 )
 from kvproof.check.runs.effort import effort_of
-from kvproof.check.runs.errors import UsageError, did_you_mean
+from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.number_limits import SEED_MAX
 
 SEARCH, SEARCHES_MAX = "search", 10_000

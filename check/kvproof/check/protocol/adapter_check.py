@@ -15,6 +15,7 @@ from kvproof.check.protocol.block_events import EventSubject
 from kvproof.check.protocol.capabilities import RECORDS, Capabilities, OfALevel, whole
 from kvproof.check.protocol.finding import ADDRESS, AdapterError
 from kvproof.check.protocol.manager import Assumption, ManagerSubject, Observation
+from kvproof.check.protocol.suggestion import did_you_mean
 from kvproof.spec.text.budgets import POLICIES
 from kvproof.spec.text.eviction_policy import BLOCK_LRU, EMPTY_FIRST_LRU, KEY_LRU, RELEASE_LRU, SEQUENCE_LRU
 
@@ -132,7 +133,8 @@ def _unknown_word(capabilities: Capabilities) -> str:
     named = ("eviction", (capabilities.eviction,), EVICTIONS), ("policies", capabilities.policies, POLICIES)
     for name, words, known in named:
         if foreign := [word for word in words if word not in known]:
-            return f"{name} is wrong: there is no {foreign[0]!r}; choose from {', '.join(filter(None, known))}"
+            question, choice = did_you_mean(foreign[0], known), ", ".join(filter(None, known))
+            return f"{name} is wrong: there is no {foreign[0]!r}{question}; choose from {choice}"
     return ""
 
 

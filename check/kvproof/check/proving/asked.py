@@ -7,10 +7,11 @@ find nothing in the text. So every lint is run with any obligation, whatever `--
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from kvproof.check.protocol.suggestion import did_you_mean
 from kvproof.check.proving.checks import LINT, lint_check, pin_check
 from kvproof.check.proving.selection import Selection, matches, may_be_in
 from kvproof.check.proving.vacuity import vacuity_names
-from kvproof.check.runs.errors import UsageError, did_you_mean
+from kvproof.check.runs.errors import UsageError
 from kvproof.models.obligation import Obligation, Unit, made
 from kvproof.models.pin import Pin, PinError, pinned_lines, pinned_names
 from kvproof.models.proofs.lints import lint_names, lints

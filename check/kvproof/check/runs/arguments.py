@@ -17,7 +17,8 @@ from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.manager import STATE, Config, ManagerSubject, PromptKeys, size_of
 from kvproof.check.protocol.own_property import is_property
 from kvproof.check.protocol.store import LRU
-from kvproof.check.runs.errors import UsageError, did_you_mean
+from kvproof.check.protocol.suggestion import did_you_mean
+from kvproof.check.runs.errors import UsageError
 from kvproof.check.search.configurations import BESIDE_NO_DRAFTS, EXCLUDING, check_fixed, settled
 from kvproof.spec.text.properties import MEANINGS
 

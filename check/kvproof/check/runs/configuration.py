@@ -230,7 +230,7 @@ def read_configuration(path: Path) -> ConfigurationFile:
         raise ConfigurationError(f"{path}: {TABLE} must be a table")
     for key in found:
         if key not in KEYS:
-            from kvproof.check.runs.errors import did_you_mean
+            from kvproof.check.protocol.suggestion import did_you_mean
 
             suggestion = did_you_mean(key, KEYS)
             raise ConfigurationError(

@@ -9,7 +9,8 @@ With a budget and no effort, a run does as much as fits into the time, so its co
 
 from dataclasses import dataclass
 
-from kvproof.check.runs.errors import UsageError, did_you_mean
+from kvproof.check.protocol.suggestion import did_you_mean
+from kvproof.check.runs.errors import UsageError
 from kvproof.check.search.result import UNLIMITED
 from kvproof.check.subjects.own import PIPE
 from kvproof.reports.result import EFFORTS

@@ -1,12 +1,11 @@
 """Turn exceptions into exit codes: each gives one clear message, no traceback, and the code that fits."""
 
-import difflib
 import errno
 import os
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -27,12 +26,6 @@ class UsageError(Exception):
     def __init__(self, message: str, option: str = "") -> None:
         super().__init__(message)
         self.option = option
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A suggestion to append to a message, if one of the known names is similar."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def fail(message: str, code: Exit) -> typer.Exit:

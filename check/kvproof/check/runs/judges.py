@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from kvproof.check.isolation.factory import is_foreign
 from kvproof.check.oracle.level import MANAGER
 from kvproof.check.protocol.manager import Assumption
-from kvproof.check.runs.errors import UsageError, did_you_mean
+from kvproof.check.protocol.suggestion import did_you_mean
+from kvproof.check.runs.errors import UsageError
 from kvproof.check.search.strategies import STRATEGIES, Strategy
 from kvproof.check.subjects.own import PIPE
 from kvproof.models.proof_record import read_record

@@ -27,6 +27,7 @@ from kvproof.check.protocol.features import (
 )
 from kvproof.check.protocol.manager import FULL, STATE, Config, PromptKeys, common_block_size
 from kvproof.check.protocol.scheduler import SchedulerConfig
+from kvproof.check.protocol.suggestion import did_you_mean
 from kvproof.check.search.prompts import NUM_TOKENS_MAX
 from kvproof.check.search.worlds import NUM_BLOCKS_MIN, Sizes, draw_sizes, has_large_sizes
 
@@ -285,7 +286,9 @@ def has_sizes(kv_groups: Sequence[str]) -> bool:
 def check_fixed(fixed: dict[str, Any], kind: type[Config] = Config) -> None:
     """Raise ValueError unless these fields make a configuration of this kind."""
     if foreign := sorted(fixed.keys() - kind.__dataclass_fields__.keys()):
-        raise ValueError(f"a configuration has no field {foreign[0]!r}; it has {', '.join(kind.__dataclass_fields__)}")
+        known = list(kind.__dataclass_fields__)
+        question = did_you_mean(str(foreign[0]), known)
+        raise ValueError(f"a configuration has no field {foreign[0]!r}{question}; it has {', '.join(known)}")
     if ":" in "".join(fixed.get("kv_groups", ())) and "block_size" not in fixed:
         fixed = fixed | {"block_size": common_block_size(fixed["kv_groups"], 1)}
     if "keys" in fixed and fixed["keys"] not in [*PromptKeys]:

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -16,12 +17,15 @@ from types import ModuleType
 from typing import Any
 
 from kvproof.check.hosts.interrupt import is_from_outside
+from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.finding import error_text
+from kvproof.check.protocol.suggestion import did_you_mean
 from kvproof.check.subjects import UnknownSubject
 
 OUR_CODE = Path(__file__).parents[1]
 PIPE = "pipe:"  # how the name of a subject begins that is a program of its own
 FORMS = "module:factory or path/to/file.py:factory"
+UNKNOWN_CAPABILITY = re.compile(r"(?:\w+Can|Capabilities)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
 SHIPPED = "KVPROOF_SHIPPED"  # a variable: the path of a file as a subject names it, a new line, and where it is here
 
 
@@ -115,8 +119,14 @@ def _module(name: str, where: str) -> ModuleType:
     except BaseException as error:
         if is_from_outside(error):
             raise
-        text = f"{name}: {where} cannot be imported: {type(error).__name__}: {error_text(error)}{_line_of(error)}"
-        raise UnknownSubject(text) from error
+        what = f"{type(error).__name__}: {error_text(error)}{_meant(error)}"
+        raise UnknownSubject(f"{name}: {where} cannot be imported: {what}{_line_of(error)}") from error
+
+
+def _meant(error: BaseException) -> str:
+    """Which capability was meant, if one is declared that kvproof does not know."""
+    found = UNKNOWN_CAPABILITY.match(error_text(error)) if isinstance(error, TypeError) else None
+    return did_you_mean(found[1], Capabilities.__dataclass_fields__) if found else ""
 
 
 def _line_of(error: BaseException) -> str:

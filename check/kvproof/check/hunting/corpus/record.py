@@ -15,8 +15,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from kvproof.check.protocol.suggestion import did_you_mean
 from kvproof.check.runs.configuration import ConfigurationError, place_of, read_toml
-from kvproof.check.runs.errors import UsageError, did_you_mean
+from kvproof.check.runs.errors import UsageError
 from kvproof.check.subjects.loading.download import order_of
 
 CLASSES = {
