@@ -17,8 +17,13 @@ TREE = Path(__file__).resolve().parents[1]
 ROOTS = ("spec", "impl", "models", "check", "reports", "audit")
 METHODS_MAX, DEPTH_MAX, LINES_MAX = 40, 3, 60
 
-# As large as what they stand for: adapters, a subject behind a pipe, and the interfaces of vLLM's managers.
-INTERFACES = ("check/kvproof/check/subjects/", "check/kvproof/check/isolation/pipe/subject.py", "impl/")
+# As large as what they stand for: adapters and their base, a subject behind a pipe, the interfaces of vLLM's managers.
+INTERFACES = (
+    "check/kvproof/check/subjects/",
+    "check/kvproof/check/protocol/manager_adapter.py",
+    "check/kvproof/check/isolation/pipe/subject.py",
+    "impl/",
+)
 
 Class = tuple[str, str]  # the module, and the name
 
