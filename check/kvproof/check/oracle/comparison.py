@@ -35,8 +35,10 @@ def compare_pool(explainer: Explainer, context: str, is_at_rest: Callable[[], bo
         _compare_refcounts(explainer, observed.refs, context)
     if observed.free_ids is not None:
         _compare_free_ids(explainer, observed.free_ids, context)
+    kept = {block for block in observed.kept if block in explainer.blocks and state.status[block] != USED}
+    num_kept = len(kept) if kept and not is_at_rest() else 0
     for pool in (GPU, HOST):
-        unused = explainer.unused_in(state, pool)
+        unused = explainer.unused_in(state, pool) - (num_kept if pool == GPU else 0)
         if observed.free[pool] != unused:
             is_early = observed.free[pool] > unused and any(map(explainer.is_left_in_flight, explainer.blocks))
             raise Finding(

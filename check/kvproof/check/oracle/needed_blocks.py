@@ -64,7 +64,7 @@ def judge_window(oracle: Oracle, seq: ExpectedSequence, num_done: int, context: 
 
     num_done: tokens that are computed; the next step reads back from there.
     """
-    if not oracle.leaves_entries:
+    if not oracle.leaves_entries or oracle.capabilities.keeps_behind_window:
         return
     state, entries_in_window = oracle.state, oracle.explainer.machine.function("entries_in_window")
     for part in seq.parts:

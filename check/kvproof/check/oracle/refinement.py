@@ -278,45 +278,53 @@ class Explainer(SpecRunner):
             num_known = state.num_full[slot] * self.block_size + state.num_filled[slot]
             if table == old and num_known == len(part.identities):
                 continue
-            first = self._num_left(table)
-            if self.machine.null in table[first:] and not self.machine.function("can_still_be_read")(
-                state, slot, first
-            ):
-                sentence = "$sequence gave up a later entry, and keeps entry $observed, which no later token reads"
-                raise Finding("window-kept", sentence, call=context, observed=first, sequence=part.name)
-            if first != state.first[slot]:
-                self.run(operations.slide_window(state, slot, first), context)
-                what = "state" if part.layout.leaves_out else "window" if part.window > 0 else "local attention"
-                self.coverage[f"{what} left an entry"] += 1
+            self._leave(part, table, context)
             changed.append((part, table))
         return changed
 
+    def _leave(self, part: ExpectedSequence, table: list[int], context: str) -> None:
+        """Release the entries of a part that left its window, by this table."""
+        state, slot, first = self.state, part.slot, self._num_left(table)
+        if self.machine.null in table[first:] and not self.machine.function("can_still_be_read")(state, slot, first):
+            sentence = "$sequence gave up a later entry, and keeps entry $observed, which no later token reads"
+            raise Finding("window-kept", sentence, call=context, observed=first, sequence=part.name)
+        if first != state.first[slot]:
+            self.run(operations.slide_window(state, slot, first), context)
+            what = "state" if part.layout.leaves_out else "window" if part.window > 0 else "local attention"
+            self.coverage[f"{what} left an entry"] += 1
+
     def exchanged(self, seq: ExpectedSequence, context: str) -> None:
-        """Explain entries that name cached blocks of equal content after a step has filled them."""
+        """Explain entries that left a window, or name cached blocks of equal content, after a step has filled them."""
         for part in seq.parts:
             old = part.observed_table
             table = self.table_of(part, context)
             if table == old:
                 continue
             if len(table) == len(old):
+                self._leave(part, table, context)
                 self.run(operations.exchange_entries(self.state, part.slot, table.__getitem__), context)
                 self.coverage["exchange after a step"] += 1
             self.compare_table(part, table, context)
 
     def exchanged_before(self, seq: ExpectedSequence, context: str) -> None:
-        """Explain that entries were exchanged before the sequence got those that it shows in addition.
+        """Explain that entries were left, or exchanged, before the sequence got those that it shows in addition.
 
-        A block that is free is no twin of any other; then this explains nothing, and the table is compared later.
+        A block that is free is no twin of any other; then this explains no exchange, and the table is compared later.
         """
         for part in seq.parts:
             old, table = part.observed_table, self.table_of(part, context)
             new, part.observed_table = part.observed_table[: len(old)], old
-            changed = [two for one, two in zip(old, new, strict=False) if one != two]
-            if changed and len(new) == len(old) and not any(self.state.status[block] == FREE for block in changed):
-                part.observed_table = new
+            if new == old or len(new) != len(old):
+                continue
+            self._leave(part, table[: len(old)], context)
+            changed = [two for one, two in zip(old, new, strict=True) if one != two and two != NULL_BLOCK]
+            if any(self.state.status[block] == FREE for block in changed):
+                continue
+            part.observed_table = new
+            if changed:
                 self.run(operations.exchange_entries(self.state, part.slot, table.__getitem__), context)
                 self.coverage["exchange when scheduled"] += 1
-                self.compare_table(part, table[: len(old)], context)
+            self.compare_table(part, table[: len(old)], context)
 
     def gave_back(self, seq: ExpectedSequence, context: str) -> None:
         """Explain that a sequence gave reserved entries back, from the last one on."""

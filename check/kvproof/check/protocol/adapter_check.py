@@ -188,6 +188,8 @@ def check_observation(observed: Any, num_groups: int, num_blocks: int | None = N
     if not isinstance(observed.reserved, tuple) or any(type(x) is not int for x in observed.reserved):
         text = f"observe().reserved must be a tuple of block ids; it is {short(observed.reserved)}"
         raise AdapterError(text, "observe")
+    if observed.kept:
+        check_ids("observe().kept", list(observed.kept), num_blocks, "observe")
     if observed.free_ids is not None:
         check_ids("observe().free_ids", observed.free_ids, num_blocks, "free_ids")
     if observed.refs is not None:

@@ -139,6 +139,7 @@ class ManagerCan:
     watermark_of_swap_ins: bool = False  # a swap-in leaves the blocks of the watermark free, unless nothing else runs
     ring_window: bool = False  # a window is a ring of blocks: a sequence never takes more blocks than its ring
     window_slack: int | None = None  # entries that may be held beyond those in reach of a window; None: the usual bound
+    keeps_behind_window: bool = False  # blocks behind a window may stay with a sequence: `Observation.kept`
     double_free_errors: tuple[str, ...] = ()  # names of the exceptions by which the subject reports a double free
     prefixes: bool = False  # a group may name a prefix of its prompt, whose blocks later groups share: `new_prefix`
     prefixes_stay: bool = False  # a swap moves no block of a named prefix; a swapped table has null blocks there

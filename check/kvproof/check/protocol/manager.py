@@ -257,7 +257,8 @@ class Observation(NamedTuple):
     host), as the subject counts them. reserved: ids of blocks that the manager keeps for itself. refs: the refcount of
     each block, GPU blocks first, then host blocks, 0 for reserved ones; None if the manager does not show refcounts.
     free_ids: the ids of all free and evictable blocks, duplicates included, in any order; None if the manager does not
-    show them.
+    show them. kept: ids of blocks that left the table of a live sequence, and that the manager does not give to others
+    yet, such as those of a prefix that is locked as a whole (`keeps_behind_window`).
     """
 
     tables: dict[int, list[list[int]]]
@@ -265,6 +266,7 @@ class Observation(NamedTuple):
     reserved: tuple[int, ...] = ()
     refs: list[int] | None = None
     free_ids: list[int] | None = None
+    kept: tuple[int, ...] = ()
 
 
 class ManagerSubject(Protocol):

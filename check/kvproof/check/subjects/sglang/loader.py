@@ -138,7 +138,10 @@ STAND_INS: dict[str, dict[str, Any]] = {
     "srt.environ": {"envs": Environment()},
     "srt.platforms": {
         "current_platform": StubObject(
-            capabilities=StubObject(supports_triton=False), is_cuda_alike=no, synchronize=stub_modules.nothing
+            capabilities=StubObject(supports_triton=False),
+            get_paged_allocator_cls=stub_modules.nothing,
+            is_cuda_alike=no,
+            synchronize=stub_modules.nothing,
         )
     },
     "srt.runtime_context": dict.fromkeys(SETTINGS, plain_settings),

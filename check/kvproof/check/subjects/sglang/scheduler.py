@@ -14,9 +14,11 @@ is idle, SGLang's own check of its pools runs too, and a leak that it reports is
 Where the configuration says so, every other request must not be published in the prefix cache, as one with overridden
 embeddings (`skip_radix_cache_insert`).
 
+From 0.5.17 on there may be layers with a sliding window beside those with full attention (`windows`).
+
 Limits: before 0.5.22 only a triton kernel can allocate pages of several slots, so a block of these releases has one
-slot. A step computes prompts or decodes, never both (`enable_mixed_chunk` is off). No windows, states, sessions,
-speculative decoding, grammars, host tiers, and no disaggregation. The tree core is the one in Python.
+slot. A step computes prompts or decodes, never both (`enable_mixed_chunk` is off). No states, sessions, speculative
+decoding, grammars, host tiers, and no disaggregation. The tree core is the one in Python.
 """
 
 import inspect
@@ -27,7 +29,7 @@ from typing import Any
 
 from kvproof.check.protocol.capabilities import Capabilities
 from kvproof.check.protocol.fault_attribution import EngineFailure
-from kvproof.check.protocol.manager import Assumption, Observation, Unsupported
+from kvproof.check.protocol.manager import WINDOW, Assumption, Observation, Unsupported
 from kvproof.check.protocol.scheduler import ABORTED, Access, Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
 from kvproof.check.subjects.loading.strict import require_known
@@ -36,6 +38,7 @@ from kvproof.check.subjects.sglang.request_key import keys_given
 from kvproof.check.subjects.sglang.scheduler_fakes import VOCABULARY, AbortReq, Outputs, Result, sampling_of
 from kvproof.check.subjects.sglang.scheduler_loader import import_scheduler
 from kvproof.check.subjects.sglang.scheduler_parts import make_scheduler
+from kvproof.check.subjects.sglang.windows import WindowTables
 from kvproof.spec.text.budgets import FCFS, PRIORITY
 
 FILLER = 0  # the token for whom nobody samples one
@@ -100,6 +103,10 @@ class SGLangScheduler(SchedulerAdapter):
             policies=(FCFS, PRIORITY),
             requeues_last=True,
             unpublished=True,
+            window=release.has_windows,
+            window_with_caching=release.has_windows,
+            kv_groups=release.has_windows,
+            keeps_behind_window=release.has_windows,
             block_size_max=None if release.has_large_pages else 1,
         )
         self._wanted = frozenset(inspect.signature(release.Req.__init__).parameters)
@@ -117,12 +124,15 @@ class SGLangScheduler(SchedulerAdapter):
             raise Unsupported("without chunks a step has room for the longest prompt")
         if config.chunked and config.max_num_batched_tokens < config.block_size:
             raise Unsupported("a chunk has whole pages")
-        self.require_fitting_model(config.max_model_len + 2 * config.block_size)
+        if config.window is None:
+            self.require_fitting_model(config.max_model_len + 2 * config.block_size)
         self._outputs = Outputs()
         self._requests: dict[int, Any] = {}  # the engine's request, by the judge's sequence
         self._numbers: dict[int, int] = {}  # the request of a sequence
         self._priorities: dict[int, int] = {}
-        return make_scheduler(self._release, config, self._outputs)
+        scheduler = make_scheduler(self._release, config, self._outputs)
+        self._windows = WindowTables(self._release, config, scheduler) if scheduler.is_hybrid_swa else None
+        return scheduler
 
     # Requests ---------------------------------------------------------------------------------------------------------
 
@@ -241,12 +251,18 @@ class SGLangScheduler(SchedulerAdapter):
     # Observation ------------------------------------------------------------------------------------------------------
 
     def observe(self) -> Observation:
-        tables, size = {}, self.config.block_size
+        tables, kept, size = {}, list[int](), self.config.block_size
         rows = self.scheduler.req_to_token_pool.req_to_token.numpy()
         for seq, one in self._requests.items():
             index, length = row_of(one)
             if length:
                 row = rows[index, :length]
                 tables[seq] = [[slot // size - 1 for slot in first_slots(row, size, seq)]]
+                if self._windows is not None:
+                    table, behind = self._windows.of(one, row, seq)
+                    tables[seq].insert(self.config.kinds.index(WINDOW), table)
+                    kept += behind
+        if self._windows is not None:
+            return Observation(tables, (self._windows.num_free() // size, 0), kept=tuple(kept))
         free = self.scheduler.token_to_kv_pool_allocator.available_size() + self.scheduler.tree_cache.evictable_size()
         return Observation(tables, (int(free) // size, 0))

@@ -83,6 +83,7 @@ OUTSIDE = (  # packages that the engine imports around its scheduler
     "xgrammar",
     "zmq",
 )
+DSV4 = ("maybe_evict_dsv4_state", "maybe_evict_dsv4_state_on_swa")  # up to 0.5.17
 GIVES = (
     "get_context",
     "get_device",
@@ -148,8 +149,11 @@ RANKS = {
     for what, answer in (("rank", zero), ("size", one))
 }
 STAND_INS: dict[str, dict[str, Any]] = loader.STAND_INS | {
+    "kernels.ops.attention.dsv4.unified_kv_kernels.env_gate": {"is_unified_kv_triton": no},
     "srt.configs.model_config": {"is_minimax_sparse": no},
+    "srt.hardware_backend.npu.dsv4.dsv4_common_hooks": dict.fromkeys(DSV4, nothing),
     "srt.layers.attention.dsa.utils": {"is_dsa_prefill_cp_in_seq_split": no},
+    "srt.layers.attention.dsv4.unified_kv_gate": {"is_unified_kv_triton": no},
     "srt.layers.attention.nsa.utils": {"is_nsa_prefill_cp_in_seq_split": no},
     "srt.layers.dp_attention": RANKS | {"get_attention_tp_group": turned},
     "srt.layers.utils.cp_utils": {"is_prefill_context_parallel_enabled": no},
@@ -172,6 +176,12 @@ STAND_INS: dict[str, dict[str, Any]] = loader.STAND_INS | {
     "srt.state_capturer.routed_experts": {"get_global_experts_capturer": nothing},
     "srt.utils": UTILS,
     "srt.utils.common": UTILS,
+    "srt.utils.invariants": {
+        "Bucket": StubObject(FATAL_UNCONTAINABLE=None, GUARD=None),
+        "Invariant": nothing,
+        "IsTrue": nothing,
+        "expect": nothing,  # by default nothing is checked
+    },
     "srt.utils.network": {"NetworkAddress": Address},
     "srt.utils.weight_versions": {"compute_weight_version_spans": nothing},
 }
@@ -180,6 +190,7 @@ STAND_INS: dict[str, dict[str, Any]] = loader.STAND_INS | {
 def import_scheduler(version: str, cache: Path | None = None) -> StubObject:
     """Import what the adapters use of a release, from its sources. Raises EngineError if it was not downloaded."""
     os.environ["SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND"] = "python"  # the other one, from 0.5.20 on, is in Rust
+    os.environ["SGLANG_SWA_EVICTION_INTERVAL"] = "1"  # by default 128, more than drawn sequences have
     root = download.find(loader.PACKAGE, version, cache) / loader.PACKAGE
     absent = [package for package in OUTSIDE if package not in sys.modules]
     for package in absent:
@@ -209,6 +220,7 @@ def import_scheduler(version: str, cache: Path | None = None) -> StubObject:
         has_arrays=hasattr(radix, "array"),  # from 0.5.13
         has_plans=len(plans) > 1,  # from 0.5.16
         has_large_pages="use_triton_kernels" in inspect.getsource(allocator.PagedTokenToKVPoolAllocator),  # from 0.5.22
+        has_windows=found[f"{MEM_CACHE}.unified_cache.tree_core_registry"] is not None,  # in the unified tree; 0.5.17
         modes=scheduler.DisaggregationMode,
     )
 
@@ -249,13 +261,16 @@ def pool_of(release: StubObject, num_tokens: int, size: int, dtype: Any = torch.
     return kinds.PagedTokenToKVPoolAllocator(num_tokens, size, dtype, "cpu", memory, False)
 
 
-def tree_of(release: StubObject, caching: bool, table: Any, pool: Any, size: int) -> Any:
-    """The cache that the release itself would make, over a table of rows and an allocator."""
+def tree_of(release: StubObject, caching: bool, table: Any, pool: Any, size: int, window: int | None = None) -> Any:
+    """The cache that the release itself would make over a table and an allocator. window: tokens before one, if any."""
     of = release.of
     params = of[f"{MEM_CACHE}.cache_init_params"].CacheInitParams(not caching, table, pool, size)
+    params.sliding_window_size = window
     if of[f"{MEM_CACHE}.chunk_cache"] is not None and not caching:
-        return of[f"{MEM_CACHE}.chunk_cache"].ChunkCache(params)
+        chunks = of[f"{MEM_CACHE}.chunk_cache"]
+        return (chunks.ChunkCache if window is None else chunks.SWAChunkCache)(params)
     if of[f"{MEM_CACHE}.unified_cache.tree_core_registry"] is not None:
-        params.tree_components = (of[f"{MEM_CACHE}.unified_cache.components"].ComponentType.FULL,)
+        kinds = of[f"{MEM_CACHE}.unified_cache.components"].ComponentType
+        params.tree_components = (kinds.FULL,) if window is None else (kinds.FULL, kinds.SWA)
         return of[f"{MEM_CACHE}.unified_radix_cache"].UnifiedRadixCache(params)
     return of[f"{MEM_CACHE}.radix_cache"].RadixCache(params)

@@ -16,6 +16,7 @@ from kvproof.check.subjects.sglang.scheduler_fakes import VOCABULARY, Figures, N
 from kvproof.check.subjects.sglang.scheduler_loader import MEM_CACHE, pool_of, tree_of
 from kvproof.check.subjects.sglang.scheduler_loader import PARTS as COMPONENTS
 from kvproof.check.subjects.sglang.scheduler_settings import CURRENT, TURNED, Settings
+from kvproof.check.subjects.sglang.windows import shares_of, window_pool_of
 from kvproof.spec.text.budgets import PRIORITY
 
 
@@ -146,14 +147,16 @@ def bare_scheduler(release: StubObject, **given: Any) -> Any:
 
 def make_scheduler(release: StubObject, config: SchedulerConfig, outputs: Outputs) -> Any:
     """A scheduler without requests."""
-    num_tokens, size = config.num_gpu_blocks * config.block_size, config.block_size
+    num_full, num_window = shares_of(config)
+    num_tokens, size, window = num_full * config.block_size, config.block_size, (config.window or 0) - 1
     table = release.of[f"{MEM_CACHE}.memory_pool"].ReqToTokenPool(
         config.max_num_seqs, config.max_model_len + 8, "cpu", False
     )
-    pool = pool_of(release, num_tokens, size)
-    tree = tree_of(release, config.caching, table, pool, size)
+    pool = window_pool_of(release, config) if num_window else pool_of(release, num_tokens, size)
+    tree = tree_of(release, config.caching, table, pool, size, window if num_window else None)
     is_ahead, has_priorities = config.async_steps > 0, config.policy == PRIORITY
-    settings = Settings(OPTIONS | {"page_size": size}, release.defaults)
+    chunk = config.max_num_batched_tokens // size * size if config.chunked else None
+    settings = Settings(OPTIONS | {"page_size": size, "chunked_prefill_size": chunk or -1}, release.defaults)
     CURRENT.settings, CURRENT.side = (settings,), 0
     scheduler = bare_scheduler(
         release,
@@ -162,10 +165,14 @@ def make_scheduler(release: StubObject, config: SchedulerConfig, outputs: Output
         tree_cache=tree,
         page_size=size,
         max_total_num_tokens=num_tokens,
+        full_tokens_per_layer=num_tokens if num_window else None,
+        is_hybrid_swa=num_window > 0,
+        sliding_window_size=window if num_window else None,
+        swa_tokens_per_layer=num_window * size if num_window else None,
         max_req_len=min(config.max_model_len + 1, num_tokens - 1),
         max_running_requests=config.max_num_seqs,
         max_prefill_tokens=config.max_num_batched_tokens,
-        chunked_prefill_size=config.max_num_batched_tokens // size * size if config.chunked else None,
+        chunked_prefill_size=chunk,
         waiting_queue=[],
         running_batch=release.ScheduleBatch(reqs=[], batch_is_full=False),
         result_queue=deque(),
