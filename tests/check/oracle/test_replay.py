@@ -102,7 +102,7 @@ def test_a_record_compares_the_values_of_an_answer_and_not_its_objects(altered: 
     calls = [replay(make, CONFIG, []).calls_of_open[-1] for make in (one, same, other)]
 
     assert calls[0].comparable == calls[1].comparable != calls[2].comparable
-    assert [call.text for call in calls] == [f"([(1, [[{at}]])], (2, 0), (), None, None)" for at in (0, 0, 1)]
+    assert [call.text for call in calls] == [f"([(1, [[{at}]])], (2, 0), (), None, None, ())" for at in (0, 0, 1)]
 
 
 def test_a_record_keeps_the_text_of_an_answer_that_is_no_plain_data(altered: Altered) -> None:

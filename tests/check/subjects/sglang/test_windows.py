@@ -45,7 +45,8 @@ def shown(places: list[int], last: Any = None, end: int | None = None, is_releas
 def test_the_pools_share_the_blocks_and_each_holds_the_longest_sequence() -> None:
     assert shares_of(SchedulerConfig(2, 20)) == (20, 0)
     assert shares_of(CONFIG) == (11, 9)
-    with pytest.raises(Unsupported, match="fit both"):
+    assert shares_of(SchedulerConfig(2, 20, max_model_len=8, **(GROUPS | {"window": 6}))) == (10, 10)
+    with pytest.raises(Unsupported, match="does not fit its pool"):
         shares_of(SchedulerConfig(2, 11, max_model_len=8, **GROUPS))
     with pytest.raises(Unsupported, match="one pool"):
         shares_of(SchedulerConfig(2, 20, max_model_len=8, window=3))
@@ -91,7 +92,7 @@ def test_a_lock_is_found_where_each_release_keeps_it() -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("version", ["0.5.17", "0.5.18", "0.5.20", "0.5.21", "0.5.23"])
+@pytest.mark.parametrize("version", ["0.5.15.post1", "0.5.18", "0.5.20", "0.5.21", "0.5.23"])
 def test_a_release_is_driven_with_a_window_and_not_refuted(version: str) -> None:
     fixed = 'fixed = {"policy": "fcfs", "unpublished": False, "keys": 2, "kv_groups": ("full", "window")}'
     output = ran(WALK.replace('fixed = {"keys": 2}', fixed).replace("4_000", "2_000"), version)

@@ -14,7 +14,8 @@ is idle, SGLang's own check of its pools runs too, and a leak that it reports is
 Where the configuration says so, every other request must not be published in the prefix cache, as one with overridden
 embeddings (`skip_radix_cache_insert`).
 
-From 0.5.17 on there may be layers with a sliding window beside those with full attention (`windows`).
+There may be layers with a sliding window beside those with full attention (`windows`). Then the prefix cache is the
+unified tree, which SGLang takes from 0.5.17 on, and before if an option says so.
 
 Limits: before 0.5.22 only a triton kernel can allocate pages of several slots, so a block of these releases has one
 slot. A step computes prompts or decodes, never both (`enable_mixed_chunk` is off). No states, sessions, speculative
@@ -103,10 +104,10 @@ class SGLangScheduler(SchedulerAdapter):
             policies=(FCFS, PRIORITY),
             requeues_last=True,
             unpublished=True,
-            window=release.has_windows,
-            window_with_caching=release.has_windows,
-            kv_groups=release.has_windows,
-            keeps_behind_window=release.has_windows,
+            window=True,
+            window_with_caching=True,
+            kv_groups=True,
+            keeps_behind_window=True,
             block_size_max=None if release.has_large_pages else 1,
         )
         self._wanted = frozenset(inspect.signature(release.Req.__init__).parameters)

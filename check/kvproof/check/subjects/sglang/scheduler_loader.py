@@ -29,6 +29,7 @@ from kvproof.check.subjects.sglang.scheduler_stubs import Stubs, seal
 
 MEM_CACHE, DISAGGREGATION = loader.MEM_CACHE, "srt.disaggregation"
 PARTS = "srt.managers.scheduler_components"
+OLD_COMPONENTS = "unified_cache_components"  # of the unified tree, up to 0.5.16
 ABORTS = "SGLANG_DISAGGREGATION_DEFERRED_DECODE_KV_RELEASE"
 REAL = (
     *(f"{MEM_CACHE}.{name}" for name in loader.REAL),
@@ -64,6 +65,8 @@ REAL = (
     f"{MEM_CACHE}.memory_budget",
     f"{MEM_CACHE}.prefill_budget",
     f"{MEM_CACHE}.swa_memory_pool",
+    *(f"{MEM_CACHE}.{OLD_COMPONENTS}{name}" for name in ("", ".full_component", ".mamba_component")),
+    *(f"{MEM_CACHE}.{OLD_COMPONENTS}{name}" for name in (".swa_component", ".tree_component")),
     "srt.model_executor.forward_batch_info",
 )
 OUTSIDE = (  # packages that the engine imports around its scheduler
@@ -220,7 +223,6 @@ def import_scheduler(version: str, cache: Path | None = None) -> StubObject:
         has_arrays=hasattr(radix, "array"),  # from 0.5.13
         has_plans=len(plans) > 1,  # from 0.5.16
         has_large_pages="use_triton_kernels" in inspect.getsource(allocator.PagedTokenToKVPoolAllocator),  # from 0.5.22
-        has_windows=found[f"{MEM_CACHE}.unified_cache.tree_core_registry"] is not None,  # in the unified tree; 0.5.17
         modes=scheduler.DisaggregationMode,
     )
 
@@ -261,6 +263,14 @@ def pool_of(release: StubObject, num_tokens: int, size: int, dtype: Any = torch.
     return kinds.PagedTokenToKVPoolAllocator(num_tokens, size, dtype, "cpu", memory, False)
 
 
+def component_types(release: StubObject) -> Any:
+    """What the nodes of a unified tree may have KV for."""
+    of = release.of
+    return (
+        of[f"{MEM_CACHE}.unified_cache.components"] or of[f"{MEM_CACHE}.{OLD_COMPONENTS}.tree_component"]
+    ).ComponentType
+
+
 def tree_of(release: StubObject, caching: bool, table: Any, pool: Any, size: int, window: int | None = None) -> Any:
     """The cache that the release itself would make over a table and an allocator. window: tokens before one, if any."""
     of = release.of
@@ -269,8 +279,8 @@ def tree_of(release: StubObject, caching: bool, table: Any, pool: Any, size: int
     if of[f"{MEM_CACHE}.chunk_cache"] is not None and not caching:
         chunks = of[f"{MEM_CACHE}.chunk_cache"]
         return (chunks.ChunkCache if window is None else chunks.SWAChunkCache)(params)
-    if of[f"{MEM_CACHE}.unified_cache.tree_core_registry"] is not None:
-        kinds = of[f"{MEM_CACHE}.unified_cache.components"].ComponentType
+    if window is not None or of[f"{MEM_CACHE}.unified_cache.tree_core_registry"] is not None:
+        kinds = component_types(release)
         params.tree_components = (kinds.FULL,) if window is None else (kinds.FULL, kinds.SWA)
         return of[f"{MEM_CACHE}.unified_radix_cache"].UnifiedRadixCache(params)
     return of[f"{MEM_CACHE}.radix_cache"].RadixCache(params)

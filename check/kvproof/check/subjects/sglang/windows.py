@@ -18,10 +18,10 @@ from kvproof.check.protocol.fault_attribution import EngineFailure
 from kvproof.check.protocol.manager import FULL, NULL_BLOCK, WINDOW, Unsupported
 from kvproof.check.protocol.scheduler import SchedulerConfig
 from kvproof.check.subjects.loading.stub_modules import StubObject
-from kvproof.check.subjects.sglang.scheduler_loader import MEM_CACHE
+from kvproof.check.subjects.sglang.scheduler_loader import MEM_CACHE, component_types
 from kvproof.spec.compilation import sized_function
 
-NUM_SPARE = 2  # pages in each pool beside those of the longest sequence
+NUM_SPARE = 2  # pages in each pool beside those of the longest sequence, or of a prefix's window and another one
 WINDOW_SHARE = 4, 9  # of what is left: SGLang's pool of the window has by default 0.8 times the slots of the other
 
 
@@ -33,11 +33,13 @@ def shares_of(config: SchedulerConfig) -> tuple[int, int]:
         raise Unsupported("a window has one pool, beside that of full attention")
     if (config.window or 0) < 2:
         raise Unsupported("a window reaches to the token before")
-    needed = sized_function("blocks_for", config.block_size)(config.max_model_len) + NUM_SPARE
-    rest = config.num_gpu_blocks - 2 * needed
+    blocks_for = sized_function("blocks_for", config.block_size)
+    needed = blocks_for(config.max_model_len) + NUM_SPARE
+    needed_window = blocks_for(max(config.max_model_len, 2 * (config.window or 0))) + NUM_SPARE
+    rest = config.num_gpu_blocks - needed - needed_window
     if rest < 0:
-        raise Unsupported("the longest sequence does not fit both pools")
-    num_window = needed + rest * WINDOW_SHARE[0] // WINDOW_SHARE[1]
+        raise Unsupported("the longest sequence, or its window twice, does not fit its pool")
+    num_window = needed_window + rest * WINDOW_SHARE[0] // WINDOW_SHARE[1]
     return config.num_gpu_blocks - num_window, num_window
 
 
@@ -63,7 +65,7 @@ class WindowTables:
     """The tables of the window of one scheduler."""
 
     def __init__(self, release: StubObject, config: SchedulerConfig, scheduler: Any) -> None:
-        self._component = release.of[f"{MEM_CACHE}.unified_cache.components"].ComponentType.SWA
+        self._component = component_types(release).SWA
         self._pool, self._tree, self._size = (
             scheduler.token_to_kv_pool_allocator,
             scheduler.tree_cache,
@@ -92,11 +94,10 @@ class WindowTables:
         """Of each position, whether what the map says of it is the request's."""
         held = np.ones(length, dtype=bool)
         node, boundary, is_released = lock_of(request, self._component)
-        if node is None or not hasattr(self._tree, "tree_core"):
+        core = getattr(self._tree, "tree_core", self._tree)  # from 0.5.17, with numbers in place of nodes
+        if node is None or not hasattr(core, "root_node"):  # nothing is in a tree
             return held
-        core = self._tree.tree_core
-        path = []
-        at = core.node_by_id(node)
+        path, at = [], core.node_by_id(node) if hasattr(core, "node_by_id") else node
         while at is not core.root_node:
             path.append(at)
             at = at.parent
