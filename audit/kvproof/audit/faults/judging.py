@@ -67,7 +67,7 @@ EFFORTS = {  # by subject; what is slower does less in the same budget
     "sglang-pd": JudgingEffort(20_000, 0),
     "vllm-pd": JudgingEffort(20_000, 0),
     "vllm-pd-push": JudgingEffort(20_000, 0),
-    "sglang-scheduler": JudgingEffort(30_000, 0),
+    "sglang-scheduler": JudgingEffort(100_000, 0),
 }
 
 
