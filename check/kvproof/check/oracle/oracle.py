@@ -27,7 +27,7 @@ from kvproof.check.oracle.refinement import Explainer
 from kvproof.check.oracle.subject_calls import ObservedSubject, SubjectCalls
 from kvproof.check.protocol.adapter_check import capabilities_of, check_new, check_observation
 from kvproof.check.protocol.capabilities import Capabilities
-from kvproof.check.protocol.finding import Finding
+from kvproof.check.protocol.finding import AdapterError, Finding
 from kvproof.check.protocol.manager import (
     LOCAL,
     WINDOW,
@@ -129,6 +129,8 @@ class Oracle:
 
     def settle(self, context: str) -> None:
         """The call is explained: what the subject shows of its pool must be what the specification has."""
+        if self.explainer.observed.kept and not self.capabilities.keeps_behind_window:
+            raise AdapterError("observe().kept has blocks, and `keeps_behind_window` is not declared", "observe")
         compare_pool(self.explainer, context, self.is_at_rest)
         if self.listener is not None and not self.is_sparse:
             self.listener.judge(context)

@@ -1,10 +1,12 @@
 """Schedulers that keep blocks behind a window for a while, or leave them between steps: which may, which may not."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kvproof.check.protocol.capabilities import SchedulerCan
+from kvproof.check.protocol.finding import AdapterError
 from kvproof.check.protocol.manager import NULL_BLOCK, Observation, Unsupported
 from kvproof.check.protocol.scheduler import Chunk, ScheduledStep, SchedulerConfig
 from kvproof.check.protocol.scheduler_adapter import Request, SchedulerAdapter
@@ -167,3 +169,12 @@ def test_who_keeps_them_for_ever_or_in_secret_or_leaves_what_is_read_is_found(ki
     done = walk(SCHEDULERS, kind(), 1, max_operations=NUM_OPERATIONS, seconds=float("inf"), fixed=FIXED)
     assert done.finding is not None
     assert done.finding.property == found
+
+
+class DeclaresNothing(Keeps):
+    capabilities = replace(Keeps.capabilities, keeps_behind_window=False)
+
+
+def test_who_shows_kept_blocks_must_declare_it() -> None:
+    with pytest.raises(AdapterError, match="`keeps_behind_window` is not declared"):
+        walk(SCHEDULERS, DeclaresNothing(), 1, max_operations=NUM_OPERATIONS, seconds=float("inf"), fixed=FIXED)
