@@ -35,6 +35,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "device": ("--device", "cpu", "--budget", "1"),
     "device compare": ("file",),
     "engines add": ("file",),
+    "engines check": ("no-subject",),  # one that there is would be downloaded
     "corpus list": (),
     "corpus show": ("F9",),
     "corpus validate": (),

@@ -44,7 +44,7 @@ def run(subject: VllmV0, *step: tuple[int, int, int]) -> None:
 def test_admission_gives_every_token_a_slot_and_counts_the_blocks(subject: VllmV0) -> None:
     admit(opened(subject), 1, [1], [5, 6, 7])
     observed = subject.observe()
-    assert observed == ({1: [[0, 1]]}, (2, 0), (), [1, 1, 0, 0], [2, 3])
+    assert observed == ({1: [[0, 1]]}, (2, 0), (), [1, 1, 0, 0], [2, 3], ())
 
 
 def test_the_waiting_sequences_of_a_group_share_their_prompt(subject: VllmV0) -> None:
