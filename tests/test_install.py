@@ -128,6 +128,6 @@ def test_the_pinned_proofs_need_the_solver_alone(installed: Installed) -> None:
     done = installed.run("python", "-m", "pip", "install", f"{wheel}[prove]")
     assert done.returncode == 0, done.stderr
     done = installed.run(
-        "kvproof", "prove", "--no-cache", "--only", "arithmetic", "--only", "concolic/DeviceBlocks.null_block"
+        "kvproof", "prove", "--no-cache", "--only", "arithmetic", "--only", "refinement/DeviceBlocks.null_block*"
     )
     assert done.returncode == Exit.OK, done.stdout + done.stderr

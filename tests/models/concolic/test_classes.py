@@ -39,10 +39,6 @@ WITH_A_PREFIX_CACHE = (
 )
 
 
-# Methods that are proved for every size, by `kvproof.models.refinement`.
-FOR_EVERY_SIZE = {"DeviceBlocks": ("take_one", "share", "release", "require_held")}
-
-
 class PathNotTaken(Exception):
     """With values that should take a path, the method does something else: the symbolic numbers are wrong."""
 
@@ -79,9 +75,8 @@ def reached(subject: Any, pairs: Iterable[tuple[Scenario, Shape]]) -> Reached:
 
 
 def _codes(subject: Any) -> Iterator[CodeType]:
-    """The code of a function, or of every method and property of a class that is not proved for every size."""
-    others = FOR_EVERY_SIZE.get(subject.__name__, ())
-    methods = [part for name, part in vars(subject).items() if name not in others] if isinstance(subject, type) else []
+    """The code of a function, or of every method and property of a class."""
+    methods = list(vars(subject).values()) if isinstance(subject, type) else []
     for part in methods or [subject]:
         function = part.fget if isinstance(part, property) else part
         code = getattr(function, "__code__", None)

@@ -4,9 +4,10 @@ import re
 from typing import Any
 
 import pytest
+from tests.models.concolic import device_scenarios
 
 from kvproof.audit.faults.planting import faulty
-from kvproof.models.concolic import SCENARIOS
+from kvproof.models import concolic
 from kvproof.models.concolic.scenario import NotReplayed, Scenario, obligations, refutations, replay
 from kvproof.models.suites import refutation_of
 
@@ -38,6 +39,7 @@ MUTANTS = [
     ("swapping.move", "table.ids[: table.num_dropped] + moved", "moved"),
 ]
 
+SCENARIOS = (*device_scenarios.SCENARIOS, *concolic.SCENARIOS)
 MANY_PATHS = ("tables 01 02, 3 free", "queue empty, heap empty, waiting 012")  # no fault needs them
 
 
@@ -68,6 +70,7 @@ def test_a_refutation_names_the_numbers_and_the_claims_that_break() -> None:
 
 def test_a_refuted_obligation_is_reproduced_by_running_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = scenario_named("DeviceBlocks.take")
+    monkeypatch.setattr(concolic, "SCENARIOS", SCENARIOS)
     made = [one for one in obligations(scenario) if one.claim.startswith("2 of 2 free: ")]
     assert [refutation_of(one) for one in made] == [None] * len(made)
     monkeypatch.setattr(scenario.subject, "take", lambda blocks, num: [blocks.free_ids.popleft() for _ in range(num)])

@@ -45,6 +45,20 @@ ENDINGS = {
     "CachedBlocks.pin refines gain of a block that is found": {"returns"},
     "CachedBlocks.num_free refines unused_in": {"returns"},
     "Growth.append_within_block refines append, with a prefix cache": {"returns"},
+    "DeviceBlocks.take refines as many times gain of a free block": {"returns", NEXT, "raises NoFreeBlocksError"},
+    "DeviceBlocks.take, block by block": {"returns"},
+    "DeviceBlocks.null_block refines set_aside, once": {"returns", "raises NoFreeBlocksError"},
+    "the list of reserved blocks": {"returns"},
+    "DeviceBlocks.num_usable is what the pool has": {"returns"},
+    "DeviceBlocks.is_idle is what the pool has": {"returns"},
+    "DeviceBlocks.all_free_ids is what the pool has": {"returns"},
+    "CachedBlocks.record_access of any number of blocks": {"returns", NEXT},
+    "CachedBlocks.register_new of any number of blocks": {"returns", NEXT},
+    "BlockManager.free refines the end of a sequence on the GPU": {"returns", NEXT},
+    "BlockManager.free refines the end of a sequence on the host": {"returns", NEXT},
+    "BlockManager.free, entry by entry": {"returns"},
+    "BlockManager.fork refines fork of a table on the GPU": {"returns", NEXT, "raises DuplicateSequenceError"},
+    "BlockManager.fork refines fork of a table on the host": {"returns", NEXT, "raises DuplicateSequenceError"},
 }
 
 # The role of a class, the class, the text of it that is replaced once, by what, and what then disagrees.

@@ -10,6 +10,7 @@ import ast
 import copy
 import importlib
 import inspect
+import linecache
 import os
 import shutil
 import sys
@@ -148,7 +149,9 @@ def faulty(original: Any, old: str, new: str) -> Any:
     rewritten = ModuleType(module.__name__)
     rewritten.__package__ = module.__package__
     source = Edit(original.__name__, old, new).changed(inspect.getsource(module))
-    exec(compile(source, "a mutant", "exec"), vars(rewritten))
+    name = f"a mutant of {module.__name__}, {hash(source)}"
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name  # a proof reads it
+    exec(compile(source, name, "exec"), vars(rewritten))
     return getattr(rewritten, original.__name__)
 
 

@@ -12,13 +12,12 @@ that it covers.
 from collections.abc import Iterator
 from functools import partial
 
-from kvproof.models.concolic import eviction, free_list, scenario, swap_step
+from kvproof.models.concolic import eviction, scenario, swap_step
 from kvproof.models.concolic.refusal import proof_of
 from kvproof.models.concolic.scenario import Scenario
 from kvproof.models.obligation import Obligation, Unit
 
 SCENARIOS: tuple[Scenario, ...] = (
-    *free_list.SCENARIOS,
     *eviction.SCENARIOS,
     *swap_step.SCENARIOS,
 )

@@ -16,12 +16,31 @@ from kvproof.impl.errors import NoFreeBlocksError
 from kvproof.impl.swapping import move
 from kvproof.impl.table import Table
 from kvproof.models.concolic.frame import Frame
-from kvproof.models.concolic.free_list import CONTENTS, is_sound
 from kvproof.models.concolic.scenario import Claim, Inputs, Outcome, Scenario, Step
-from kvproof.models.concolic.symbolic import both, chosen, count_of, either, equal, negated
+from kvproof.models.concolic.symbolic import at, both, chosen, count_of, either, equal, negated, same_truth
 
 SOURCE, TARGET = range(4), range(4, 8)
+CONTENTS = ("DeviceBlocks.refcounts", "DeviceBlocks.free_ids")  # what the claims are about
 NULL = 9  # the null block of the source, in entries that the window left
+
+
+def is_sound(blocks: Any) -> Any:
+    """The invariant of a device whose ids are a range: the free list is exact, and the null block is held."""
+    free, counts, ids = list(blocks.free_ids), blocks.refcounts, blocks.ids
+    null_is_held = both((is_among(blocks.null_id, ids), at(counts, blocks.null_id) > 0))
+    return both(
+        [
+            *(is_among(block, ids) for block in free),
+            *(negated(equal(one, other)) for place, one in enumerate(free) for other in free[:place]),
+            *(same_truth(counts[block] == 0, either(equal(one, block) for one in free)) for block in ids),
+            *(count >= 0 for count in counts),
+            either((equal(blocks.null_id, NO_NULL_BLOCK), null_is_held)),
+        ]
+    )
+
+
+def is_among(block: Any, ids: range) -> Any:
+    return both((block >= ids.start, block < ids.stop))
 
 
 def _move(inputs: Inputs, subject: Any, names: str, num_free: int, landed: set[int]) -> Step:

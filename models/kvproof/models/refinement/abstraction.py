@@ -25,6 +25,7 @@ from typing import Any
 
 import z3
 
+from kvproof.impl.block_manager import SelfAttnBlockSpaceManager
 from kvproof.impl.cached_blocks import CachedBlocks
 from kvproof.impl.device_blocks import NO_NULL_BLOCK, DeviceBlocks
 from kvproof.impl.growth import Growth
@@ -53,6 +54,7 @@ class Code:
     cached: type = CachedBlocks
     table: type = Table
     growth: type = Growth
+    manager: type = SelfAttnBlockSpaceManager
     counter: type = RefCounter
     tracker: type = CopyOnWriteTracker
 
@@ -75,18 +77,28 @@ class Abstraction:
         found: z3.ArithRef = z3.If(is_null, z3.IntVal(1), self.read(state, "refcount", block))
         return found
 
-    def num_free(self, state: SymbolicState) -> z3.ArithRef:
-        return self.read(state, "count", GPU, FREE)
+    def num_free(self, state: SymbolicState, pool: int = GPU) -> z3.ArithRef:
+        return self.read(state, "count", pool, FREE)
 
-    def free(self, state: SymbolicState, place: z3.ArithRef) -> z3.ArithRef:
+    def free(self, state: SymbolicState, place: z3.ArithRef, pool: int = GPU) -> z3.ArithRef:
         """The item of `free_ids` at an index."""
-        return self.read(state, "member", GPU, FREE, self.num_free(state) - 1 - place)
+        return self.read(state, "member", pool, FREE, self.num_free(state, pool) - 1 - place)
 
     def num_tokens(self, state: SymbolicState, seq: z3.ArithRef) -> z3.ArithRef:
         """The value of `num_tokens` for a table."""
         return self.read(state, "num_full", seq) * self.size("BLOCK_SIZE") + self.read(state, "num_filled", seq)
 
     # The objects of a state ------------------------------------------------------------------------------------------
+
+    def host(self, state: SymbolicState, gpu: Any) -> Any:
+        """The host's `DeviceBlocks`, beside those of the GPU: they have one list of counts."""
+        blocks = class_with_length(self.code.device)("the host", [], [])
+        blocks.ids = Interval(self.size("NUM_GPU_BLOCKS"), self.size("NUM_BLOCKS"))
+        blocks.refcounts = gpu.refcounts
+        blocks.free_ids = Ring(self.num_free(state, HOST), lambda place: self.free(state, place, HOST))
+        blocks.null_id = NO_NULL_BLOCK
+        forget(blocks, OF_A_DEVICE)
+        return blocks
 
     def device(self, state: SymbolicState, kind: type | None = None, *arguments: Any) -> Any:
         """The GPU's `DeviceBlocks`, or an object of a subclass `kind`, made with these arguments."""
@@ -99,7 +111,7 @@ class Abstraction:
         return blocks
 
     def table(self, state: SymbolicState, seq: z3.ArithRef) -> Any:
-        table: Any = self.code.table([], 0)
+        table = class_with_length(self.code.table)([], 0)
         forget(table, ())
         table.ids = Cells(self.read(state, "num_blocks", seq), lambda index: self.read(state, "table", seq, index))
         table.num_tokens = SymbolicInt(self.num_tokens(state, seq))
@@ -109,16 +121,16 @@ class Abstraction:
 
     # Agreement of the objects with a state ---------------------------------------------------------------------------
 
-    def device_agrees(self, blocks: Any, state: SymbolicState) -> Iterator[Agreement]:
-        """The conditions for the device to represent the state."""
+    def device_agrees(self, blocks: Any, state: SymbolicState, pool: int = GPU) -> Iterator[Agreement]:
+        """The conditions for the device of a pool to represent the state."""
         block, place = z3.Int("some_block"), z3.Int("some_place")
         is_block = z3.And(block >= 0, block < self.size("NUM_BLOCKS"))
         counted = blocks.refcounts.read(block) == self.refcount(state, block)
         yield "the refcounts are those of the rule", "refcount-exact", z3.Implies(is_block, counted)
         length = blocks.free_ids.length.term
-        yield "as many blocks are free as after the rule", "lists-agree", length == self.num_free(state)
+        yield "as many blocks are free as after the rule", "lists-agree", length == self.num_free(state, pool)
         is_place = z3.And(place >= 0, place < length)
-        listed = blocks.free_ids.read(place) == self.free(state, place)
+        listed = blocks.free_ids.read(place) == self.free(state, place, pool)
         yield "the same blocks are free, in the same order", "lists-agree", z3.Implies(is_place, listed)
 
     def table_agrees(self, table: Table, state: SymbolicState, seq: z3.ArithRef) -> Iterator[Agreement]:

@@ -28,12 +28,13 @@ from kvproof.spec.text.state import EVICTABLE, FREE, GPU, USED
 PLAIN_IDS = range(-1, 4 * LENGTH_MAX)  # the ids that a replay looks at
 
 LISTS = ("CachedBlocks.refcounts", "CachedBlocks.free_ids")
+OF_THE_EVICTOR = ("SpecifiedEvictor.num_blocks", "SpecifiedEvictor.has")
 
 
 def simulations(setting: Setting) -> Iterator[Simulation]:
     """The functions of the cached device that refine a rule and do not read contents."""
     yield _pinning(setting)
-    yield free_blocks(setting, CachedBlocks, lambda: _device(setting), _known(setting))
+    yield free_blocks(setting, CachedBlocks, lambda: cached_device(setting), _known(setting))
     yield appending(setting, "Growth.append_within_block refines append, with a prefix cache", CachedDevice())
 
 
@@ -83,7 +84,7 @@ class CachedDevice:
     changes = (*LISTS, "CachedBlocks.was_copied", "CachedBlocks.last_accessed")
 
     def made(self, setting: Setting) -> Any:
-        return _device(setting)
+        return cached_device(setting)
 
     def assumed(self, setting: Setting) -> tuple[Hypothesis, ...]:
         some_free = Hypothesis("an id that holds nothing is free", setting.read("count", GPU, FREE) > 0)
@@ -110,7 +111,8 @@ class CachedDevice:
         return noted
 
 
-def _device(setting: Setting) -> Any:
+def cached_device(setting: Setting) -> Any:
+    """The cached blocks of the GPU, with an evictor by its specification."""
     state, abstraction = setting.before, setting.abstraction
     device = abstraction.device(state, setting.code.cached, "the GPU", [], [], bytearray(), 1)
     has = lambda block: setting.read("status", block) == EVICTABLE  # noqa: E731
@@ -139,12 +141,12 @@ def _known(setting: Setting) -> tuple[Hypothesis, ...]:
 
 def _pinning(setting: Setting) -> Simulation:
     def start() -> Call:
-        device = _device(setting)
+        device = cached_device(setting)
 
         def claims(_: Outcome) -> Iterator[Agreement]:
             yield from _agrees(setting, device, setting.after("gain", setting.seq, setting.index, setting.block))
 
-        return Call(device, "pin", claims, (SymbolicInt(setting.block),), LISTS)
+        return Call(device, "pin", claims, (SymbolicInt(setting.block),), LISTS, OF_THE_EVICTOR)
 
     status = setting.read("status", setting.block)
     is_found = Hypothesis("the block is in use or evictable", z3.Or(status == USED, status == EVICTABLE))

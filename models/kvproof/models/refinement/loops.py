@@ -17,7 +17,7 @@ import dis
 import sys
 from collections.abc import Iterator
 from types import BuiltinMethodType, CodeType, FrameType, FunctionType, MethodType
-from typing import Any
+from typing import Any, Protocol
 
 import z3
 
@@ -33,6 +33,12 @@ COLLECTS = ("LIST_APPEND", "SET_ADD", "MAP_ADD", "YIELD_VALUE")
 
 class NextItem(BaseException):
     """The loop asks for the item after the one that it got. No code catches it: a proof goes by `Items.is_done`."""
+
+
+class Watches(Protocol):
+    """Knows of which objects a change would be seen."""
+
+    def is_watched(self, value: Any) -> bool: ...
 
 
 class Head:
@@ -83,22 +89,26 @@ class Items(Hidden):
 
     def __iter__(self) -> Iterator[Any]:
         frame = sys._getframe(1)
-        if self.is_begun or not _is_for_statement(frame):
+        if self.is_begun or not is_for_statement(frame):
             raise refuse("blocks of any number are gone over by something else than one for statement")
         self.is_begun, self._frame, self._locals = True, frame, dict(frame.f_locals)
         if self.head is not None:
             for name, value in self._locals.items():
-                if not (value is self or _is_followed(value, self.head)):
+                if not (value is self or is_followed(value, self.head)):
                     raise refuse(f"in {name} something could go from one iteration of the loop to the next")
             self.head.begin()
         return self
 
-    def __next__(self) -> Any:
-        frame = sys._getframe(1)
+    def asking(self, frame: FrameType) -> FrameType:
+        """The frame that asks for the next item, which must be the one of the loop."""
         if frame is not self._frame or _instruction(frame.f_code, frame.f_lasti) != "FOR_ITER":
             raise refuse("blocks of any number are gone over by something else than one for statement")
+        return frame
+
+    def __next__(self) -> Any:
+        frame = self.asking(sys._getframe(1))
         if self.is_given:
-            self._check(frame.f_locals)
+            self.check(frame.f_locals)
             self.is_done = True
             raise NextItem
         if not self.is_some:
@@ -106,7 +116,8 @@ class Items(Hidden):
         self.is_given = True
         return self.item
 
-    def _check(self, now: dict[str, Any]) -> None:
+    def check(self, now: dict[str, Any]) -> None:
+        """Note the locals that are not what they were at the beginning."""
         for name, value in self._locals.items():
             if name in now and now[name] is value:
                 continue
@@ -120,7 +131,7 @@ class Items(Hidden):
         raise refuse("whether there is an item is asked outside of the loop")
 
 
-def _is_followed(value: Any, head: Head) -> bool:
+def is_followed(value: Any, head: Watches) -> bool:
     """Whether the value cannot change, or a change of it would be seen."""
     if isinstance(value, (MethodType, BuiltinMethodType)):
         return head.is_watched(value.__self__)
@@ -133,7 +144,7 @@ def _instruction(code: CodeType, offset: int) -> str:
     return dis.opname[code.co_code[offset]]
 
 
-def _is_for_statement(frame: FrameType) -> bool:
+def is_for_statement(frame: FrameType) -> bool:
     """Whether the frame is at the beginning of a `for` statement: nothing is collected, and no generator asks."""
     code, offset = frame.f_code, frame.f_lasti
     if _instruction(code, offset) != "GET_ITER" or any(one.opname in COLLECTS for one in dis.get_instructions(code)):

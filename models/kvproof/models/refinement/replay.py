@@ -7,7 +7,7 @@ the result as the terms say.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from types import SimpleNamespace
 from typing import Any
@@ -17,10 +17,12 @@ import z3
 from kvproof.models.concolic.frame import fields_of
 from kvproof.models.concolic.refusal import Hidden, Opaque, is_proved_code
 from kvproof.models.concolic.symbolic import SymbolicBool, SymbolicInt, truth
+from kvproof.models.refinement.dictionaries import ABSENT, Dictionary, UnknownSet
 from kvproof.models.refinement.loops import ANOTHER, Items
 from kvproof.models.refinement.unbounded import Interval, Ring, Unbounded
 
 LENGTH_MAX = 4  # of the containers in a replay
+KEYS = range(-1, 8)  # of a dict in a replay
 EFFORT_MAX = 2_000_000  # in Z3's units, for each path
 Value = Callable[[Any], Any]  # of a term
 
@@ -68,7 +70,7 @@ class Twin:
             self._known[id(subject)] = subject, subject.content()
         elif isinstance(subject, Specified):
             self._known[id(subject)] = subject, copy(subject)
-        elif isinstance(subject, (Interval, Opaque, Items)):
+        elif isinstance(subject, (Interval, Opaque, Items, Dictionary, UnknownSet)):
             self._known[id(subject)] = subject, None
         elif _is_object(subject):
             fields = fields_of(subject)
@@ -108,6 +110,10 @@ class Twin:
                 made[number] = range(value(subject.start), value(subject.stop))
             elif isinstance(subject, Items):
                 made[number] = subject.plain(value(subject.item.term), value(ANOTHER))
+            elif isinstance(subject, Dictionary):
+                made[number] = {key: object() for key in KEYS if value(subject.had(z3.IntVal(key)))}
+            elif isinstance(subject, UnknownSet):
+                made[number] = {0}
             elif isinstance(subject, Specified):
                 made[number] = content.plain(value)
             elif isinstance(subject, Opaque):
@@ -116,6 +122,10 @@ class Twin:
             if _is_object(subject):
                 for name, part in fields.items():
                     setattr(made[number], name, plain(part, made, value))
+            elif isinstance(subject, Dictionary):
+                for key, part in subject.known:
+                    if value(key) in made[number]:
+                        made[number][value(key)] = plain(part, made, value)
         return made
 
     def differences(self, made: dict[int, Any], value: Value) -> Iterator[str]:
@@ -146,6 +156,10 @@ def agrees(ours: Any, theirs: Any, made: dict[int, Any], value: Value) -> bool:
         is_kept = id(ours) not in made or made[id(ours)] is theirs
         items = [value(ours.read(z3.IntVal(n))) for n in range(length)]
         return is_kept and len(theirs) == length and all(map(is_same, items, theirs))
+    if isinstance(ours, Dictionary):
+        return made.get(id(ours)) is theirs and _is_as_written(ours, theirs, made, value)
+    if isinstance(ours, UnknownSet):
+        return made.get(id(ours)) is theirs and theirs == ({0} if not ours.is_emptied else set())
     if isinstance(ours, Specified):
         return made.get(id(ours)) is theirs and ours.agrees(theirs, value)
     if id(ours) in made:
@@ -164,7 +178,15 @@ def is_same(said: Any, computed: Any) -> bool:
     return isinstance(computed, bool) == isinstance(said, bool) and bool(computed == said)
 
 
-def numbers_for(condition: z3.BoolRef, limits: Iterator[z3.BoolRef], sizes: tuple[z3.BoolRef, ...]) -> Value | None:
+def _is_as_written(ours: Dictionary, theirs: Any, made: dict[int, Any], value: Value) -> bool:
+    """Whether a plain dict has the keys that the terms say, and in them what was written."""
+    if any((key in theirs) != value(ours.has(z3.IntVal(key))) for key in KEYS):
+        return False
+    latest = {value(key): kept for key, kept in ours.written}
+    return all(agrees(kept, theirs[key], made, value) for key, kept in latest.items() if kept is not ABSENT)
+
+
+def numbers_for(condition: z3.BoolRef, limits: Iterable[z3.BoolRef], sizes: tuple[z3.BoolRef, ...]) -> Value | None:
     """Small numbers that take a path; None if there are none, or the solver finds none.
 
     sizes: conditions on the sizes of the pools and blocks, of which the first that can be met is.

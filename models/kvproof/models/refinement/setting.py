@@ -1,5 +1,6 @@
 """The common start of all simulations: any state that satisfies the invariants, and arbitrary parts of it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,7 +9,9 @@ import z3
 from kvproof.models.obligation import Hypothesis
 from kvproof.models.proofs.induction import hypotheses
 from kvproof.models.refinement.abstraction import Abstraction, Code, as_truth
+from kvproof.models.refinement.cuts import of_any_number
 from kvproof.models.translation.maps import SymbolicState
+from kvproof.models.translation.terms import every
 from kvproof.models.translation.translator import Translator
 from kvproof.spec.text.state import GPU
 
@@ -24,6 +27,8 @@ RELIED_ON = (
     "only_such_blocks_are_listed",
     "counters_add_up",
 )
+
+SMALL_NUMBERS = range(-1, 8)  # the numbers that stand for all in a small instance
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,12 @@ class Setting:
     def after(self, name: str, *arguments: Any) -> SymbolicState:
         """The state after a rule or step."""
         return self.translator.run(name, self.before, *arguments).state
+
+    def everywhere(self, holds: Callable[[z3.ArithRef], z3.BoolRef]) -> z3.BoolRef:
+        """The formula that `holds` is true of every number: in a small instance, of every index and block there."""
+        if self.translator.universe.is_concrete:
+            return every(holds(z3.IntVal(number)) for number in SMALL_NUMBERS)
+        return of_any_number(holds)
 
     def no_free_block(self) -> z3.BoolRef:
         """An arbitrary block does not satisfy the guard for taking a free block."""

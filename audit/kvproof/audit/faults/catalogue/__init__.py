@@ -169,8 +169,8 @@ def code_faults() -> tuple[Fault, ...]:
     """The faults of proved code. One that no run of the manager can show has the reason as its third text."""
     return tuple(
         Fault(
-            f"{CODE}/{file.removesuffix('.py')}.{method}: {name}",
-            (Edit("", old, new, IMPL + file),),
+            f"{CODE}/{file.removesuffix('.py')}.{method.rpartition('.')[2]}: {name}",
+            (Edit(method if "." in method else "", old, new, IMPL + file),),
             kind=CODE,
             row=CODE,
             found_by=(PROVER,),

@@ -1,6 +1,6 @@
-"""`DeviceBlocks.take`, `null_block` and the counts of one device of four blocks, with any counts.
+"""Scenarios for tests: `DeviceBlocks.take`, `null_block` and counts of one device of four blocks, with any counts.
 
-The other methods are proved for every size (`kvproof.models.refinement.device_steps`).
+They are small, so tests of the machinery use them; these methods are proved for every size (`refinement.take_steps`).
 
 The device has the ids 1 to 4 of six, so that a write outside of the device is noticed. The invariant: the free list
 has each block at most once, and exactly those with refcount 0; no refcount is negative; the null block, once it is
@@ -15,11 +15,11 @@ from kvproof.impl.device_blocks import NO_NULL_BLOCK, DeviceBlocks
 from kvproof.impl.errors import NoFreeBlocksError
 from kvproof.models.concolic.frame import Frame
 from kvproof.models.concolic.scenario import Claim, Inputs, Outcome, Scenario, Step
-from kvproof.models.concolic.symbolic import at, both, count_of, either, equal, negated, same_truth
+from kvproof.models.concolic.swap_step import CONTENTS, is_sound
+from kvproof.models.concolic.symbolic import both, count_of, equal, negated, same_truth
 
 IDS = range(1, 5)
 NUM_COUNTS = 6
-CONTENTS = ("DeviceBlocks.refcounts", "DeviceBlocks.free_ids")  # what the claims are about
 
 
 @dataclass
@@ -51,25 +51,6 @@ def _device(inputs: Inputs, subject: Any, num_free: int, has_null: bool | None =
         inputs.assume(lambda: negated(blocks.null_id == NO_NULL_BLOCK))
     inputs.assume(lambda: is_sound(blocks))
     return Device(blocks, list(counts), free, Frame(blocks, changes=CONTENTS))
-
-
-def is_sound(blocks: Any) -> Any:
-    """The invariant of a device whose ids are a range."""
-    free, counts, ids = list(blocks.free_ids), blocks.refcounts, blocks.ids
-    null_is_held = both((is_among(blocks.null_id, ids), at(counts, blocks.null_id) > 0))
-    return both(
-        [
-            *(is_among(block, ids) for block in free),
-            *(negated(equal(one, other)) for place, one in enumerate(free) for other in free[:place]),
-            *(same_truth(counts[block] == 0, either(equal(one, block) for one in free)) for block in ids),
-            *(count >= 0 for count in counts),
-            either((equal(blocks.null_id, NO_NULL_BLOCK), null_is_held)),
-        ]
-    )
-
-
-def is_among(block: Any, ids: range) -> Any:
-    return both((block >= ids.start, block < ids.stop))
 
 
 def _changed_by(device: Device, change: int, blocks: Iterable[Any]) -> Any:
