@@ -30,7 +30,6 @@ EFFORT = JudgingEffort(walk=20_000, rounds=0)
 SHRINK_SECONDS = 10
 PLANTED = {
     "cow-copied": "kvproof/parent-writes-without-looking",
-    "conservation": "kvproof/block-16-lost",
     "preempted-as-set": "kvproof-scheduler/lone-sequence-swapped-in-any-mode",
     "eviction-order": "kvproof-pool/pool-finds-evicted-blocks",
     "one-writer": "kvproof-store/store-gives-a-new-slot-to-a-known-key",
