@@ -184,6 +184,32 @@ class Records(Specified):
         return len(ours) == len(theirs) and all(same)
 
 
+Registered = tuple[Function, Function, Function]  # the needs of contents, their blocks, and the content of each block
+
+
+def _registered(setting: Setting, before: Registered, stop: z3.ArithRef, now: Registered) -> Iterator[Clause]:
+    """What has changed when the first `stop` contents are registered."""
+    (needs, blocks, registered), (needed, block_of, of) = before, now
+
+    def is_registered(block: z3.ArithRef) -> z3.BoolRef:
+        at = FIRST_AT(block)
+        then = z3.If(z3.And(at >= 0, at < stop), at, registered(block))
+        return z3.Implies(_is_block(setting, block), of(block) == then)
+
+    def has_need(at: z3.ArithRef) -> z3.BoolRef:
+        more = z3.If(z3.And(at >= 0, at < stop), z3.IntVal(1), z3.IntVal(0))
+        counted: z3.BoolRef = needed(at) == needs(at) + more
+        return counted
+
+    def has_block(at: z3.ArithRef) -> z3.BoolRef:
+        found: z3.BoolRef = block_of(at) == z3.If(z3.And(at >= 0, at < stop), IDS(at), blocks(at))
+        return found
+
+    yield Clause("each block has its content, and no other block another", "cache-content", is_registered)
+    yield Clause("each content has one need more, and no other", "cache-content", has_need)
+    yield Clause("each content is found in its block, and no other", "cache-content", has_block)
+
+
 def _registering(setting: Setting) -> Simulation:
     num_contents = z3.Int("given_contents")
     num_pairs = z3.If(COUNT < num_contents, COUNT, num_contents)
@@ -192,44 +218,25 @@ def _registering(setting: Setting) -> Simulation:
         device, contents = cached_device(setting), Records(num_contents, FIELDS)
         _, registered = unknown_content("content_of")
         device.content_of = References(setting.abstraction.size("NUM_BLOCKS"), registered)
-        needs, blocks = contents.num_needs.content()[1], contents.block_id.content()[1]  # type: ignore[attr-defined]
-
-        def agreed(stop: z3.ArithRef, of: Function, needed: Function, block_of: Function) -> Iterator[Clause]:
-            def is_registered(block: z3.ArithRef) -> z3.BoolRef:
-                at = FIRST_AT(block)
-                then = z3.If(z3.And(at >= 0, at < stop), at, registered(block))
-                return z3.Implies(_is_block(setting, block), of(block) == then)
-
-            def has_need(at: z3.ArithRef) -> z3.BoolRef:
-                more = z3.If(z3.And(at >= 0, at < stop), z3.IntVal(1), z3.IntVal(0))
-                counted: z3.BoolRef = needed(at) == needs(at) + more
-                return counted
-
-            def has_block(at: z3.ArithRef) -> z3.BoolRef:
-                found: z3.BoolRef = block_of(at) == z3.If(z3.And(at >= 0, at < stop), IDS(at), blocks(at))
-                return found
-
-            yield Clause("each block has its content, and no other block another", "cache-content", is_registered)
-            yield Clause("each content has one need more, and no other", "cache-content", has_need)
-            yield Clause("each content is found in its block, and no other", "cache-content", has_block)
+        needs, blocks = contents.num_needs, contents.block_id  # type: ignore[attr-defined]
+        before = needs.content()[1], blocks.content()[1], registered
 
         def so_far(now: Moment) -> Iterator[Clause]:
             size = setting.abstraction.size("NUM_BLOCKS")
             as_long = z3.And(now.length("content_of") == size, now.length("needs") == num_contents)
             yield Clause("the lists are as long", "lists-agree", lambda _: as_long)
-            of, needed, block_of = (
-                lambda at, name=name: now.read(name, at) for name in ("content_of", "needs", "blocks")
+            needed, block_of, of = (
+                lambda at, name=name: now.read(name, at) for name in ("needs", "blocks", "content_of")
             )
-            yield from agreed(now.done, of, needed, block_of)
+            yield from _registered(setting, before, now.done, (needed, block_of, of))
 
         def claims(outcome: Outcome) -> Iterator[Agreement]:
-            now = (device.content_of.read, contents.num_needs.read, contents.block_id.read)  # type: ignore[attr-defined]
-            for clause in agreed(num_pairs, *now):
+            for clause in _registered(setting, before, num_pairs, (needs.read, blocks.read, device.content_of.read)):
                 yield clause.sentence, clause.property, clause.holds(z3.Int("some_number"))
             yield "nothing is returned", "frame-kept", z3.BoolVal(outcome.value is None)
 
-        fields = {"needs": contents.num_needs, "blocks": contents.block_id}  # type: ignore[attr-defined]
-        loop = Loop("CachedBlocks.register_new", so_far, {"content_of": device.content_of, **fields})
+        fields = {"content_of": device.content_of, "needs": needs, "blocks": blocks}
+        loop = Loop("CachedBlocks.register_new", so_far, fields)
         changes = ("CachedBlocks.content_of", *(f"Records.{name}" for name in FIELDS))
         return Call(
             device,

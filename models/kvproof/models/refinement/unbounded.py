@@ -122,6 +122,16 @@ class Unbounded(Container):
         is_place = z3.And(place >= 0, place < length)
         return SymbolicBool(z3.And(self.length.term == length, z3.Implies(is_place, self.read(place) == read(place))))
 
+    def _index(self, index: Any) -> z3.ArithRef:
+        at = number(index)
+        if not SymbolicBool(z3.And(at >= 0, at < self.length.term)):
+            raise IndexError(f"{at} is no index of the list")
+        return at
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        at, before, new = self._index(index), self.read, _item(value)
+        self.read = lambda i: z3.If(i == at, new, before(i))
+
     def _refuse(self, *_: Any) -> Any:
         raise refuse("a list of any length is compared, searched or gone over as a whole")
 
@@ -178,12 +188,6 @@ class Cells(Unbounded):
             yield self[place]
             place += 1
 
-    def _index(self, index: Any) -> z3.ArithRef:
-        at = number(index)
-        if not SymbolicBool(z3.And(at >= 0, at < self.length.term)):
-            raise IndexError(f"{at} is no index of the list")
-        return at
-
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self._from(index)
@@ -197,10 +201,6 @@ class Cells(Unbounded):
         if not SymbolicBool(z3.And(start >= 0, start <= self.length.term)):
             raise IndexError(f"{start} is no place to start in the list")
         return Cells(self.length.term - start, lambda i: before(i + start))
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        at, before, new = self._index(index), self.read, _item(value)
-        self.read = lambda i: z3.If(i == at, new, before(i))
 
     def append(self, value: Any) -> None:
         """Add an item at the end."""
@@ -227,14 +227,11 @@ class Reference(Hidden):
     __bool__ = __index__ = __eq__ = __ne__ = __hash__ = __lt__ = __gt__ = __add__ = __iter__ = _refuse
 
 
-class References(Cells):
+class References(Unbounded):
     """A list of such objects, or of None. What is in it is unknown before a call, so it is only written."""
 
     def __getitem__(self, index: Any) -> Any:
         raise refuse("an object of a list of any length is read, and it may be None")
-
-    def __iter__(self) -> Iterator[Any]:
-        raise refuse("the objects of a list of any length are gone over, and may be None")
 
 
 def _item(value: Any) -> z3.ArithRef:
