@@ -31,6 +31,7 @@ ON_THE_WAY = {  # between two of the five, while a finding is saved; each may be
 }
 NO_FINDINGS = {
     "Claim": "an invariant of the specification",
+    "Clause": "a part of what is true after some iterations of a loop",
     "Contract": "what a rule of the specification promises",
     "Guard": "a condition of a rule",
     "CheckFailed": "a check in the text of a rule is false",

@@ -96,7 +96,10 @@ def test_a_loop_asks_for_the_next_block_or_has_none() -> None:
             """,
             "is refused: in earlier something could go from one iteration of the loop to the next",
         ),
-        ("[self.refcounts[block_id] for block_id in block_ids]", f"is refused: {NO_FOR}"),
+        (
+            "self.num_kept = len([1 for block_id in block_ids])",
+            "is refused: in collected something could go from one iteration of the loop to the next",
+        ),
         ("for block_id in list(block_ids):\n    self.refcounts[block_id] += 1", f"is refused: {NO_FOR}"),
         ("for n, block_id in enumerate(block_ids):\n    self.refcounts[block_id] += n < 5", f"is refused: {NO_FOR}"),
         ("for block_id in iter(block_ids):\n    self.refcounts[block_id] += 1", f"is refused: {NO_FOR}"),
