@@ -73,7 +73,7 @@ for command, in_short in IN_SHORT.items():
     takes = ANY_ARGUMENTS if command in (config, faults) else None
     app.command(short_help=in_short, context_settings=takes)(command)
 app.add_typer(devices, name="device", short_help="Check the bytes and the speed of swaps and copies here.")
-app.add_typer(engines, name="engines", short_help="Download a release of an engine, or list them.")
+app.add_typer(engines, name="engines", short_help="Bring releases of engines, and check newer ones.")
 app.add_typer(corpus, name="corpus", short_help="Real faults of engines as data, shown both ways, with a score.")
 app.add_typer(baseline, name="baseline", short_help="Accept a result: later runs must not be worse.")
 
