@@ -218,5 +218,6 @@ def test_a_subject_that_cannot_be_made_of_a_release_outside_the_table_says_so() 
 def test_a_capability_that_is_not_known_is_answered_with_the_one_that_was_meant(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("from kvproof.check import ManagerCan\ncan = ManagerCan(cachng=True)\n")
-    with pytest.raises(UnknownSubject, match=r"argument 'cachng' \(did you mean caching\?\) \(.*mine.py:2\)$"):
+    said = r"argument 'cachng'.* \(?[dD]id you mean '?caching'?\?\)? \(.*mine.py:2\)$"  # from 3.13 on Python's own
+    with pytest.raises(UnknownSubject, match=said):
         find(f"{path}:Adapter")

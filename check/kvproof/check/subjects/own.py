@@ -25,7 +25,7 @@ from kvproof.check.subjects import UnknownSubject
 OUR_CODE = Path(__file__).parents[1]
 PIPE = "pipe:"  # how the name of a subject begins that is a program of its own
 FORMS = "module:factory or path/to/file.py:factory"
-UNKNOWN_CAPABILITY = re.compile(r"(?:\w+Can|Capabilities)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
+UNKNOWN_CAPABILITY = re.compile(r"(?:\w+Can|Capabilities)\.__init__\(\) got an unexpected keyword argument '(\w+)'$")
 SHIPPED = "KVPROOF_SHIPPED"  # a variable: the path of a file as a subject names it, a new line, and where it is here
 
 
@@ -124,7 +124,7 @@ def _module(name: str, where: str) -> ModuleType:
 
 
 def _meant(error: BaseException) -> str:
-    """Which capability was meant, if one is declared that kvproof does not know."""
+    """Which capability was meant, if one is declared that kvproof does not know. From 3.13 on Python says it itself."""
     found = UNKNOWN_CAPABILITY.match(error_text(error)) if isinstance(error, TypeError) else None
     return did_you_mean(found[1], Capabilities.__dataclass_fields__) if found else ""
 
