@@ -80,7 +80,7 @@ def test_a_hunt_finds_the_fault_of_a_release_and_its_run_passes_once_it_is_repai
     found = {
         tmp_path / check["trace"]
         for check in checks
-        if check["property"] == property and check.get("signature", "").startswith(mechanism)
+        if check["property"] == property and check.get("trace") and check.get("signature", "").startswith(mechanism)
     }
     short = [path for path in found if len(json.loads(path.read_text())["operations"]) <= NUM_OPERATIONS_MAX]
     assert short
