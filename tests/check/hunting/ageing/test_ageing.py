@@ -12,8 +12,7 @@ from typer.testing import CliRunner, Result
 from kvproof.check.cli.app import app
 from kvproof.check.hosts.program import Finished
 from kvproof.check.hunting.ageing.differences import changed_defaults, functions_that_ran
-from kvproof.check.hunting.gate import replayed, running
-from kvproof.check.hunting.gate.sides import Hunted
+from kvproof.check.hunting.gate import replayed
 from kvproof.check.runs.replay import replay
 from kvproof.check.subjects import UnknownSubject
 from kvproof.check.subjects.builtin.manager import BuiltIn
@@ -34,6 +33,11 @@ class Forgets(BuiltIn):
         return None
 
 
+def cannot_be_driven() -> None:
+    """What makes the subject of a release that has other modules."""
+    raise UnknownSubject("this release has no such module")
+
+
 def releases(cache: Path, **texts: str) -> None:
     """Two releases; the older one has `old`, the newer one `new`."""
     for version, text in ((OLD, texts.get("old", "")), (NEW, texts.get("new", ""))):
@@ -46,24 +50,13 @@ def releases(cache: Path, **texts: str) -> None:
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], Any]]:
+def made(quick: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], Any]]:
     """What the subject is in each release; hunts are done in this process, in few scopes."""
     by_release: dict[str, Callable[[], Any]] = {OLD: BuiltIn, NEW: BuiltIn}
     row = replace(NAMED[NAME], releases=("0.6.5", OLD), make=lambda release: by_release[release]())
     monkeypatch.setitem(NAMED, NAME, row)
     monkeypatch.setenv("KVPROOF_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-
-    def run(how: Hunted, name: str, words: list[str], said: Path | None) -> int:
-        if name == running.REPLAY:
-            replayed.main(*words)
-            return 0
-        done = CliRunner().invoke(app, [*words, "--no-isolation"])
-        if said is not None:
-            said.write_text(done.output)
-        return done.exit_code
-
-    monkeypatch.setattr(running, "_run", run)
     monkeypatch.setattr(replayed, "replay", partial(replay, isolation=False))
     return by_release
 
@@ -80,7 +73,6 @@ def page() -> str:
     return Path(".kvproof/ageing/ageing.md").read_text()
 
 
-@pytest.mark.usefixtures("few_scopes")
 def test_a_finding_of_the_newer_release_is_added(
     made: dict[str, Callable[[], Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,7 +87,6 @@ def test_a_finding_of_the_newer_release_is_added(
     assert "- CacheConfig.sliding: None before, True now" in page()
 
 
-@pytest.mark.usefixtures("few_scopes")
 def test_a_finding_of_the_older_release_alone_is_repaired(made: dict[str, Callable[[], Any]], tmp_path: Path) -> None:
     releases(tmp_path / "cache")
     made[OLD] = Forgets
@@ -105,30 +96,22 @@ def test_a_finding_of_the_older_release_alone_is_repaired(made: dict[str, Callab
     assert f"| `{NAME}` | {OLD}, {NEW} | 0 | 2 |" in page()
 
 
-@pytest.mark.usefixtures("few_scopes")
 def test_a_release_that_cannot_be_driven_is_worse(made: dict[str, Callable[[], Any]], tmp_path: Path) -> None:
     releases(tmp_path / "cache")
 
-    def gone() -> None:
-        raise UnknownSubject("this release has no such module")
-
-    made[NEW] = gone
+    made[NEW] = cannot_be_driven
     done = check(NAME, "--to", NEW)
     assert done.exit_code == Exit.WORSE_THAN_BASELINE, done.output
     assert f"| `{NAME}` | {OLD}, {NEW} | cannot be judged |" in page()
     assert f"the hunt of {NAME}=={NEW} ended with exit code 2" in page()
 
 
-@pytest.mark.usefixtures("few_scopes")
 def test_an_older_release_that_cannot_be_driven_is_no_difference(
     made: dict[str, Callable[[], Any]], tmp_path: Path
 ) -> None:
     releases(tmp_path / "cache")
 
-    def broken() -> None:
-        raise UnknownSubject("this release has no such module")
-
-    made[OLD] = broken
+    made[OLD] = cannot_be_driven
     done = check(NAME, "--to", NEW)
     assert done.exit_code == Exit.USAGE, done.output
     assert not Path(".kvproof/ageing/ageing.md").exists()

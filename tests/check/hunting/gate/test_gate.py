@@ -1,6 +1,5 @@
 """`kvproof gate`: what a change in a repository adds, repairs and leaves."""
 
-import contextlib
 import json
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kvproof.check.cli.app import app
-from kvproof.check.hunting.gate import imports, replayed, running
+from kvproof.check.hunting.gate import imports, running
 from kvproof.check.hunting.gate.changes import lines_changed
 from kvproof.check.hunting.gate.imports import path_for
 from kvproof.check.hunting.gate.sides import Hunted
@@ -50,23 +49,6 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def gate(*words: str) -> Result:
     return CliRunner().invoke(app, ["gate", "--effort", "300", *words])
-
-
-@pytest.fixture
-def quick(few_scopes: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hunts and replays of a gate are done in this process, in few scopes."""
-
-    def run(how: Hunted, name: str, words: list[str], said: Path | None) -> int:
-        with contextlib.chdir(how.folder):
-            if name == running.REPLAY:
-                replayed.main(*words)
-                return 0
-            done = CliRunner().invoke(app, [*words, "--no-isolation"])
-            if said is not None:
-                said.write_text(done.output)
-            return done.exit_code
-
-    monkeypatch.setattr(running, "_run", run)
 
 
 def comment() -> str:
