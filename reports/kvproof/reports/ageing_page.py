@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvproof.reports.counterexample import FindingView, counterexamples, shortest_first
-from kvproof.reports.gate_comment import Change
+from kvproof.reports.gate_comment import REPAIRED, Change
 from kvproof.reports.markdown import fitted, folded, inline
 
 ROWS_MAX = 60  # of a list
@@ -43,7 +43,7 @@ def page(aged: list[Aged], folder: Path) -> str:
 
 def _row(one: Aged) -> str:
     added = "cannot be judged" if one.change is None else str(len(one.change.added))
-    repaired = "" if one.change is None else str(len(one.change.fates["Repaired"]))
+    repaired = "" if one.change is None else str(len(one.change.fates[REPAIRED]))
     ran = "unknown" if one.why_unknown else f"{len(one.ran)} differ"
     return f"| `{one.subject}` | {one.before}, {one.after} | {added} | {repaired} | {len(one.played)} differ | {ran} |"
 

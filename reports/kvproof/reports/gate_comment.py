@@ -70,10 +70,10 @@ class Change:
             return []
         found = []
         for name, changed in self.changed.items():
-            parts = [one.partly for one in code.files if _is_same(one.file, name)]
-            if not parts:
+            files = [one for one in code.files if _is_same(one.file, name)]
+            if not files:
                 found.append(f"{name}: no walk of {self.subject} entered this file")
-            for one in (one for part in parts for one in part):
+            for one in (one for file in files for one in file.partly):
                 if lines := sorted({*changed} & {*one.lines}):
                     found.append(f"{name}: {_counted(lines)} of {one.function}")
         return found
@@ -81,8 +81,10 @@ class Change:
     @property
     def is_unseen(self) -> bool:
         """Whether no walk entered a file of the change, although which files they entered is known."""
-        places = self.not_looked_at
-        return bool(places) and len(places) == len(self.changed) and all("no walk of " in one for one in places)
+        code = self.now.code
+        if code is None or code.why_unknown or not self.changed:
+            return False
+        return not any(_is_same(one.file, name) for one in code.files for name in self.changed)
 
     @property
     def _worse(self) -> list[str]:

@@ -445,7 +445,7 @@ def outside_table(name: str) -> str:
         except EngineError:
             return ""
         text = f"{name} is a checkout that is driven as release {found.release} of {row.engine}"
-        return "; ".join(filter(None, (text, replaced.sentence(row.engine, known, found.release, found.root))))
+        return _with_what_changed(text, row, found.release, found.root)
     oldest, newest = row.releases
     if order_of(oldest) <= order_of(release) <= order_of(newest):
         return ""
@@ -453,9 +453,13 @@ def outside_table(name: str) -> str:
     if order_of(release) < order_of(oldest):
         return text
     with suppress(EngineError):
-        folder = download.find(row.engine, release)
-        text = "; ".join(filter(None, (text, replaced.sentence(row.engine, known, newest, folder))))
+        return _with_what_changed(text, row, newest, download.find(row.engine, release))
     return text
+
+
+def _with_what_changed(text: str, row: Row, like: str, folder: Path) -> str:
+    """The text, and which code that the adapter plays is not as in the release `like`."""
+    return "; ".join(filter(None, (text, replaced.sentence(row.engine, row.name, like, folder))))
 
 
 def _span(row: Row) -> str:

@@ -4,23 +4,18 @@ The release before is the newest one that the subject was judged with, the relea
 index offers, unless both are named. The result of the first hunt is kept.
 """
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
-from kvproof.check.hosts.workers import code_digest
 from kvproof.check.hunting.ageing.differences import changed_defaults, functions_that_ran
-from kvproof.check.hunting.gate.judged import GateOptions, compared, kept_result
+from kvproof.check.hunting.gate.judged import GateOptions, compared, kept_in, kept_result
 from kvproof.check.hunting.gate.sides import Hunted, Side
 from kvproof.check.runs.errors import UsageError
 from kvproof.check.runs.store import explained
 from kvproof.check.runs.terminal import output, say
-from kvproof.check.subjects.content import installed
 from kvproof.check.subjects.loading import EngineError, download
 from kvproof.check.subjects.loading.newest import newest_release
 from kvproof.check.subjects.registry import NAMED, Row
@@ -97,12 +92,12 @@ def _compared(row: Row, before: str, after: str, given: AgeingOptions) -> tuple[
             download.parse(spec)  # before anything is downloaded
         old, new = (download.add(spec) for spec in specs)
     out = given.out / row.name
-    how = GateOptions(f"{row.name}=={after}", before, after, None, given.seed, given.effort, out)
+    how = GateOptions(row.name, before, after, None, given.seed, given.effort, out)
     sides = [Side(f"{row.name}=={version}", folder, True) for version, folder in ((before, old), (after, new))]
     first, second = (Hunted(side.name, Path.cwd(), os.environ.get("PYTHONPATH", "")) for side in sides)
     with explained(out):
         out.mkdir(parents=True, exist_ok=True)
-    kept = (out / "bases" / _key(row, before, given)).resolve()
+    kept = kept_in(out.resolve(), before, how)
     change: Change | None = None
     why = ""
     try:
@@ -119,12 +114,6 @@ def _compared(row: Row, before: str, after: str, given: AgeingOptions) -> tuple[
     found.ran = _listed(functions_that_ran(ran, old, new) if ran else ())
     found.defaults = _listed(changed_defaults(table_of(row.engine).options, old, new))
     return code, found
-
-
-def _key(row: Row, before: str, given: AgeingOptions) -> str:
-    """The name of the folder in which the result of the first release is kept: all that it depends on."""
-    what = [row.name, before, given.seed, given.effort, code_digest(), installed()]
-    return f"{before}-{hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:12]}"
 
 
 def _listed(found: Iterable[str]) -> list[str]:

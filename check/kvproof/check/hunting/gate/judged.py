@@ -64,7 +64,7 @@ def gate(given: GateOptions) -> Exit:
     whole = Side(WORKING_TREE, repo.root, is_copy=False)
     commit = repo.commit(given.base)
     head = whole if given.head is None else side_of(repo, given.head, trees / "head", since=commit)
-    kept = out / "bases" / _key(commit, given)
+    kept = kept_in(out, commit, given)
     how, then = (hunted(repo, one, given.subject, given.like, links / n) for one, n in ((base, "base"), (head, "head")))
     code, change = compared(base, how, head, then, given, kept)
     with explained(out / COMMENT):
@@ -106,10 +106,10 @@ def _words(given: GateOptions) -> list[str]:
     return ["--seed", str(given.seed), "--effort", given.effort, *given.words]
 
 
-def _key(commit: str, given: GateOptions) -> str:
-    """The name of the folder in which the result of the base is kept: all that it depends on."""
+def kept_in(out: Path, commit: str, given: GateOptions) -> Path:
+    """The folder in which the result of the base is kept: its name has all that the result depends on."""
     what = [commit, given.subject, given.like or "", os.getcwd(), _words(given), code_digest(), installed()]
-    return f"{commit[:NAME_CHARACTERS]}-{hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:12]}"
+    return out / "bases" / f"{commit[:NAME_CHARACTERS]}-{hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:12]}"
 
 
 def kept_result(folder: Path) -> Result | None:

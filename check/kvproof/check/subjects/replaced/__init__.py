@@ -51,20 +51,25 @@ def table_of(engine: str) -> Table:
     return Table(options, [Replaced(file, name, row["subjects"], row["digests"]) for file, name, row in rows])
 
 
+def played_by(engine: str, subject: str) -> list[Replaced]:
+    """The functions that the adapter of a subject plays."""
+    return [one for one in table_of(engine).replaced if subject in one.subjects]
+
+
 def changed(engine: str, subject: str, like: str, folder: Path) -> Iterator[str]:
     """The functions that an adapter plays and that are others in `folder` than in the release `like`, with the place.
 
     subject: its name, without a release. Raises SyntaxError, ValueError, OSError.
     """
-    for one in table_of(engine).replaced:
+    for one in played_by(engine, subject):
         found = functions_in(folder / one.file).get(one.name)
-        if subject in one.subjects and (found.digest if found else "") != one.expected(like):
+        if (found.digest if found else "") != one.expected(like):
             yield f"{one.name} ({one.file}:{found.line})" if found else f"{one.name} ({one.file}), which is not there"
 
 
 def sentence(engine: str, subject: str, like: str, folder: Path) -> str:
     """What of it has changed, for a message; empty if the table has nothing about the subject."""
-    if not any(subject in one.subjects for one in table_of(engine).replaced):
+    if not played_by(engine, subject):
         return ""
     try:
         found = [*changed(engine, subject, like, folder)]
