@@ -137,17 +137,17 @@ def _files(skeleton: "Skeleton", name: str, language: str, capabilities: list[st
 
     _require_name(name)
     _require_language(language)
-    declared, noun = _checked(capabilities, skeleton), skeleton.noun
+    declared = _checked(capabilities, skeleton)
     if language != LANGUAGES[0] and skeleton.level != "manager":
         raise UsageError(
-            f"--language: only a manager goes over a pipe; write the adapter of a {noun} in {LANGUAGES[0]}"
+            f"--language: only a manager goes over a pipe; write the adapter of a {skeleton.noun} in {LANGUAGES[0]}"
         )
-    values: dict[str, Any] = {"name": name, "version": version(), "is_program": language != "python"}
-    values |= {"level": skeleton.level, "noun": noun}
+    values: dict[str, Any] = {"name": name, "version": version(), "level": skeleton.level}
+    values["is_program"] = language != "python"
     calls = skeleton.calls(declared)
     if language == "python":
         subject = "kvproof_adapter.py:Adapter"
-        values |= {"subject": subject, "can": skeleton.can.__name__, "base": _base(skeleton)}
+        values |= {"subject": subject, "can": skeleton.can.__name__, "base": skeleton.base and skeleton.base.__name__}
         values["arguments"] = _arguments(skeleton.can.__name__, declared)
         methods = values["calls"] = [_method(call) for call in calls]
         values["imports"] = _imports(skeleton, [one["signature"] for one in methods])
@@ -160,10 +160,6 @@ def _files(skeleton: "Skeleton", name: str, language: str, capabilities: list[st
         files = {Path("kvproof_manager.js"): "program.j2", Path("test_kvproof.py"): "test.j2"}
     files |= {Path("kvproof.toml"): "configuration.j2", WORKFLOW: "workflow.j2"}
     return {path: _rendered(template, values) for path, template in files.items()}
-
-
-def _base(skeleton: "Skeleton") -> str:
-    return "" if skeleton.base is None else skeleton.base.__name__
 
 
 def _imports(skeleton: "Skeleton", signatures: list[str]) -> list[str]:

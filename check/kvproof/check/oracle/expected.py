@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from enum import Enum
 
+from kvproof.check.protocol.operations import clipped
 from kvproof.spec.text.identity import Identities, Image, Item, Key, item_at
 from kvproof.spec.text.kv_groups import Layout
 from kvproof.spec.text.state import NONE
@@ -277,5 +278,4 @@ class Group:
 
 def lie_apart(images: Sequence[Image], num_tokens: int) -> bool:
     """Whether images lie in a prompt of so many tokens, in order and not one on another, as an engine has them."""
-    stops = [0, *(image.start + image.length for image in images)]
-    return all(stop <= image.start for stop, image in zip(stops, images, strict=False)) and stops[-1] <= num_tokens
+    return clipped(images, num_tokens) == tuple(images)

@@ -32,7 +32,7 @@ COPIED = (list, dict, set, deque)
 
 @dataclass
 class PlainLine:
-    """A line of the run. step: the number of the operation, 0 for the opening. call: of the protocol, in which it was
+    """A line of the run. step: the number of the operation, 0 for `open`. call: of the protocol, in which it was
     made. code: without what its answer is called. answer: as text, if it is plain. is_raised: it raised."""
 
     step: int

@@ -49,12 +49,10 @@ class Skeleton:
         found = [] if self.base is not ManagerAdapter else adapter_calls()
         found = [call for call in found if not call.capabilities or enabled & {*call.capabilities}]
         more = [name for capability, names in self.declared if capability in enabled for name in names]
-        more = [name for name in dict.fromkeys([*self.always, *more]) if not self._has(name)]
-        return [*found, *(self._call(name) for name in more if name not in {call.name for call in found})]
-
-    def _has(self, name: str) -> bool:
-        """Whether the base defines a call already."""
-        return name not in self.always and self.base is not None and _is_written(getattr(self.base, name, None))
+        written = {name for name in more if _is_written(getattr(self.base, name, None))}
+        named = dict.fromkeys([*self.always, *more])
+        known = {*written, *(call.name for call in found)}
+        return [*found, *(self._call(name) for name in named if name not in known)]
 
     def _call(self, name: str) -> AdapterCall:
         source = next(one for one in self.sources if hasattr(one, name))

@@ -250,11 +250,13 @@ class PairRules(RunningText):
         return found
 
     def notice(self, one: OpenOffer, context: str, rank: int | None = None, speakers: Sequence[int] = ()) -> bool:
-        """Readers of an offer have told a rank of PREFILL that they are done; by default all have told all. Returns
-        whether one of the ranks waited for it. A rank of which others keep the same waits for any notice."""
+        """Readers of an offer have notified a rank of PREFILL that they are done; by default all of them, all ranks.
+
+        Returns whether one of the ranks waited for it. A rank of which others keep the same waits for any notice.
+        """
         ranks = range(len(self.readers))
-        told = [one for one in ranks if rank in (None, one) or not self.readers[one]]
-        awaited = self._awaited(one, told, speakers)
+        notified = [one for one in ranks if rank in (None, one) or not self.readers[one]]
+        awaited = self._awaited(one, notified, speakers)
         for owner, part in awaited:
             self.fire("notice", context, owner, part)
         return bool(awaited)
